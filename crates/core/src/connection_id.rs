@@ -1,9 +1,9 @@
-//! The names by which packets name their association.
+//! The ids by which packets name their association.
 
 use std::fmt;
 
-/// Name by which a peer's packets name their association, whatever path they come by (RFC 9000 §5.1 calls it a connection
-/// ID): up to 20 bytes, opaque to what compares them.
+/// Id by which a peer's packets name their association, on whatever path they arrive (RFC 9000 §5.1: connection ID): up
+/// to 20 bytes, opaque to code that compares them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     len: u8,
@@ -12,21 +12,21 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// `bytes` as a name; `None` if they are more than 20.
+    /// An id of these `bytes`; `None` if they are more than 20.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut id = ConnectionId { len: u8::try_from(bytes.len()).ok()?, bytes: [0; MAX_LEN] };
         id.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(id)
     }
 
-    /// The bytes of the name.
+    /// The bytes of the id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
 impl From<u32> for ConnectionId {
-    /// A number of 32 bits in network order, such as SCTP's verification tag.
+    /// A 32-bit number in network order, such as SCTP's verification tag.
     fn from(number: u32) -> Self {
         ConnectionId::new(&number.to_be_bytes()).expect("four bytes are no more than 20")
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// Bytes of a name at most, as in QUIC version 1 (RFC 9000 §17.2).
+/// Most bytes of an id, as in QUIC version 1 (RFC 9000 §17.2).
 const MAX_LEN: usize = 20;
 
 #[cfg(test)]

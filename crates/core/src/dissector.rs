@@ -2,19 +2,19 @@
 
 use crate::over_ip::OverIp;
 
-/// How to look into what a transport puts on the wire.
+/// Dissects the datagrams of a transport.
 ///
-/// Each transport brings one, from its wire format alone, so that a capture knows no transport.
-/// Its input may be hostile: it shows the parts that it understands, and never panics. It runs on the capture's thread.
+/// Each transport provides one, based only on its wire format, so that a capture needs to know no transport. Its input
+/// may be hostile: it shows the parts that it understands, and never panics. It runs on the capture's thread.
 pub trait Dissector: Send {
-    /// Hands what is in a datagram to `each`, in the order in which it stands there. Nothing, where a datagram is a message as
-    /// the application made it.
+    /// Hands the contents of a datagram to `each`, in their order in the datagram. Hands over nothing if the datagram
+    /// is a message as the application made it.
     fn dissect(&mut self, datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>));
 
-    /// Bytes of the header before each message on a byte stream, at least one; `None` where messages do not stand so on one.
+    /// Bytes of the header before each message on a byte stream, at least one; `None` if messages have no such header.
     fn stream_header(&self) -> Option<usize>;
 
-    /// Bytes of the message behind a stream's `header`, which is whole. Zero: there is none.
+    /// Length in bytes of the message after a stream's `header`, which is complete. Zero: there is no message.
     fn message_len(&self, header: &[u8]) -> usize;
 }
 
@@ -34,7 +34,7 @@ impl Dissector for Plain {
     }
 }
 
-/// Something in a datagram.
+/// A part of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Dissected<'a> {
     /// The transport's packet as it would travel directly over IP.
@@ -46,22 +46,22 @@ pub enum Dissected<'a> {
 /// A packet of an IP protocol of its own, taken out of UDP.
 #[derive(Clone, Copy, Debug)]
 pub struct OverIpPacket<'a> {
-    /// Its protocol, which knows how to write the checksum that covers the addresses into a copy of the packet.
+    /// Its protocol; writes the checksum that covers the addresses into a copy of the packet.
     pub over_ip: &'a dyn OverIp,
-    /// The packet, ports of its own included.
+    /// The packet, its own ports included.
     pub bytes: &'a [u8],
 }
 
-/// A message or a part of one. The parts of a message have numbers that follow one another.
+/// A message or a part of one. The parts of a message are numbered consecutively.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
-    /// Which numbering `number` belongs to, of those between the same two addresses in the same direction.
+    /// The number space of `number`, among those between the same two addresses in the same direction.
     pub line: u128,
-    /// Its number, wrapping. An equal piece with the same number is a repetition.
+    /// Its number, wrapping. A fragment with equal contents and number is a repetition.
     pub number: u32,
-    /// Whether the message begins with it.
+    /// Whether it is the first part of the message.
     pub first: bool,
-    /// Whether the message ends with it.
+    /// Whether it is the last part of the message.
     pub last: bool,
     /// The message's bytes.
     pub bytes: &'a [u8],

@@ -8,28 +8,28 @@ use crate::stats::PathStats;
 /// What an endpoint reports. Small and `Copy`, so that C and Python get plain structures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// Messages flow: the peer answered, or the transport needs no answer. Comes again after a reconnection.
+    /// Messages flow: the peer answered, or the transport needs no answer. Reported again after a reconnection.
     Connected,
-    /// The path is broken for now. Accepted messages wait for their deadlines; a driver may reconnect.
+    /// The path is broken for now. Accepted messages wait until their deadlines; a driver may reconnect.
     Broken(BrokenReason),
-    /// The outcome of an accepted message: exactly one each.
+    /// The outcome of an accepted message: exactly one for each.
     Outcome {
         /// The message's tag.
         tag: Tag,
         /// The outcome.
         outcome: Outcome,
     },
-    /// Packets of the peer's name the association by this id from now on, whatever path they come by
+    /// From now on, the peer's packets name the association by this id, on whatever path they arrive
     /// ([`Validator::id_of`](crate::Validator::id_of)).
     IdAdded(ConnectionId),
-    /// They do so no more.
+    /// The peer's packets no longer use this id.
     IdRetired(ConnectionId),
-    /// A packet proved that the peer is at this further path. Before, the endpoint may hear it from there, and sends there no
-    /// more than the question whether it is.
+    /// A packet proved that the peer is at this additional path. Before, the endpoint may receive from there, but sends
+    /// there only probes of the path.
     PathProved(PathId),
     /// Congestion control changed phase.
     Congestion(PathStats),
-    /// There is room again; only after [`Endpoint::send`](crate::Endpoint::send) answered
+    /// There is room again; reported only after [`Endpoint::send`](crate::Endpoint::send) returned
     /// [`SendError::Blocked`](crate::SendError::Blocked).
     Writable,
     /// The association ended. The last event.
@@ -39,16 +39,16 @@ pub enum Event {
 /// The outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is on the wire and this transport will never know more.
+    /// It is on the wire; this transport will not learn more.
     Released,
     /// The peer has it.
     Acked,
-    /// Its deadline passed and the sender gave it up.
+    /// Its deadline passed and the sender dropped it.
     Expired {
-        /// Whether any of it had been sent, so that the peer may hold it all the same.
+        /// Whether any of it had been sent, so that the peer may still have received it.
         maybe_received: bool,
     },
-    /// The transport's own limit of tries was reached.
+    /// The transport's own limit of attempts was reached.
     RetriesExhausted,
     /// The association ended before its outcome was known.
     Aborted,
@@ -66,14 +66,14 @@ pub enum CloseMode {
 /// Why an association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// This side asked.
+    /// This side requested it.
     Local,
-    /// The peer asked.
+    /// The peer requested it.
     Peer,
-    /// The peer refused.
+    /// The peer refused the association.
     Refused,
-    /// No answer.
+    /// The peer did not answer.
     TimedOut,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
 }

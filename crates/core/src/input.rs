@@ -14,13 +14,13 @@ pub enum Wire {
     ByteStream,
 }
 
-/// A way to the peer. Endpoints see this number, the driver knows the address.
+/// A path to the peer. Endpoints see this number; the driver knows the address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PathId(pub u32);
 
 /// Input of an endpoint from the driver.
 ///
-/// Bytes of the wire are lent to be changed: a layer that decrypts does it in place.
+/// The bytes are borrowed mutably: a layer that decrypts does so in place.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A datagram came in.
@@ -29,7 +29,7 @@ pub enum Input<'a> {
         path: PathId,
         /// Its payload, from an unknown source until proved otherwise.
         bytes: &'a mut [u8],
-        /// When the kernel received it, if known; else when it was read. Never after `now`.
+        /// When the kernel received it, if known; otherwise when it was read. Never after `now`.
         received_at: Instant,
     },
     /// Bytes of the stream came in, in order.
@@ -39,19 +39,19 @@ pub enum Input<'a> {
         /// As for a datagram, of the last byte.
         received_at: Instant,
     },
-    /// The endpoint's own [`Validator`](crate::Validator) let `path` in, and says here what begins the association
-    /// ([`Verdict::AcceptWith`](crate::Verdict::AcceptWith)). That was never on the wire: layers pass it on as it is.
+    /// The endpoint's own [`Validator`](crate::Validator) accepted `path`, and passes what begins the association
+    /// ([`Verdict::AcceptWith`](crate::Verdict::AcceptWith)). It was never on the wire: layers pass it on unchanged.
     Accepted {
         /// Path on which the packet arrived.
         path: PathId,
         /// What the validator wrote.
         block: &'a [u8],
     },
-    /// The stream below is there (again): both directions start at a message boundary.
+    /// The stream below is connected (again): both directions start at a message boundary.
     Connected,
     /// The stream or path below is broken. Unconfirmed bytes may or may not have arrived.
     Broken(BrokenReason),
-    /// What only the kernel knows.
+    /// Figures that only the kernel knows.
     Report(KernelReport),
 }
 
@@ -60,7 +60,7 @@ pub enum Input<'a> {
 pub enum BrokenReason {
     /// The peer refused (reset, port unreachable).
     Refused,
-    /// The peer ended the stream in order.
+    /// The peer ended the stream in an orderly way.
     EndOfStream,
     /// No answer in time, or no route.
     Unreachable,
@@ -81,7 +81,7 @@ pub struct KernelReport {
     pub in_flight: ByteCount,
     /// Segments sent again so far.
     pub retransmitted: u64,
-    /// Bytes put on the wire so far, repairs included, headers of TCP and IP not.
+    /// Bytes put on the wire so far, repairs included, without headers of TCP and IP.
     pub sent_bytes: u64,
     /// Segments put on the wire so far, bare acknowledgements included.
     pub segments_sent: u64,
@@ -90,7 +90,7 @@ pub struct KernelReport {
 /// What [`Endpoint::poll_transmit`](crate::Endpoint::poll_transmit) wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Path by which it is to go.
+    /// Path on which to send it.
     pub path: PathId,
     /// Bytes written into the lent buffer.
     pub len: usize,

@@ -9,17 +9,16 @@ use crate::time::Instant;
 
 /// An endpoint around an endpoint: implements its changes, and forwards everything else.
 ///
-/// Each hook stands for one method of [`Endpoint`], which every layer is by the implementation below. What a hook does
-/// not override reaches the inner endpoint as it is. There is one hook for each method, so that nothing passes a layer
-/// by.
+/// Each hook stands for one method of [`Endpoint`], which the implementation below gives every layer. A hook that is
+/// not overridden forwards to the inner endpoint. Every method has a hook, so that no call bypasses a layer.
 pub trait Layer {
-    /// The endpoint within.
+    /// The inner endpoint.
     fn inner(&self) -> &dyn Endpoint;
 
-    /// The same, to be used.
+    /// The inner endpoint, mutable.
     fn inner_mut(&mut self) -> &mut dyn Endpoint;
 
-    /// [`Endpoint::profile`]: makes the layer's of the `inner` endpoint's.
+    /// [`Endpoint::profile`]: derives the layer's from the `inner` endpoint's.
     fn on_profile(&self, inner: Profile) -> Profile {
         inner
     }
@@ -69,7 +68,7 @@ pub trait Layer {
         self.inner().poll_timeout()
     }
 
-    /// [`Endpoint::stats`]: makes the layer's of the `inner` endpoint's.
+    /// [`Endpoint::stats`]: derives the layer's from the `inner` endpoint's.
     fn on_stats(&self, inner: PathStats) -> PathStats {
         inner
     }

@@ -3,7 +3,7 @@
 //! ([`Participant`], [`pump`]).
 //!
 //! Nothing here touches a socket, a clock, a thread or the operating system's randomness: the real world (`net`) and
-//! the virtual one (`lab`) drive the same state machines by passing time and bytes in.
+//! the virtual one (`lab`) drive the same state machines by passing in time and bytes.
 
 mod connection_id;
 mod dissector;
@@ -43,13 +43,13 @@ pub use time::{DEFAULT_LATENCY, Epoch, Instant, MediaTime, NtpTime};
 pub use units::{BitRate, ByteCount, Ppm, Ratio, UnitError};
 pub use validator::{Validator, Verdict};
 
-/// The nearest of `known` to `word`, if near enough to be a typing error: insertions, deletions, substitutions and
-/// swaps of neighbours count one each.
+/// The most similar of `known` to `word`, if similar enough to be a typing error: insertions, deletions, substitutions
+/// and swaps of neighbours count one each.
 ///
 /// Used wherever a name is refused, so that the error can offer the name that was probably meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count().max(3) / 2).min(3);
-    // A word from outside may be of any length; the beginning is enough to compare.
+    // Foreign input may be of any length; comparing the beginning is enough.
     let start = |text: &str| text.to_lowercase().chars().take(64).collect::<String>();
     let typed = start(word);
     known
@@ -60,7 +60,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// What an error adds for [`nearest`]: `, did you mean 'rtp'?`, or nothing.
+/// The suffix of an error for [`nearest`]: `, did you mean 'rtp'?`, or nothing.
 pub fn did_you_mean(nearest: Option<impl AsRef<str>>) -> String {
     nearest.map_or_else(String::new, |name| format!(", did you mean '{}'?", name.as_ref()))
 }

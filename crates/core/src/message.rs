@@ -3,19 +3,19 @@
 use crate::input::PathId;
 use crate::time::Instant;
 
-/// One media packet (RTP or RTCP) on its way down.
+/// One media packet (RTP or RTCP) to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// Identifies its outcome.
     pub tag: Tag,
     /// The packet.
     pub bytes: &'a [u8],
-    /// The latest instant, on the clock of the side that sends, at which a transmission or retransmission may leave and
-    /// still be of use on an undelayed path: due + playout delay, where a message is due when its last sample is captured.
-    /// The playout delay counts from the arrival of an undelayed packet, so that the one-way delay cancels, and half a
-    /// round trip is neither added nor subtracted. `None` for a recording, which wants everything.
+    /// The latest instant, on the sender's clock, at which a transmission or retransmission may leave and still be of
+    /// use on an undelayed path: due + playout delay, where a message is due when its last sample is captured. The
+    /// playout delay counts from the arrival of an undelayed packet, so that the one-way delay cancels, and half a
+    /// round trip is neither added nor subtracted. `None` for a recording, which needs every packet.
     ///
-    /// Modes as published repeat by their papers' rules, whatever the deadline.
+    /// Published modes repeat by their papers' rules, whatever the deadline.
     pub deadline: Option<Instant>,
     /// 0 is most urgent. Transports without priorities ignore it.
     pub priority: u8,
@@ -30,14 +30,14 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Number that the sender of a message chooses; it comes back in the message's one outcome.
+/// Number that the sender of a message chooses; the message's one outcome carries it.
 ///
-/// Endpoints don't look at it: tags need be neither in order nor different from one another.
+/// Endpoints don't interpret it: tags need be neither in order nor distinct.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(pub u64);
 
 impl Tag {
-    /// The tag of all messages whose outcome is not needed, such as RTCP. Senders of others use smaller numbers.
+    /// The tag of all messages whose outcome is not needed, such as RTCP. Other messages use smaller numbers.
     pub const NONE: Tag = Tag(u64::MAX);
 }
 
@@ -50,13 +50,13 @@ pub struct StreamId(pub u16);
 pub struct Received {
     /// Bytes written into the lent buffer.
     pub len: usize,
-    /// Path by which its last part came.
+    /// Path on which its last part arrived.
     pub path: PathId,
     /// Which stream carried it.
     pub stream: StreamId,
-    /// When its last byte came off the wire.
+    /// When its last byte was received.
     pub received_at: Instant,
-    /// Whether it had to be sent more than once, as far as this side knows.
+    /// Whether it was sent more than once, as far as this side knows.
     pub repaired: bool,
 }
 

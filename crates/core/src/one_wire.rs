@@ -1,4 +1,4 @@
-//! Participants of a single wire: loads of the laboratory, and participants of tests.
+//! Participants with a single wire: loads of the laboratory, and participants of tests.
 
 use crate::connection_id::ConnectionId;
 use crate::endpoint::{Endpoint, handle_due};
@@ -7,9 +7,9 @@ use crate::input::{Input, PathId, Transmit};
 use crate::participant::{Participant, WireId, sooner};
 use crate::time::Instant;
 
-/// What a participant of one wire does; [`Single`] makes a [`Participant`] of it.
+/// A participant with one wire; [`Single`] turns it into a [`Participant`].
 pub trait OneWire {
-    /// Something happened on the wire. On a wire with many peers, a datagram's path says which peer sent it.
+    /// Handles an event on the wire. On a wire with many peers, a datagram's path says which peer sent it.
     fn handle_input(&mut self, now: Instant, input: Input<'_>);
 
     /// Does what is due: time-outs, messages fetched and passed on, sound moved.
@@ -21,35 +21,35 @@ pub trait OneWire {
     /// When [`advance`](Self::advance) is to be called next.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Asks for an orderly end; it finishes soon after.
+    /// Requests an orderly end; it finishes soon after.
     fn stop(&mut self, now: Instant);
 
     /// Whether nothing is left to do.
     fn is_finished(&self) -> bool;
 
-    /// Whether a datagram from `path` belongs to an association that exists. Drivers ask before they forget an address.
+    /// Whether a datagram from `path` belongs to an existing association. Drivers ask before they forget an address.
     fn knows(&self, path: PathId) -> bool {
         path == PathId::default()
     }
 
-    /// The id of one with a single peer, as its packets name it (`Event::IdAdded`).
+    /// With a single peer: the association's id, as its packets carry it (`Event::IdAdded`).
     fn association(&self) -> Option<ConnectionId> {
         None
     }
 }
 
-/// A [`OneWire`] above one endpoint, which has nothing of its own to do at the wire: it handles messages and events.
+/// A [`OneWire`] above one endpoint, with no wire handling of its own: it handles messages and events.
 pub trait OnEndpoint {
     /// The endpoint below.
     fn endpoint(&self) -> &dyn Endpoint;
 
-    /// The same, to be used.
+    /// The endpoint below, mutable.
     fn endpoint_mut(&mut self) -> &mut dyn Endpoint;
 
-    /// Fetches what the endpoint has, and hands over what is due. Its own time-outs are done.
+    /// Fetches the endpoint's output, and hands over what is due. The endpoint's time-outs have been handled.
     fn work(&mut self, now: Instant);
 
-    /// When there is [`work`](Self::work) that the endpoint knows nothing of.
+    /// When there is [`work`](Self::work) of which the endpoint does not know.
     fn next_work(&self) -> Option<Instant> {
         None
     }
@@ -87,7 +87,7 @@ impl<T: OnEndpoint> OneWire for T {
     }
 }
 
-/// A borrowed participant: a driver makes a [`Single`] of it for as long as it runs.
+/// A borrowed participant: a driver wraps it in a [`Single`] while it runs.
 pub struct Lent<'a>(pub &'a mut dyn OneWire);
 
 impl OneWire for Lent<'_> {
@@ -128,9 +128,9 @@ impl OneWire for Lent<'_> {
 #[derive(Debug)]
 pub struct Single<T> {
     inner: T,
-    /// Its wire has not been asked since something changed.
+    /// Its wire has not been polled since a change.
     ready: bool,
-    /// Something was sent since it advanced: there may be an outcome, which may make more ready.
+    /// Something was sent since the last `advance`: there may be an outcome, which may make more ready.
     touched: bool,
 }
 
@@ -138,22 +138,22 @@ impl<T: OneWire> Single<T> {
     /// The wire.
     pub const WIRE: WireId = WireId(0);
 
-    /// A participant that does what `inner` does.
+    /// A participant that behaves as `inner` does.
     pub fn new(inner: T) -> Self {
         Single { inner, ready: true, touched: false }
     }
 
-    /// What it is made of.
+    /// The inner participant.
     pub fn get(&self) -> &T {
         &self.inner
     }
 
-    /// The same, to be changed.
+    /// The inner participant, mutable.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// The same, taken out.
+    /// Takes the inner participant out.
     pub fn into_inner(self) -> T {
         self.inner
     }

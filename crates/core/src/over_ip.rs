@@ -1,30 +1,30 @@
-//! A transport directly over IP, with no UDP between.
+//! A transport directly over IP, without UDP.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-/// How a transport runs directly over IP, as a protocol of its own.
+/// How a transport runs directly over IP, with its own protocol number.
 ///
-/// Its packets are the same as in UDP, and its endpoint does not notice: what the addresses have to do with a packet is
-/// the wire's business, which asks here. Over IP there are no ports but the transport's own.
+/// Its packets are the same as in UDP, and its endpoint sees no difference: the wire handles everything that involves
+/// addresses, through this trait. Over IP the only ports are the transport's own.
 pub trait OverIp: Debug {
-    /// Number of the protocol (IANA).
+    /// IANA number of the protocol.
     fn protocol(&self) -> u8;
 
-    /// The query key for the listener's port inside UDP. Over IP that port is the one in the address instead.
+    /// The query key for the listener's port inside UDP. Over IP, the address carries that port instead.
     fn port_key(&self) -> &'static str;
 
-    /// Ports of a packet: its source's and its destination's. `None` if it has none, as when it is too short.
+    /// Source and destination port of a packet. `None` if it has none, for example because it is too short.
     fn ports(&self, packet: &[u8]) -> Option<(u16, u16)>;
 
-    /// Completes a packet from one address to another: writes the checksum over them, if there is one.
+    /// Completes a packet between two addresses: writes the checksum over them, if there is one.
     fn seal(&self, packet: &mut [u8], from: IpAddr, to: IpAddr);
 
-    /// Whether a packet arrived unchanged between these addresses, as far as such a checksum shows.
+    /// Whether a packet arrived unchanged between these addresses, as far as that checksum shows.
     fn is_sound(&self, packet: &[u8], from: IpAddr, to: IpAddr) -> bool;
 }
 
-/// A reference to one is one, too.
+/// A reference to an `OverIp` is one, too.
 impl<T: OverIp + ?Sized> OverIp for &T {
     fn protocol(&self) -> u8 {
         (**self).protocol()
@@ -47,8 +47,8 @@ impl<T: OverIp + ?Sized> OverIp for &T {
     }
 }
 
-/// The ports in the first four bytes of a packet, source first, as all of TCP's relatives have them (RFC 9260 §3.1,
-/// RFC 4340 §5.1). `None` if it is too short to have any.
+/// The ports in the first four bytes of a packet, source first, as in TCP and similar protocols (RFC 9260 §3.1, RFC
+/// 4340 §5.1). `None` if it is too short.
 pub fn first_ports(packet: &[u8]) -> Option<(u16, u16)> {
     let [a, b, c, d] = *packet.first_chunk()?;
     Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))

@@ -1,6 +1,6 @@
-//! What a driver runs: everything of one party above its wires, and the one rule by which it is drained.
+//! What a driver runs: everything of one party above its wires, and the only loop that drains it.
 //!
-//! The real world (`net`), the laboratory and tests drive the same participants: they hand in what came, call [`pump`], and
+//! The real world (`net`), the laboratory and tests drive the same participants: they hand in input, call [`pump`], and
 //! wait until [`Participant::poll_timeout`] or the next arrival.
 
 use crate::input::{Input, PathId, Transmit};
@@ -13,18 +13,18 @@ pub struct WireId(pub u32);
 
 /// Everything of one party above its wires: associations, tracks, sound ("participant", RFC 3550 §3).
 ///
-/// Unfinished work counts as a time-out that has come: [`pump`] calls again until there is none.
+/// Unfinished work counts as a due time-out: [`pump`] calls again until there is none.
 pub trait Participant {
-    /// Something happened on a wire. On a wire with many peers, a datagram's path says which peer sent it.
+    /// Handles an event on a wire. On a wire with many peers, a datagram's path says which peer sent it.
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>);
 
-    /// A connection came in on the listening wire `listener`: the id of its own wire from now on, or `None` to refuse it.
+    /// A connection arrived on the listening wire `listener`: returns the id of its own wire, or `None` to refuse it.
     fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId>;
 
     /// Does what is due: time-outs, messages fetched and passed on, sound moved.
     fn advance(&mut self, now: Instant);
 
-    /// A wire that may have something to send. Each is named once until something changes.
+    /// A wire that may have something to send. Each is returned once until something changes.
     fn poll_ready(&mut self) -> Option<WireId>;
 
     /// Writes the next datagram or stream bytes for `wire` into `buf`; see [`crate::Endpoint::poll_transmit`].
@@ -33,24 +33,24 @@ pub trait Participant {
     /// A wire that is no longer used and can be closed once everything written has been sent.
     fn poll_close(&mut self) -> Option<WireId>;
 
-    /// When [`Self::advance`] is to be called next; not later than the last call's `now` if work was left undone.
+    /// When to call [`Self::advance`] next; not later than the last call's `now` if work was left undone.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether a datagram from `path` of `wire` belongs to an association that exists. Drivers ask before they forget an
+    /// Whether a datagram from `path` of `wire` belongs to an existing association. Drivers ask before they forget an
     /// address.
     fn knows(&self, wire: WireId, path: PathId) -> bool;
 
-    /// Asks for an orderly end; the participant finishes soon after.
+    /// Requests an orderly end; the participant finishes soon after.
     fn stop(&mut self, now: Instant);
 
     /// Whether nothing is left to do.
     fn is_finished(&self) -> bool;
 }
 
-/// The wires of one participant, as the driver has them.
+/// The wires of one participant, implemented by the driver.
 pub trait Wires {
-    /// Sends what the participant has for `wire`, as far as the wire takes it. A wire that was full flushes again by itself
-    /// when it has room.
+    /// Sends the participant's data for `wire`, as much as the wire takes. A full wire flushes again by itself when it
+    /// has room.
     fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant);
 
     /// Closes `wire` once everything written to it has been sent.
@@ -60,15 +60,15 @@ pub trait Wires {
 /// State of a participant after [`pump`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
-    /// There is nothing to do before an input or the next time-out.
+    /// There is nothing to do until an input or the next time-out.
     Quiet,
     /// It still had work at this instant after [`MOST_ROUNDS`] rounds. The driver reads its sockets, then pumps again.
     Busy,
 }
 
-/// Drains `participant` at one instant: lets it do what is due, sends what it has, and repeats while a time-out has come.
+/// Drains `participant` at one instant: does what is due, sends its output, and repeats while a time-out is due.
 ///
-/// This is the only loop of its kind: what an outcome makes possible goes out at the same instant in every world.
+/// This is the only loop of its kind: what an outcome makes possible is sent at the same instant with every driver.
 pub fn pump(participant: &mut dyn Participant, now: Instant, wires: &mut dyn Wires) -> Pumped {
     for _ in 0..MOST_ROUNDS {
         participant.advance(now);
@@ -89,23 +89,23 @@ pub fn pump(participant: &mut dyn Participant, now: Instant, wires: &mut dyn Wir
 /// a third is rare.
 pub const MOST_ROUNDS: usize = 64;
 
-/// Calls of [`pump`] in a row, without an input, that may end in [`Pumped::Busy`] before a driver gives a participant up. At a
-/// microsecond a round they take about 60 ms, longer than any burst that a socket's buffer holds.
+/// Calls of [`pump`] in a row, without an input, that may end in [`Pumped::Busy`] before a driver drops a participant.
+/// At a microsecond a round they take about 60 ms, longer than any burst that a socket's buffer holds.
 pub const MOST_BUSY: u32 = 1_000;
 
-/// A participant, seen from one of its wires.
+/// A participant with one of its wires.
 pub struct WireView<'a> {
     participant: &'a mut dyn Participant,
     wire: WireId,
 }
 
 impl<'a> WireView<'a> {
-    /// `participant`, seen from `wire`.
+    /// `participant` with its wire `wire`.
     pub fn new(participant: &'a mut dyn Participant, wire: WireId) -> Self {
         WireView { participant, wire }
     }
 
-    /// Something happened on this wire.
+    /// Handles an event on this wire.
     pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         self.participant.handle_input(now, self.wire, input);
     }
@@ -115,7 +115,7 @@ impl<'a> WireView<'a> {
         self.participant.poll_transmit(now, self.wire, buf)
     }
 
-    /// Whether a datagram from `path` belongs to an association that exists.
+    /// Whether a datagram from `path` belongs to an existing association.
     pub fn knows(&self, path: PathId) -> bool {
         self.participant.knows(self.wire, path)
     }
@@ -126,7 +126,7 @@ impl<'a> WireView<'a> {
     }
 }
 
-/// The sooner of two time-outs.
+/// The earlier of two time-outs.
 pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -138,7 +138,7 @@ pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 mod tests {
     use super::*;
 
-    /// Has so many messages to send, one after the outcome of the other.
+    /// Has a number of messages to send, each after the outcome of the one before.
     struct OneByOne {
         left: u32,
         sent: u32,

@@ -1,4 +1,4 @@
-//! One small random generator with a fixed algorithm, so that no upgrade of a library ever changes a result.
+//! A small random generator with a fixed algorithm, so that no upgrade of a library changes a result.
 
 /// PCG-XSH-RR 64/32 (M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for
 /// Random Number Generation", HMC-CS-2014-0905): 64 bits of state, 32 bits of output, one stream per seed.
@@ -21,9 +21,9 @@ impl Rng {
         rng
     }
 
-    /// A generator for the part called `label` of whatever uses `seed`, independent of its other parts.
+    /// A generator for the part called `label` of the user of `seed`, independent of its other parts.
     pub fn fork(seed: u64, label: &str) -> Self {
-        // FNV-1a over the label: stable, and far from the arithmetic that follows.
+        // FNV-1a over the label: stable, and unrelated to the arithmetic that follows.
         let hash = label
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));

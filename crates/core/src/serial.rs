@@ -1,4 +1,4 @@
-//! Numbers that wrap (RFC 1982): compared by distance, never by size.
+//! Numbers that wrap (RFC 1982): compared by distance, not by value.
 
 macro_rules! serial {
     ($(#[$doc:meta])* $name:ident, $inner:ty, $signed:ty) => {
@@ -19,12 +19,12 @@ macro_rules! serial {
                 Self(self.0.wrapping_add(n))
             }
 
-            /// Signed distance from `other` to `self` by the shorter way round.
+            /// Signed distance from `other` to `self`, the shorter way around.
             pub fn distance(self, other: Self) -> $signed {
                 self.0.wrapping_sub(other.0) as $signed
             }
 
-            /// Whether `self` comes before `other`, less than half the circle away.
+            /// Whether `self` comes before `other`, by less than half the number space.
             pub fn is_before(self, other: Self) -> bool {
                 self.distance(other) < 0
             }
@@ -45,7 +45,7 @@ serial!(
     i32
 );
 
-/// Turns wrapping numbers of `BITS` bits into ones that count on for ever, choosing the value nearest the last.
+/// Unwraps numbers of `BITS` bits, choosing the value nearest the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwrapper<const BITS: u32> {
     last: Option<u64>,
@@ -62,7 +62,7 @@ impl<const BITS: u32> Unwrapper<BITS> {
         extended
     }
 
-    /// What [`Self::extend`] would answer, without moving on.
+    /// What [`Self::extend`] would return, without advancing.
     pub fn peek(&self, low: u64) -> u64 {
         let cycle = 1u64 << BITS;
         let low = low & (cycle - 1);
@@ -98,7 +98,7 @@ mod tests {
             let first = unwrapper.extend(u64::from(start));
             let (mut truth, mut highest) = (first as i64, first as i64);
             for step in steps {
-                // A walk may not stray half a cycle below the highest number seen.
+                // A walk must stay within half a cycle below the highest number seen.
                 if highest - (truth + step) < 30_000 {
                     truth += step;
                 }

@@ -9,16 +9,16 @@ use crate::validator::Validator;
 /// Which side sends first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// This side calls.
+    /// This side connects.
     Caller,
-    /// This side waits to be called.
+    /// This side waits for a caller.
     Listener,
 }
 
-/// A transport with settings of its own and with its layers.
+/// A transport with its settings and layers.
 ///
-/// All that sees bytes of the wire comes from here, so that a layer wraps it once: a layer's stack holds another stack and
-/// wraps what that one makes. Endpoints of one stack serve the callers that its validators accept.
+/// Everything that handles wire bytes comes from here, so that a layer wraps it in one place: a layer's stack holds
+/// another stack and wraps what it makes. Endpoints of a stack serve the callers that its validators accept.
 pub trait Stack {
     /// Opens an endpoint. Cannot fail: settings are checked when the stack is made.
     fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint>;
@@ -26,9 +26,9 @@ pub trait Stack {
     /// Makes a validator for a listening wire.
     fn validator(&self, now: Instant) -> Box<dyn Validator>;
 
-    /// Makes what shows an analyser the messages in what crosses one wire.
+    /// Makes a dissector that shows an analyser the messages on one wire.
     fn dissector(&self) -> Box<dyn Dissector>;
 
-    /// How its packets travel directly over IP; `None` where they don't.
+    /// How its packets are carried directly over IP; `None` if they are not.
     fn over_ip(&self) -> Option<&dyn OverIp>;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::units::{BitRate, ByteCount};
 
-/// Path statistics of an endpoint. `None` where a transport does not measure it.
+/// Path statistics of an endpoint. `None` for values that a transport does not measure.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathStats {
     /// Smoothed round-trip time.
@@ -28,7 +28,7 @@ pub struct PathStats {
 pub struct Counters {
     /// Datagrams sent, or kernel segments where known.
     pub datagrams_sent: u64,
-    /// Bytes in them, transport headers included, UDP, TCP and IP headers not.
+    /// Bytes in them, with transport headers, without UDP, TCP and IP headers.
     pub bytes_sent: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
@@ -40,12 +40,12 @@ pub struct Counters {
     pub messages_delivered: u64,
     /// Messages whose deadline passed in the send queue.
     pub messages_expired: u64,
-    /// Messages that arrived and had to be dropped, since they were not fetched in time.
+    /// Messages that arrived and were dropped because they were not fetched in time.
     pub messages_dropped: u64,
     /// Packets sent again.
     pub retransmitted: u64,
     /// Messages or packets received twice and delivered once.
     pub duplicates: u64,
-    /// Datagrams or stream parts that broke the protocol.
+    /// Datagrams or stream parts that violated the protocol.
     pub malformed: u64,
 }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Playout delay where none is asked for: how far sound may be from its picture unnoticed, by the papers on TV sound.
+/// Default playout delay: how far sound may be from its picture unnoticed, by the papers on TV sound.
 pub const DEFAULT_LATENCY: Duration = Duration::from_millis(80);
 
 /// Nanoseconds since the run began, on a clock that never goes back.
 ///
 /// The driver owns time: `net` reads the operating system's monotonic clock, `lab` jumps from event to event. State
-/// machines only ever see what they are handed.
+/// machines see only the instants passed to them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -48,7 +48,7 @@ impl Instant {
         self.0.wrapping_sub(other.0) as i64
     }
 
-    /// `self` moved by a signed number of nanoseconds, stopping at the beginning of the run.
+    /// `self` moved by a signed number of nanoseconds, limited to the beginning of the run.
     pub fn offset_nanos(self, nanos: i64) -> Instant {
         Instant(self.0.saturating_add_signed(nanos))
     }
@@ -70,7 +70,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub<Duration> for Instant {
     type Output = Instant;
-    /// Stops at the beginning of the run.
+    /// Limited to the beginning of the run.
     fn sub(self, d: Duration) -> Instant {
         Instant(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -103,10 +103,10 @@ impl MediaTime {
     }
 }
 
-/// `frames` sample frames at `rate` per second as a duration, rounded down; computed whole, so that it never drifts.
+/// `frames` sample frames at `rate` per second as a duration, rounded down; computed from the total: no drift.
 fn frames_to_duration(frames: u64, rate: u32) -> Duration {
     let rate = rate.max(1);
-    // Divisions of 64 bits are many times as fast, and hold the first four days at 48 kHz.
+    // 64-bit divisions are many times as fast, and suffice for the first four days at 48 kHz.
     if let Some(nanos) = frames.checked_mul(1_000_000_000) {
         return Duration::from_nanos(nanos / u64::from(rate));
     }
@@ -151,7 +151,7 @@ impl NtpTime {
         NtpTime(self.0.wrapping_add(whole).wrapping_add(fraction))
     }
 
-    /// Signed nanoseconds from `earlier` to `self`, right across an era boundary for differences under 68 years.
+    /// Signed nanoseconds from `earlier` to `self`, correct across an era boundary for differences under 68 years.
     pub fn signed_nanos_since(self, earlier: NtpTime) -> i64 {
         let difference = self.0.wrapping_sub(earlier.0) as i64;
         ((i128::from(difference) * 1_000_000_000) >> 32) as i64
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn long_media_times_are_as_exact_as_short_ones() {
-        // On both sides of where nanoseconds of sample frames leave 64 bits.
+        // On both sides of the point where nanoseconds of sample frames exceed 64 bits.
         let most = u64::MAX / 1_000_000_000;
         for frames in [most - 1, most, most + 1, 2 * most, 1 << 40] {
             for rate in [8_000, 44_100, 48_000, 192_000] {

@@ -1,7 +1,6 @@
 //! Quantities that carry their unit, in the type and in the text: `20ms`, `64kbit/s`, `1.8%`, `55ppm`, `1500B`.
 //!
-//! A bare number where a unit is possible is refused: a well-known tool broke when bytes were passed where
-//! milliseconds were meant.
+//! A number without a unit is refused: a well-known tool broke when bytes were passed where milliseconds were meant.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +14,7 @@ pub enum UnitError {
     NotAQuantity {
         /// What was read.
         text: String,
-        /// A quantity of the wanted kind.
+        /// An example of the expected kind.
         example: &'static str,
     },
     /// A number without its unit.
@@ -23,7 +22,7 @@ pub enum UnitError {
     NoUnit {
         /// What was read.
         text: String,
-        /// The same number with the one or two units that are usual here.
+        /// The same number with the one or two most usual units.
         example: String,
     },
     /// A unit of another kind, or an unknown one.
@@ -33,22 +32,22 @@ pub enum UnitError {
         text: String,
         /// The part that was taken for a unit.
         unit: String,
-        /// What was wanted.
+        /// The expected kind.
         kind: &'static str,
-        /// The units that would be understood.
+        /// The known units.
         known: String,
     },
-    /// Beyond what makes sense.
+    /// Outside the accepted range.
     #[error("'{text}' is out of range: {range}")]
     OutOfRange {
         /// What was read.
         text: String,
-        /// What would be accepted.
+        /// The accepted range.
         range: &'static str,
     },
 }
 
-/// One kind of quantity: its name, and its units with their worth in the base unit, the usual ones first.
+/// One kind of quantity: its name, and its units with their factors to the base unit, the most usual first.
 struct Kind {
     name: &'static str,
     example: &'static str,
@@ -83,7 +82,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
-/// Writes a length of time the way [`parse_duration`] reads it, in the unit that keeps it short.
+/// Writes a length of time in the form that [`parse_duration`] reads, in the unit that keeps it short.
 pub fn format_duration(d: Duration) -> String {
     let nanos = d.as_nanos() as f64;
     let (worth, unit) = match nanos {
@@ -168,7 +167,7 @@ impl Ratio {
     }
 }
 
-/// The number before the unit times the unit's worth.
+/// The number before the unit times the unit's factor.
 fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     let trimmed = text.trim();
     let not_a_quantity = || UnitError::NotAQuantity { text: clip(text), example: kind.example };
@@ -203,7 +202,7 @@ fn parse(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     }
 }
 
-/// Error messages quote at most this much of input from elsewhere.
+/// Error messages quote at most this much foreign input.
 fn clip(text: &str) -> String {
     const QUOTED: usize = 40;
     if text.chars().count() <= QUOTED {

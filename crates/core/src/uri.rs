@@ -38,13 +38,13 @@ pub enum UriError {
     NoScheme {
         /// What was read.
         text: String,
-        /// A URI that would be understood.
+        /// An example of a valid URI.
         example: &'static str,
     },
     /// The port is not a number from 1 to 65535.
     #[error("'{port}' is not a port: use a number from 1 to 65535")]
     BadPort {
-        /// What stood in its place.
+        /// The text in its place.
         port: String,
     },
     /// An IPv6 address whose bracket does not close, or an address without brackets, or an invalid host name.
@@ -53,20 +53,20 @@ pub enum UriError {
         /// What was read.
         text: String,
     },
-    /// `%` without two hexadecimal digits, or not UTF-8 behind it.
+    /// `%` without two hexadecimal digits, or not UTF-8 once decoded.
     #[error("'{text}': '%' needs two hexadecimal digits")]
     BadEscape {
         /// What was read.
         text: String,
     },
-    /// A key that nothing here understands.
+    /// An unknown key.
     #[error("unknown key '{key}'{}; known: {known}", crate::did_you_mean(.nearest.as_ref()))]
     UnknownKey {
         /// The key.
         key: String,
-        /// The likeliest meant.
+        /// The most similar key.
         nearest: Option<String>,
-        /// All that would be understood.
+        /// All known keys.
         known: String,
     },
     /// A key given twice.
@@ -82,7 +82,7 @@ pub enum UriError {
         key: String,
         /// Its value.
         value: String,
-        /// What is wrong and what would be right.
+        /// What is wrong and what would be valid.
         why: String,
     },
     /// Longer than any sensible URI.
@@ -157,7 +157,7 @@ impl Uri {
             }
         };
         self.host = decode(host)?;
-        // Written in percent or in brackets these would slip in, and the URI written back would mean something else.
+        // Percent-encoded or in brackets these would be accepted, and the URI written back would mean something else.
         if self.host.contains(|c: char| "/?#@[]\\".contains(c) || c.is_whitespace() || c.is_control()) {
             return Err(bad_host());
         }
@@ -236,7 +236,7 @@ impl Query {
         })
     }
 
-    /// Refuses every key that is not in `known`, offering the nearest.
+    /// Refuses every key that is not in `known`, suggesting the most similar.
     pub fn only<'a>(&self, known: impl IntoIterator<Item = &'a str> + Clone) -> Result<(), UriError> {
         for (key, _) in &self.pairs {
             if !known.clone().into_iter().any(|k| k == key) {
@@ -278,7 +278,7 @@ fn decode(text: &str) -> Result<String, UriError> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// Escapes what would end a path, a key or a value.
+/// Escapes characters that would end a path, a key or a value.
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,49 +1,51 @@
-//! Address validation: who may begin an association with a listener.
+//! Address validation: decides who may begin an association with a listener.
 
 use crate::connection_id::ConnectionId;
 use crate::input::PathId;
 use crate::time::Instant;
 
-/// Validates the addresses of unknown sources at a listening wire, and keeps nothing of them: a caller must first show that
-/// it receives what is sent to its address (the state cookie of SCTP, the init cookie of DCCP; RFC 9000 §8).
+/// Validates the addresses of unknown sources at a listening wire, and keeps no state for them: a caller must first
+/// show that it receives what is sent to its address (the state cookie of SCTP, the init cookie of DCCP; RFC 9000 §8).
 ///
-/// A transport without such a proof accepts a datagram by its looks: its validator answers [`Verdict::Accept`] or
-/// [`Verdict::Ignore`] at once. A [`Stack`](crate::Stack) makes validators; endpoints of the same stack serve the callers that they
-/// accept. A validator reads a datagram and leaves it as it is, since an accepted one passes the endpoint's layers next.
+/// A transport without such a proof decides by the datagram alone: its validator returns [`Verdict::Accept`] or
+/// [`Verdict::Ignore`] at once. A [`Stack`](crate::Stack) makes validators; endpoints of the same stack serve the
+/// callers that they accept. A validator does not change the datagram, since an accepted one passes the endpoint's
+/// layers next.
 pub trait Validator {
-    /// Judges `datagram` from an unknown source on `path`. What goes out or in instead is written into `out`, which holds at
-    /// least a path's datagram; over a while, replies to paths that have proved nothing are bounded in number and in size.
+    /// Judges `datagram` from an unknown source on `path`. Writes a reply, or a replacement for the datagram, into
+    /// `out`, which holds at least a path's datagram; replies to unproved paths are bounded in number and size over
+    /// time.
     fn validate(&mut self, now: Instant, path: PathId, datagram: &[u8], out: &mut [u8]) -> Verdict;
 
-    /// Takes back what [`Self::validate`] last made of a datagram, [`Verdict::Accept`] or [`Verdict::AcceptWith`]: there was no
-    /// room, and the unknown source may come again with the same.
+    /// Undoes the last [`Verdict::Accept`] or [`Verdict::AcceptWith`] of [`Self::validate`]: there was no room, and the
+    /// unknown source may send the same again.
     fn release(&mut self);
 
-    /// Which of the peers behind one address sent `datagram`, where packets have ports of their own to tell it: a
-    /// kernel may put all its associations behind one UDP port. The same for all packets of a peer; 0 where the address
-    /// alone identifies the peer.
+    /// Which of the peers behind one address sent `datagram`, if packets have their own ports to show it: a kernel may
+    /// put all its associations behind one UDP port. The same for all packets of a peer; 0 if the address alone
+    /// identifies the peer.
     fn flow_label(&self, datagram: &[u8]) -> u16;
 
-    /// The id by which `datagram` names its association, so that a known peer is found on a path that is
-    /// new; `None` where it names none, or may not. Endpoints tell theirs by
-    /// [`Event::IdAdded`](crate::Event::IdAdded).
+    /// The id by which `datagram` names its association, so that a known peer is found on a new path; `None` if it
+    /// names none, or must not. Endpoints report theirs with [`Event::IdAdded`](crate::Event::IdAdded).
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId>;
 }
 
 /// Verdict of a [`Validator`] on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing.
+    /// Do nothing.
     Ignore,
-    /// A reply of so many bytes is to go back on the same path.
+    /// Send a reply on the same path.
     Reply {
         /// Bytes written.
         len: usize,
     },
-    /// This datagram begins an association.
+    /// Accept: this datagram begins an association.
     Accept,
-    /// As [`Verdict::Accept`], but what begins the association is not the datagram: it stands in `out`, with what the unknown
-    /// source could not bring itself, and goes to the endpoint as [`Input::Accepted`](crate::Input::Accepted).
+    /// As [`Verdict::Accept`], but the association begins with the contents of `out`, not with the datagram: they
+    /// include what the unknown source could not send, and go to the endpoint as
+    /// [`Input::Accepted`](crate::Input::Accepted).
     AcceptWith {
         /// Bytes written.
         len: usize,

@@ -1,4 +1,4 @@
-//! Sizes in bytes of the headers and packets that all transports count with, each with its source.
+//! Sizes in bytes of the headers and packets that all transports use, each with its source.
 
 /// IPv4's header without options (RFC 791 §3.1).
 pub const IPV4_HEADER: usize = 20;
@@ -24,7 +24,7 @@ pub const UDP_IPV4_HEADERS: usize = UDP_HEADER + IPV4_HEADER;
 /// UDP's and IPv6's headers.
 pub const UDP_IPV6_HEADERS: usize = UDP_HEADER + IPV6_HEADER;
 
-/// TCP's header with time stamps, and IPv4's: what a data segment carries between today's kernels.
+/// TCP's header with time stamps, and IPv4's: the headers of a data segment between current kernels.
 pub const TCP_IPV4_HEADERS: usize = TCP_HEADER + TCP_TIMESTAMPS + IPV4_HEADER;
 
 /// The longest IP packet that Ethernet carries (RFC 894).
@@ -36,8 +36,8 @@ pub const MAX_UDP_PAYLOAD: usize = 65_535 - UDP_IPV4_HEADERS;
 /// Payload of a TCP segment with time stamps that fills an Ethernet packet.
 pub const TCP_SEGMENT: usize = ETHERNET_MTU - TCP_IPV4_HEADERS;
 
-/// Bytes that a TCP may hold unsent for a sender whose messages can expire (`TCP_NOTSENT_LOWAT` on Linux, tcp(7)): about two
-/// packets of stereo sound, so that the rest waits where a deadline can still drop it. Chosen here.
+/// Bytes that a TCP may hold unsent for a sender whose messages can expire (`TCP_NOTSENT_LOWAT`, Linux tcp(7)): about
+/// two packets of stereo sound, so that later messages wait where a deadline can still drop them. Chosen here.
 pub const TCP_NOT_SENT_LOW_WATER: usize = 2048;
 
 const _: () = assert!(MAX_UDP_PAYLOAD == 65_507 && TCP_SEGMENT == 1448);

@@ -1,5 +1,5 @@
-//! How many times faster than real time an 802.11g cell runs that carries a stream and two disturbing stations:
-//! `cargo run --release --example cell`.
+//! Measures how many times faster than real time an 802.11g cell with a stream and two disturbing stations runs: `cargo
+//! run --release --example cell`.
 
 #![allow(
     clippy::disallowed_types,

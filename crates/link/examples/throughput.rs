@@ -10,7 +10,7 @@
 use antiphon_core::Instant;
 use antiphon_link::{Link, LinkSpec, Packet, SpecError};
 
-/// A packet without content, as the laboratory's: nothing is allocated for it.
+/// A packet without content, like the laboratory's: it needs no allocation.
 struct Bare(usize);
 
 impl Packet for Bare {

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, ByteCount, Instant};
 
-/// Tokens that flow in at a rate, up to a depth; a packet takes as many as it has bytes.
+/// Tokens accumulate at a rate, up to a depth; a packet takes as many as it has bytes.
 ///
-/// Over any time t no more than r t + b gets through. Counted in whole billionths of a bit, in which a nanosecond of
-/// any rate is a whole number: nothing is rounded, so nothing drifts.
+/// Over any time t at most r t + b passes. Counted in whole billionths of a bit: at any rate a nanosecond adds a whole
+/// number, so nothing is rounded and nothing drifts.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: BitRate,
     depth: u64,
     tokens: u64,
-    /// When there were so many.
+    /// When the bucket had that many.
     at: Instant,
 }
 
 impl TokenBucket {
-    /// A full bucket. A rate of zero counts as 1 bit/s; depths beyond 1 GB are cut to that.
+    /// A full bucket. A rate of zero counts as 1 bit/s; depths beyond 1 GB are reduced to 1 GB.
     pub fn new(rate: BitRate, depth: ByteCount) -> Self {
         let depth = nano_bits(depth.0.min(MAX_DEPTH));
         TokenBucket { rate: BitRate(rate.0.max(1)), depth, tokens: depth, at: Instant::ZERO }
     }
 
     /// The first instant not before `at`, nor before the last packet taken, at which a packet of `len` bytes conforms;
-    /// `None` if it never does, being longer than the bucket is deep.
+    /// `None` if it is longer than the bucket's depth and never does.
     pub fn ready(&self, at: Instant, len: usize) -> Option<Instant> {
         let need = nano_bits(u64::try_from(len).ok().filter(|len| *len <= MAX_DEPTH)?);
         if need > self.depth {
@@ -36,7 +36,7 @@ impl TokenBucket {
         Some(at + Duration::from_nanos(missing.div_ceil(self.rate.0)))
     }
 
-    /// Takes the tokens of a packet of `len` bytes at `at`, an instant that [`Self::ready`] gave for it, or a later one.
+    /// Takes the tokens of a packet of `len` bytes at `at`, the instant that [`Self::ready`] returned for it, or later.
     pub fn take(&mut self, at: Instant, len: usize) {
         self.tokens = self.level(at).saturating_sub(nano_bits((len as u64).min(MAX_DEPTH)));
         self.at = at.max(self.at);
@@ -87,7 +87,7 @@ mod tests {
                 dropped += 1;
             }
         }
-        // In overload fewer tokens are left than the last dropped packet wanted: the bound is reached but for a packet.
+        // In overload fewer tokens are left than the last dropped packet needed: the bound is reached within a packet.
         // A bucket that began empty would be short by 10 000 bytes, one that lost fractions of a byte by far more.
         let bound = now as f64 * 1e-3 + DEPTH as f64;
         assert!(passed <= bound && passed > bound - 1600.0, "{passed} of {bound}");
@@ -101,7 +101,7 @@ mod tests {
         bucket.take(Instant::ZERO, 10_000);
         assert_eq!(bucket.ready(Instant::ZERO, 1500), Some(Instant::from_micros(1500)));
         assert_eq!(bucket.ready(Instant::from_micros(1600), 1500), Some(Instant::from_micros(1600)));
-        // It holds no more than its depth, and never passes more at once.
+        // It holds no more than its depth, and never lets more through at once.
         assert_eq!(bucket.ready(Instant::from_millis(9000), 10_000), Some(Instant::from_millis(9000)));
         assert_eq!(bucket.ready(Instant::ZERO, 10_001), None);
         assert_eq!(bucket.ready(Instant::ZERO, usize::MAX), None);

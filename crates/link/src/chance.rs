@@ -12,12 +12,12 @@ pub struct Duplication {
 }
 
 impl Duplication {
-    /// Doubles packets with probability `share`, each on its own.
+    /// Duplicates packets with probability `share`, independently.
     pub fn new(share: Ratio, seed: u64) -> Self {
         Duplication { share, rng: Rng::fork(seed, "duplicate"), counters: Counters::default() }
     }
 
-    /// Whether the next packet is doubled.
+    /// Whether the next packet is duplicated.
     pub fn strikes(&mut self) -> bool {
         self.rng.chance(self.share.0)
     }
@@ -31,7 +31,7 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// Corrupts packets with probability `share`, each on its own.
+    /// Corrupts packets with probability `share`, independently.
     pub fn new(share: Ratio, seed: u64) -> Self {
         Corruption { share, rng: Rng::fork(seed, "corrupt"), counters: Counters::default() }
     }
@@ -58,7 +58,7 @@ mod tests {
         let bits: Vec<u64> = (0..n).filter_map(|_| corruption.strikes()).collect();
         let share = bits.len() as f64 / f64::from(n);
         assert!((share - 0.03).abs() < 3.0 * sigma, "{share}");
-        // χ² with 7 degrees of freedom over the bit within the byte: 24.3 is passed by chance once in a thousand.
+        // χ² with 7 degrees of freedom over the bit within the byte: exceeds 24.3 by chance once in a thousand.
         let expected = bits.len() as f64 / 8.0;
         let chi: f64 = (0..8)
             .map(|k| bits.iter().filter(|bit| **bit % 8 == k).count() as f64)

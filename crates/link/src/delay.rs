@@ -21,7 +21,7 @@ impl Variation {
         Variation { jitter, rng: Rng::fork(seed, "jitter") }
     }
 
-    /// The extra delay of the next packet, before order is kept.
+    /// The extra delay of the next packet, before order is restored.
     pub fn extra(&mut self) -> Duration {
         let Some(Jitter { mean, shape }) = self.jitter else {
             return Duration::ZERO;
@@ -35,7 +35,7 @@ impl Variation {
     }
 }
 
-/// The heavy tail ends at this many means, so that no draw stops the link for good. It takes 1 % off the mean
+/// The heavy tail is cut at this many means, so that no draw stops the link permanently. This reduces the mean by 1 %
 /// (E\[min(X, c)\] = 1 - 1/(1+c) for a Lomax variable of shape 2 and mean 1).
 pub const PARETO_CAP: f64 = 100.0;
 
@@ -43,13 +43,13 @@ pub const PARETO_CAP: f64 = 100.0;
 pub struct Delay<P> {
     propagation: Duration,
     line: VecDeque<(Instant, P)>,
-    /// When the last one leaves.
+    /// When the last packet leaves.
     last: Instant,
     counters: Counters,
 }
 
 impl<P: Packet> Delay<P> {
-    /// A line of that length.
+    /// A line with that propagation time.
     pub fn new(propagation: Duration) -> Self {
         Delay {
             propagation,
@@ -59,7 +59,7 @@ impl<P: Packet> Delay<P> {
         }
     }
 
-    /// Sends a packet on its way at `at`, with `extra` delay; gives it back if the line holds too many.
+    /// Sends a packet at `at`, with `extra` delay; returns it if the line holds too many.
     ///
     /// It leaves at the later of its own time and the time of the packet before it.
     pub fn offer(&mut self, at: Instant, packet: P, extra: Duration) -> Option<P> {

@@ -8,16 +8,17 @@ use crate::spec::{DrdSpec, RedSpec};
 
 /// Random early detection: drops by the average length of the queue (Floyd and Jacobson 1993).
 ///
-/// Below `min` nothing; between `min` and `max` p_b = p_max (avg - min)/(max - min), spread by the number of packets
-/// since the last drop, p_a = p_b / (1 - count p_b), so that the distance from drop to drop is even between 1 and
-/// 1/p_b (§4 of the paper, and Linux; its figure 2 counts one more, and drops everything from p_b = 1/2 on); from `max`
-/// on everything, or, if gentle, p_b from p_max to 1 between `max` and 2 `max`. The share dropped is 2 p_b/(1 + p_b).
+/// Below `min` it drops nothing. Between `min` and `max`: p_b = p_max (avg - min)/(max - min), spread by the number of
+/// packets since the last drop, p_a = p_b / (1 - count p_b), so that the distance between drops is uniform between 1
+/// and 1/p_b (§4 of the paper, and Linux; its figure 2 counts one more, and drops everything from p_b = 1/2 on). From
+/// `max` on it drops everything, or, if gentle, p_b rises from p_max to 1 between `max` and 2 `max`. The share dropped
+/// is 2 p_b/(1 + p_b).
 pub struct Red {
     spec: RedSpec,
     average: f64,
     /// Packets passed since the last drop, or since the average came above `min`.
     count: u32,
-    /// When a packet last came.
+    /// When the last packet came.
     last: Instant,
     rng: Rng,
 }
@@ -28,10 +29,10 @@ impl Red {
         Red { spec, average: 0.0, count: 0, last: Instant::ZERO, rng: Rng::fork(seed, "red") }
     }
 
-    /// Whether the packet that comes at `now`, which never goes back, is dropped. One draw each.
+    /// Returns whether the packet that comes at `now`, which never goes back, is dropped. One draw per packet.
     ///
-    /// `waiting`: packets before it. `idle`: if nothing waits and nothing is sent, since when. `packet`: how long a
-    /// packet takes; the average of an idle queue falls as if so many empty ones had come instead.
+    /// `waiting`: packets before it. `idle`: since when nothing waits and nothing is sent, if so. `packet`: how long a
+    /// packet takes; the average of an idle queue falls as if that many packets had met an empty queue.
     pub fn strikes(&mut self, now: Instant, waiting: usize, idle: Option<Instant>, packet: Duration) -> bool {
         match idle {
             Some(since) => {
@@ -43,7 +44,7 @@ impl Red {
         self.last = now;
         let draw = self.rng.unit();
         let base = self.base();
-        // Near 1/p_b packets after the last drop the denominator comes to zero: the next one is dropped for certain.
+        // Near 1/p_b packets after the last drop the denominator reaches zero: the next one is always dropped.
         let left = 1.0 - f64::from(self.count) * base;
         let strikes = base > 0.0 && draw * left < base;
         self.count =
@@ -56,7 +57,7 @@ impl Red {
         self.average
     }
 
-    /// p_b of the present average.
+    /// p_b of the current average.
     fn base(&self) -> f64 {
         let (min, max) = (f64::from(self.spec.min), f64::from(self.spec.max));
         let (p_max, average) = (self.spec.share.0, self.average);
@@ -72,12 +73,12 @@ impl Red {
     }
 }
 
-/// Weight of one packet in the average: 0.002, so that it follows over some 500 packets (Floyd and Jacobson 1993 §5).
+/// Weight of one packet in the average: 0.002, so that it averages over some 500 packets (Floyd and Jacobson 1993 §5).
 pub const WEIGHT: f64 = 0.002;
 
-/// Derivative random drop, of the NIST Net emulator: drops by the present length of the queue.
+/// Derivative random drop, of the NIST Net emulator: drops by the current length of the queue.
 ///
-/// None below `min` packets; 10 % at `min`, rising evenly to 95 % at `max`; 95 % beyond.
+/// None below `min` packets; 10 % at `min`, rising linearly to 95 % at `max`; 95 % beyond.
 pub struct Drd {
     spec: DrdSpec,
     rng: Rng,
@@ -89,14 +90,14 @@ impl Drd {
         Drd { spec, rng: Rng::fork(seed, "drd") }
     }
 
-    /// Whether a packet that finds so many waiting is dropped. One draw each.
+    /// Returns whether a packet that meets `waiting` packets is dropped. One draw per packet.
     pub fn strikes(&mut self, waiting: usize) -> bool {
         self.rng.chance(self.spec.probability(waiting).0)
     }
 }
 
 impl DrdSpec {
-    /// The probability of a drop after so many packets.
+    /// The probability of a drop behind `waiting` packets.
     pub fn probability(self, waiting: usize) -> Ratio {
         let (q, min, max) = (waiting as f64, f64::from(self.min), f64::from(self.max));
         Ratio(if q < min {
@@ -109,11 +110,11 @@ impl DrdSpec {
     }
 }
 
-/// NIST Net, as its users and the paper on two-stream transport describe it.
+/// From NIST Net's users and the paper on two-stream transport.
 const DRD_AT_MIN: f64 = 0.10;
 const DRD_AT_MAX: f64 = 0.95;
 
-/// Either, in a queue.
+/// RED or DRD, in a queue.
 pub(crate) enum Early {
     Red(Red),
     Drd(Drd),
@@ -162,8 +163,8 @@ mod tests {
 
     #[test]
     fn drops_are_evenly_spread() {
-        // At 10 packets p_b = 5 %: distances even on 1..=20, none beyond. χ² with 19 degrees of freedom passes 43.8 by
-        // chance once in a thousand; independent drops (geometric distances) give thousands.
+        // At 10 packets p_b = 5 %: distances uniform on 1..=20, none beyond. χ² with 19 degrees of freedom exceeds 43.8
+        // by chance once in a thousand; independent drops (geometric distances) give thousands.
         let gaps = distances(&mut settled(PLAIN, 10), 10, 400_000);
         let expected = gaps.len() as f64 / 20.0;
         let counts: Vec<f64> =
@@ -202,8 +203,8 @@ mod tests {
             let mut red = settled(spec, level);
             let drops = (0..n).filter(|_| red.strikes(Instant::ZERO, level, None, PACKET)).count();
             let share = drops as f64 / f64::from(n);
-            // Spread drops vary less than independent ones, whose four errors this is: under 0.45 % of share. Between
-            // neighbouring levels lie 1 % of p_b, 2 % of share.
+            // Spread drops vary less than independent ones; this allows four errors of the latter: under 0.45 % of
+            // share. Neighbouring levels differ by 1 % of p_b, 2 % of share.
             let sigma = (expected * (1.0 - expected) / f64::from(n)).sqrt();
             assert!((share - expected).abs() <= 4.0 * sigma, "{spec:?} at {level}: {share}, not {expected}");
         }

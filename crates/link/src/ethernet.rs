@@ -1,6 +1,6 @@
-//! Ethernet: what a frame takes on the wire, a port that sends frames, and a store-and-forward switch.
+//! Ethernet: the size of a frame on the wire, a port that sends frames, and a store-and-forward switch.
 //!
-//! A crossover cable is two [`Port`]s, one at each end; its own delay, 5 ns a metre, is left out.
+//! A crossover cable is two [`Port`]s, one at each end; its own delay, 5 ns a metre, is not modelled.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PREAMBLE: usize = 8;
 const HEADER: usize = 14;
 /// The check sequence.
 const FCS: usize = 4;
-/// A shorter frame is filled up to this, header and FCS included (IEEE 802.3 §4.4.2, minFrameSize 512 bits).
+/// A shorter frame is padded to this, header and FCS included (IEEE 802.3 §4.4.2, minFrameSize 512 bits).
 const MIN_FRAME: usize = 64;
 /// Gap after each frame (IEEE 802.3 §4.4.2, interPacketGap 96 bits).
 const GAP: usize = 12;
@@ -59,25 +59,25 @@ impl<P: Packet> Packet for Frame<P> {
 
 /// The sending side of a full-duplex interface: a queue, and frames one after the other with a gap between.
 ///
-/// It takes IP packets ([`Packet::wire_len`] counts from the IP header on) and lets them out when the last bit of the
-/// frame is through. Its counters count frames with their preambles.
+/// It takes IP packets ([`Packet::wire_len`] counts from the IP header on) and outputs them when the last bit of the
+/// frame is sent. Its counters count frames with their preambles.
 pub struct Port<P> {
     queue: Queue<Frame<P>>,
 }
 
 impl<P: Packet> Port<P> {
-    /// A port of that rate. The limit counts frames that wait, the one being sent not.
+    /// A port of that rate. The limit counts waiting frames, without the one being sent.
     pub fn new(rate: BitRate, limit: QueueLimit, seed: u64) -> Self {
         Port { queue: Queue::new(Some(rate), limit, None, seed).with_gap(GAP) }
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full.
+    /// Takes a packet at `now`, which never goes back; returns it if the queue is full.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.queue.offer(now, Frame(packet)).map(|Frame(packet)| packet)
     }
 
-    /// Whether there is room for a packet of `ip_len` bytes at `now`: for callers that can wait. What it grants,
-    /// [`Self::offer`] takes.
+    /// Whether there is room for a packet of `ip_len` bytes at `now`: for callers that can wait. If it returns true,
+    /// [`Self::offer`] takes the packet.
     pub fn has_room(&mut self, now: Instant, ip_len: usize) -> bool {
         self.queue.has_room(now, frame_len(ip_len))
     }
@@ -98,25 +98,25 @@ impl<P: Packet> Port<P> {
     }
 }
 
-/// A store-and-forward switch: a frame that has come in whole is sent on by the port handed in, behind its queue.
+/// A store-and-forward switch: a frame that has arrived completely is queued at the given output port.
 ///
-/// Ports are full duplex and their insides fast enough, so frames wait for nothing but their output port. Which port
-/// leads to which address is the caller's to know, as it is with a switch that has learnt them all.
+/// Ports are full duplex and the switching fabric is fast enough, so frames wait only for their output port. The caller
+/// maps addresses to ports, as a switch does that has learnt them all.
 pub struct Switch<P> {
     ports: Vec<OutputPort<P>>,
     misdirected: u64,
 }
 
 struct OutputPort<P> {
-    /// Looking up and moving: the fixed latency.
+    /// Lookup and forwarding: the fixed latency.
     fabric: Delay<P>,
     port: Port<P>,
     counters: Counters,
 }
 
 impl<P: Packet> Switch<P> {
-    /// A switch with a port for each rate and a queue of that limit at each; `latency` passes between a frame's last bit
-    /// coming in and its first bit going out of an idle port (5 to 20 µs in usual ones).
+    /// A switch with a port for each rate and a queue of that limit at each. `latency`: from a frame's last bit coming
+    /// in to its first bit going out of an idle port (5 to 20 µs in usual switches).
     pub fn new(rates: &[BitRate], limit: QueueLimit, latency: Duration, seed: u64) -> Self {
         let port = |(number, rate): (usize, &BitRate)| OutputPort {
             fabric: Delay::new(latency),
@@ -126,10 +126,10 @@ impl<P: Packet> Switch<P> {
         Switch { ports: rates.iter().enumerate().map(port).collect(), misdirected: 0 }
     }
 
-    /// Takes a packet whose frame has come in whole at `now`, which never goes back, to leave by port number `to`.
+    /// Takes a packet whose frame has arrived completely at `now`, which never goes back, for output port `to`.
     ///
-    /// Gives it back if there is no such port (counted by [`Self::misdirected`] alone) or the switch holds too many. A
-    /// full queue drops it later, when it gets there.
+    /// Returns it if there is no such port (counted only by [`Self::misdirected`]) or the switch holds too many. A full
+    /// output queue drops it later, when it arrives there.
     pub fn offer(&mut self, now: Instant, to: usize, packet: P) -> Option<P> {
         let Some(output) = self.ports.get_mut(to) else {
             self.misdirected += 1;
@@ -142,9 +142,10 @@ impl<P: Packet> Switch<P> {
         refused
     }
 
-    /// The next packet that is out of any port by `now`: when, from which port, what. Of equals the lower port first.
+    /// The next packet that a port has sent by `now`: when, which port, which packet. At one instant, the lower port
+    /// first.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
-        // A port may be due and give nothing: the packet was through the inside and waits at the port, or was dropped.
+        // A port may be due and output nothing: the packet crossed the fabric and waits at the port, or was dropped.
         while let Some((due, port)) = self.first().filter(|(due, _)| *due <= now) {
             let output = &mut self.ports[port];
             output.advance(due);
@@ -156,12 +157,12 @@ impl<P: Packet> Switch<P> {
         None
     }
 
-    /// When to poll next. Nothing may come out then.
+    /// When to poll next. That poll may return nothing.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.first().map(|(due, _)| due)
     }
 
-    /// What went to a port and came out of it, in packets and their own bytes; `None` if there is no such port.
+    /// What was queued at a port and sent by it, in packets and their own bytes; `None` if there is no such port.
     pub fn counters(&self, port: usize) -> Option<Counters> {
         let output = self.ports.get(port)?;
         Some(Counters {
@@ -172,7 +173,7 @@ impl<P: Packet> Switch<P> {
         })
     }
 
-    /// Packets that were to leave by a port that is not there.
+    /// Packets for a port that does not exist.
     pub fn misdirected(&self) -> u64 {
         self.misdirected
     }
@@ -187,7 +188,7 @@ impl<P: Packet> Switch<P> {
 }
 
 impl<P: Packet> OutputPort<P> {
-    /// Moves packets that have crossed the inside by `now` to the port.
+    /// Moves packets that have crossed the fabric by `now` to the port.
     fn advance(&mut self, now: Instant) {
         while let Some((at, packet)) = self.fabric.poll(now) {
             if let Some(refused) = self.port.offer(at, packet) {

@@ -1,13 +1,13 @@
-//! FDDI: a ring on which a token gives the right to send, timed so that it comes round in bounded time (ISO 9314-2).
+//! FDDI: a ring on which a token gives the right to send, timed so that its rotation time is bounded (ISO 9314-2).
 //!
 //! Each station has two classes: **synchronous** traffic, sent at every token up to the station's own allocation, and
-//! **asynchronous** traffic, sent for as long as the token is early. A token rotation takes at most twice the target
-//! (TTRT) and on average at most the target, so long as allocations, ring latency, token and one greatest frame fit into
-//! the target; [`Ring::new`] sees to that.
+//! **asynchronous** traffic, sent while the token is early. A token rotation takes at most twice the target (TTRT) and
+//! on average at most the target, as long as allocations, ring latency, token and one frame of the greatest length fit
+//! into the target; [`Ring::new`] checks this.
 //!
-//! The ring lets a frame out when its last bit has left the station; what follows is propagation ([`Ring::travel`]), the
+//! The ring outputs a frame when its last bit has left the station; what follows is propagation ([`Ring::travel`]), the
 //! same for every receiver, however many listen. Ring initialisation, station management and the priorities of
-//! asynchronous traffic are left out. Claiming a lost token takes no time here, and is counted.
+//! asynchronous traffic are not modelled. Claiming a lost token takes no time here, and is counted.
 
 mod station;
 
@@ -20,8 +20,8 @@ use station::Station;
 
 /// 100 Mbit/s, before 4B/5B coding (ISO 9314-1).
 pub const FDDI_RATE: BitRate = BitRate(100_000_000);
-/// What a frame adds to the data in it: LLC/SNAP 8, addresses 12, check sequence 4, status 1, as the study of voice over
-/// FDDI counts it. Preamble and delimiters, 11 bytes or 0.9 µs, are not in its figures.
+/// Bytes that a frame adds to its data: LLC/SNAP 8, addresses 12, check sequence 4, status 1, as the study of voice
+/// over FDDI counts them. Its figures leave out preamble and delimiters, 11 bytes or 0.9 µs.
 pub const FDDI_OVERHEAD: usize = 25;
 /// The longest frame (ISO 9314-2: 9000 symbols of 4 bits), overhead included.
 pub const FDDI_MAX_FRAME: usize = 4500;
@@ -40,14 +40,14 @@ pub struct RingSpec {
 /// A station of a ring.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StationSpec {
-    /// From the first bit coming in here to it coming in at the next station: some 0.6 to 1 µs in the station and
+    /// From the arrival of the first bit here to its arrival at the next station: some 0.6 to 1 µs in the station and
     /// 5.085 µs a kilometre of fibre.
     pub hop: Duration,
-    /// How long it may send synchronous frames at each token. `None`: no bound is kept, and none holds for the rotation.
+    /// How long it may send synchronous frames at each token. `None`: unlimited, and the rotation has no bound.
     pub synchronous: Option<Duration>,
     /// Frames of either class at each token; `None`: as many as the timers allow.
     pub frames_per_token: Option<u32>,
-    /// Frames of each class that may wait; more are dropped.
+    /// Frames of each class that may wait; further ones are dropped.
     pub queue: u32,
 }
 
@@ -68,10 +68,10 @@ pub enum RingError {
         /// How many were given.
         count: usize,
     },
-    /// A token that takes no time, or very long, to the next station.
+    /// A hop that takes no time, or too long.
     #[error("station {station}: {hop:?} to the next one; from 10 ns (2 m) to 1 ms is possible")]
     Hop {
-        /// Which, from 0.
+        /// Index of the station, from 0.
         station: usize,
         /// The given value.
         hop: Duration,
@@ -81,26 +81,26 @@ pub enum RingError {
         "station {station}: a queue of {queue} frames and {frames:?} frames a token; 1 to 32768, and at least 1"
     )]
     Idle {
-        /// Which, from 0.
+        /// Index of the station, from 0.
         station: usize,
         /// The limit of its queues.
         queue: u32,
         /// The limit for each token.
         frames: Option<u32>,
     },
-    /// A target outside of what the standard allows.
+    /// A target outside the standard's range.
     #[error("a target rotation time of {ttrt:?}; 4 ms to 165 ms is possible")]
     Target {
         /// The given value.
         ttrt: Duration,
     },
-    /// Allocations that can't be kept.
+    /// Allocations that do not fit into the target.
     #[error(
         "allocations, ring latency, token and one greatest frame make {needed:?}: ask for less synchronous time, or for a \
          target above that instead of {ttrt:?}"
     )]
     OverAllocated {
-        /// The least target for them.
+        /// The least target that fits them.
         needed: Duration,
         /// The given value.
         ttrt: Duration,
@@ -110,9 +110,9 @@ pub enum RingError {
 /// How a frame waits for the token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingClass {
-    /// At every token, up to the station's allocation.
+    /// Sent at every token, up to the station's allocation.
     Synchronous,
-    /// While the token is early; the last frame may overrun.
+    /// Sent while the token is early; the last frame may overrun.
     Asynchronous,
 }
 
@@ -138,7 +138,7 @@ pub struct Rotations {
     pub total: Duration,
     /// The longest at any station.
     pub longest: Duration,
-    /// Times that a station met the token so late (over 2 TTRT) that it had claimed it.
+    /// Times that a station met the token so late (over 2 TTRT) that it had already claimed a new one.
     pub claims: u64,
 }
 
@@ -154,13 +154,13 @@ pub struct Ring<P> {
     ttrt: Duration,
     latency: Duration,
     stations: Vec<Station<P>>,
-    /// Where the token is, or comes next.
+    /// The station that has the token, or gets it next.
     holder: usize,
-    /// When it comes there, or the frame being sent ends, or what comes next is decided.
+    /// When the token arrives there, the frame being sent ends, or the next step is decided.
     at: Instant,
     visit: Option<Visit>,
     sending: Option<(RingClass, P)>,
-    /// Frames that wait, of all stations and classes.
+    /// Waiting frames of all stations and classes.
     waiting: usize,
     rotations: Rotations,
 }
@@ -172,7 +172,7 @@ struct Visit {
     /// Token holding timer: asynchronous time left.
     holding: Duration,
     frames: u32,
-    /// Whether it has sent, so that it must make a new token.
+    /// Whether it has sent a frame, so that it must issue a new token.
     captured: bool,
 }
 
@@ -195,10 +195,10 @@ impl<P: Packet> Ring<P> {
         })
     }
 
-    /// Takes a packet at `now`, which never goes back, to be sent by `station` (from 0).
+    /// Takes a packet at `now`, which never goes back, for station `station` (from 0) to send.
     ///
-    /// [`Packet::wire_len`] counts what the frame carries; [`FDDI_OVERHEAD`] is added. Gives it back if the station's
-    /// queue is full, if it makes a frame that is too long, or would take longer than the station's allocation.
+    /// [`Packet::wire_len`] counts what the frame carries; [`FDDI_OVERHEAD`] is added. Returns the packet if the
+    /// station's queue is full, or its frame would be too long for the ring or for the station's allocation.
     ///
     /// # Panics
     /// If there is no such station.
@@ -225,12 +225,12 @@ impl<P: Packet> Ring<P> {
         None
     }
 
-    /// When to poll next; nothing may come out then, as the token only moves on. `None`: nothing waits.
+    /// When to poll next; that poll may return nothing, as the token only moves on. `None`: nothing waits.
     pub fn poll_timeout(&self) -> Option<Instant> {
         (self.waiting > 0 || self.sending.is_some()).then_some(self.at)
     }
 
-    /// From a station to the next time that a bit passes `to`: once round for the station itself.
+    /// Propagation time from one station to another; from a station to itself it is once round the ring.
     ///
     /// # Panics
     /// If there is no such station.
@@ -241,22 +241,22 @@ impl<P: Packet> Ring<P> {
         (0..hops).map(|hop| self.stations[(from + hop) % count].spec.hop).sum()
     }
 
-    /// Once round without a frame.
+    /// Latency of the idle ring.
     pub fn latency(&self) -> Duration {
         self.latency
     }
 
-    /// How the token went round so far; rotations of an idle ring are counted when something is offered.
+    /// Token rotations so far; those of an idle ring are counted when the next packet is offered.
     pub fn rotations(&self) -> Rotations {
         self.rotations
     }
 
-    /// What a station has done, in frames with their overhead; `None` if there is no such station.
+    /// A station's counters, in frames with their overhead; `None` if there is no such station.
     pub fn counters(&self, station: usize) -> Option<Counters> {
         self.stations.get(station).map(|station| station.counters)
     }
 
-    /// The token comes, a frame begins, or the token goes on.
+    /// Handles the next event: the token arrives, a frame begins, or the token moves on.
     fn step(&mut self) {
         let Some(mut visit) = self.visit.take() else {
             self.visit = Some(self.token_comes());
@@ -282,7 +282,7 @@ impl<P: Packet> Ring<P> {
         self.at += time;
     }
 
-    /// The timers at the token's coming (ISO 9314-2).
+    /// The timers when the token arrives (ISO 9314-2).
     fn token_comes(&mut self) -> Visit {
         let station = &mut self.stations[self.holder];
         let (holding, claimed) = station.timers(self.at, self.ttrt);
@@ -303,10 +303,10 @@ impl<P: Packet> Ring<P> {
         }
     }
 
-    /// Lets the token of a ring on which nothing waits go round until `now`.
+    /// Rotates the token of an idle ring until `now`.
     fn rotate_idle(&mut self, now: Instant) {
-        // Two rounds settle what a late token has left in the timers. From then on every round is like the last one,
-        // and is not worth the steps.
+        // After two rounds the timers no longer depend on a late token. From then on every round is like the last one,
+        // so the rest is computed at once.
         let two_rounds = 2 * 2 * self.stations.len() + 2;
         for _ in 0..two_rounds {
             if self.at >= now {
@@ -330,12 +330,12 @@ impl<P: Packet> Ring<P> {
 }
 
 impl RingSpec {
-    /// Once round without a frame.
+    /// Latency of the idle ring.
     pub fn latency(&self) -> Duration {
         self.stations.iter().map(|station| station.hop).sum()
     }
 
-    /// Refuses what cannot work.
+    /// Refuses rings that cannot work.
     pub fn validate(&self) -> Result<(), RingError> {
         if !(2..=500).contains(&self.stations.len()) {
             return Err(RingError::Stations { count: self.stations.len() });
@@ -351,7 +351,7 @@ impl RingSpec {
                 return Err(RingError::Idle { station, queue: spec.queue, frames: spec.frames_per_token });
             }
         }
-        // Saturating: an allocation may be any time at all.
+        // Saturating: an allocation may be of any length.
         let allocations = self.stations.iter().filter_map(|station| station.synchronous);
         let allocated = allocations.fold(Duration::ZERO, Duration::saturating_add);
         let needed = allocated.saturating_add(self.latency() + token_time() + frame_time(FDDI_MAX_FRAME));

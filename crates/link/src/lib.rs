@@ -1,23 +1,23 @@
 //! Link models that compose: rate or token bucket with a queue (drop-tail, RED, DRD), stalls, propagation, delay
 //! variation, loss, reordering, duplication, corruption.
 //!
-//! [`Link`] is a chain of them, made from text. Media that several stations share stand beside it: Ethernet ([`Port`],
+//! [`Link`] is a chain of them, made from text. Media that several stations share are separate: Ethernet ([`Port`],
 //! [`Switch`]) and the FDDI [`Ring`].
 //!
-//! The laboratory drives them in virtual time, the emulator in `net` in real time; neither the models nor their
-//! packets know which. Three rules hold throughout:
+//! The laboratory drives them in virtual time, the emulator in `net` in real time; neither models nor packets see a
+//! difference. Three rules hold throughout:
 //!
 //! * **Every element has its own random numbers**, forked from the link's seed by the element's name. Adding an element
 //!   never changes what the others draw, and the fate of the *n*-th packet offered does not depend on when it came
-//!   (but that a burst of losses ends with a silence of [`BURST_MEMORY`]):
-//!   it is drawn on arrival and carried out where it belongs, behind the queue. (A seed fixes the draws, not the timing:
+//!   (except that a burst of losses ends after a silence of [`BURST_MEMORY`]):
+//!   it is drawn on arrival and applied where it belongs, behind the queue. (A seed fixes the draws, not the timing:
 //!   what a queue drops depends on time, so only virtual time repeats exactly.)
 //! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
-//! * **Order is kept** by everything but [`Reorder`]: delay variation that reorders gives false verdicts on protocols.
+//! * **Order is kept** by every element but [`Reorder`]: delay variation that reorders would distort results.
 //!
-//! [`Replay`] has no parameters but a recording of what a real path did.
+//! [`Replay`] has no parameters: it replays a recording of a real path.
 //!
-//! [`wlan`] has what no chain of elements can be: a cell whose stations share one channel.
+//! [`wlan`] models what no chain of elements can: a cell whose stations share one channel.
 //!
 //! ```
 //! use antiphon_core::Instant;

@@ -1,4 +1,4 @@
-//! One direction of a link, put together from its elements; and two of them.
+//! One direction of a link, built from its elements; and both directions together.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::spec::{DuplexSpec, LinkSpec};
 
 /// One direction of a link.
 ///
-/// `offer` packets, `poll` them out when `poll_timeout` has come. Polled late, it catches up: the instants within are
-/// those of the model, not of the caller. Nothing is allocated per packet once the queues have grown to their size.
+/// `offer` packets, and `poll` them when `poll_timeout` is due. If polled late, it catches up: it reports the model's
+/// instants, not the caller's. Nothing is allocated per packet once the queues have grown to their size.
 pub struct Link<P> {
     queue: Queue<Fated<P>>,
     loss: Loss,
@@ -47,7 +47,7 @@ struct Fated<P> {
 pub type StageCounters = [(&'static str, Counters); 6];
 
 impl<P: Packet> Link<P> {
-    /// A link after `spec`; `seed` is forked for each element by name.
+    /// A link as specified by `spec`; `seed` is forked for each element by name.
     pub fn new(spec: &LinkSpec, seed: u64) -> Result<Self, SpecError> {
         spec.validate()?;
         let mut queue = Queue::new(spec.rate, spec.queue, spec.stall, seed);
@@ -66,10 +66,10 @@ impl<P: Packet> Link<P> {
         })
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full or drops it early.
+    /// Takes a packet at `now`, which never goes back; returns it if the queue is full or drops it early.
     ///
-    /// Every element draws for every packet offered, so that the fate of the n-th packet is the same whatever the
-    /// other elements do.
+    /// Every element draws for every packet offered, so that the fate of the n-th packet does not depend on the other
+    /// elements.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.total.count_offered(packet.wire_len());
         let fate = Fate {
@@ -84,19 +84,19 @@ impl<P: Packet> Link<P> {
         refused.map(|fated| fated.packet)
     }
 
-    /// Whether there is room for a packet of `len` bytes at `now`: for callers that can wait. What it grants,
-    /// [`Self::offer`] takes, even where RED or DRD would drop it.
+    /// Whether there is room for a packet of `len` bytes at `now`: for callers that can wait. If it returns true,
+    /// [`Self::offer`] takes the packet, even where RED or DRD would drop it.
     pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
         let held = self.queue.counters().queued + self.delay.counters().in_flight;
         held < MAX_PACKETS as u64 && self.queue.has_room(now, len)
     }
 
-    /// The next packet that is through by `now`.
+    /// The next packet that has arrived by `now`.
     pub fn poll(&mut self, now: Instant) -> Option<P> {
         self.poll_at(now).map(|(_, packet)| packet)
     }
 
-    /// The next packet that is through by `now`, with the instant at which the model let it out.
+    /// The next packet that has arrived by `now`, with the model's instant of arrival.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
         let (at, Fated { packet, .. }) = self.reorder.poll(now)?;
@@ -104,13 +104,13 @@ impl<P: Packet> Link<P> {
         Some((at, packet))
     }
 
-    /// When to poll next; `None` when the link is empty. Something may be lost at that instant, and nothing come out.
+    /// When to poll next; `None` when the link is empty. After a loss, that poll may return nothing.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stages = [self.queue.poll_timeout(), self.delay.poll_timeout(), self.reorder.poll_timeout()];
         stages.into_iter().flatten().min()
     }
 
-    /// What the link as a whole has done.
+    /// Counters of the link as a whole.
     pub fn counters(&self) -> Counters {
         Counters {
             queued: self.queue.counters().queued,
@@ -121,7 +121,7 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// What each element has done; each balances by itself.
+    /// Counters of each element; each balances by itself.
     pub fn stages(&self) -> StageCounters {
         [
             ("queue", self.queue.counters()),
@@ -133,7 +133,7 @@ impl<P: Packet> Link<P> {
         ]
     }
 
-    /// Moves every packet as far as it has come by `now`.
+    /// Moves every packet to its position at `now`.
     fn advance(&mut self, now: Instant) {
         while let Some((at, fated)) = self.queue.poll(now) {
             self.carry_out(at, fated);
@@ -144,7 +144,7 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// What happens to a packet between the queue and the line.
+    /// Applies a packet's drawn fate between the queue and the line.
     fn carry_out(&mut self, at: Instant, mut fated: Fated<P>) {
         let (len, fate) = (fated.packet.wire_len(), fated.fate);
         self.loss.counters.count_offered(len);
@@ -201,7 +201,7 @@ impl<P: Packet> Packet for Fated<P> {
     }
 }
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// From the near end to the far end.
@@ -211,7 +211,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Direction; 2] = [Direction::Up, Direction::Down];
 
     /// The name in specifications and reports.
@@ -232,7 +232,7 @@ pub struct Duplex<P> {
 }
 
 impl<P: Packet> Duplex<P> {
-    /// Both directions after `spec`.
+    /// Both directions as specified by `spec`.
     pub fn new(spec: &DuplexSpec, seed: u64) -> Result<Self, SpecError> {
         Ok(Duplex {
             up: Link::new(&spec.up, Rng::fork(seed, "up").next_u64())?,
@@ -240,14 +240,14 @@ impl<P: Packet> Duplex<P> {
         })
     }
 
-    /// Takes a packet at `now`; gives it back if the queue is full.
+    /// Takes a packet at `now`; returns it if the queue is full.
     pub fn offer(&mut self, now: Instant, direction: Direction, packet: P) -> Option<P> {
         self.direction_mut(direction).offer(now, packet)
     }
 
-    /// The next packet of either direction that is through by `now`: the earlier one, `Up` first of equals.
+    /// The next packet of either direction that has arrived by `now`: the earlier one, at one instant `Up` first.
     pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
-        // A link may be due and give nothing (a loss); then the other may still have something.
+        // A link may be due and return nothing (a loss); then the other may still have a packet.
         while let Some((direction, due)) = self.first() {
             if due > now {
                 return None;
@@ -264,7 +264,7 @@ impl<P: Packet> Duplex<P> {
         self.first().map(|(_, due)| due)
     }
 
-    /// One of the two.
+    /// One of the two links.
     pub fn direction(&self, direction: Direction) -> &Link<P> {
         match direction {
             Direction::Up => &self.up,

@@ -1,4 +1,4 @@
-//! Loss models: independent, and in bursts after Gilbert and Elliott.
+//! Loss models: independent, and in bursts (Gilbert and Elliott).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// A channel that begins in its stationary state, so that the mean over many seeds is right from the first packet.
+    /// A channel that begins in its stationary state, so that the mean over many seeds holds from the first packet.
     pub fn new(model: LossModel, seed: u64) -> Self {
         let mut rng = Rng::fork(seed, "loss");
         let bad = match model {
@@ -29,11 +29,12 @@ impl Loss {
         Loss { model, bad, last: Instant::ZERO, rng, counters: Counters::default() }
     }
 
-    /// The fate of the packet that comes at `now`: true if it is lost. Two draws each, whatever the model.
+    /// Returns whether the packet that comes at `now` is lost. Two draws per packet, whatever the model.
     ///
     /// The Gilbert-Elliott channel moves at each packet, so that the fate of the n-th does not depend on when it comes;
-    /// but after a silence of [`BURST_MEMORY`] it is in its stationary state. A burst is a fade, and fades pass: a transport
-    /// that sends one packet and waits, twice as long each time, would else meet the same burst for minutes.
+    /// but after a silence of [`BURST_MEMORY`] it is in its stationary state. A burst models a fade, which ends:
+    /// otherwise a transport that sends one packet and waits, twice as long each time, would meet the same burst for
+    /// minutes.
     pub fn strikes(&mut self, now: Instant) -> bool {
         let rested = now.since(self.last) >= BURST_MEMORY;
         self.last = now;
@@ -53,8 +54,8 @@ impl Loss {
     }
 }
 
-/// How long a burst may outlast the last packet. Above the gap of any audio stream (20 to 60 ms for voice), below the
-/// least retransmission time-out of kernel TCP (200 ms); fades of people moving about at 2.4 GHz last 5 to 100 ms.
+/// How long a burst may last after the last packet. Above the gap of any audio stream (20 to 60 ms for voice), below
+/// the least retransmission time-out of kernel TCP (200 ms); fades from moving people at 2.4 GHz last 5 to 100 ms.
 pub const BURST_MEMORY: Duration = Duration::from_millis(100);
 
 fn share_of_bad(p: f64, r: f64) -> f64 {
@@ -67,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Share of lost packets and mean length of the runs of them, over `n` packets.
+    /// Share of lost packets and mean run length of losses, over `n` packets.
     fn observe_each(gap_ms: u64, model: LossModel, seed: u64, n: u32) -> (f64, f64, f64) {
         let mut loss = Loss::new(model, seed);
         let (mut lost, mut runs, mut before) = (0u32, 0u32, false);
@@ -89,7 +90,7 @@ mod tests {
         let model = LossModel::bursts(Ratio(0.05), 10.0).expect("possible");
         let n = 400_000;
         let (rate, run, runs) = observe_each(100, model, 5, n);
-        // As if each loss came on its own: rate within 3 σ, runs of 1/(1-P) and not of ten.
+        // As with independent losses: rate within 3 σ, runs of 1/(1-P) and not of ten.
         assert!((rate - 0.05).abs() < 3.0 * (0.05f64 * 0.95 / f64::from(n)).sqrt(), "{rate}");
         assert!((run - 1.0 / 0.95).abs() < 3.0 * 0.05f64.sqrt() / 0.95 / runs.sqrt(), "{run}");
         assert!(observe_each(99, model, 5, n).1 > 9.0);
@@ -113,8 +114,8 @@ mod tests {
         assert!((p.0 - 0.01754).abs() < 1e-5 && (r.0 - 0.3333).abs() < 1e-4);
         let n = 1_000_000;
         let (rate, run, runs) = observe(model, 5, n);
-        // σ² = P(1-P)/N (1+c)/(1-c) with c = 1-p-r: 3 σ = 0.14 % of 5 %; bursts of 2 or 4 would pass this line, not the
-        // next one.
+        // σ² = P(1-P)/N (1+c)/(1-c) with c = 1-p-r: 3 σ = 0.14 % of 5 %; bursts of 2 or 4 would pass this check, not
+        // the next one.
         let c = 1.0 - p.0 - r.0;
         let sigma = (0.05f64 * 0.95 / f64::from(n) * (1.0 + c) / (1.0 - c)).sqrt();
         assert!((rate - 0.05).abs() < 3.0 * sigma, "{rate}");
@@ -132,7 +133,7 @@ mod tests {
             loss_good: Ratio(0.01),
         };
         // (r·loss_good + p·loss_bad)/(p+r) = (.001 + .008)/.12 = 7.5 %. The states alone have a variance of
-        // π(1-π)(.39)²(1+c)/(1-c)/N; the draws within them at most P(1-P)/N.
+        // π(1-π)(.39)²(1+c)/(1-c)/N; the draws within them add at most P(1-P)/N.
         let n = 1_000_000.0;
         let (rate, ..) = observe(model, 9, 1_000_000);
         let share: f64 = 1.0 / 6.0;

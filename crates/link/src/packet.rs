@@ -1,8 +1,8 @@
-//! What a link carries, and what every element counts.
+//! What a link carries, and the counters of every element.
 
 /// Properties of a packet that a link needs.
 pub trait Packet {
-    /// Bytes that this packet takes on the link, headers included as far as the link's rate counts them.
+    /// Bytes of this packet on the link, including the headers that the link's rate counts.
     fn wire_len(&self) -> usize;
 
     /// A second packet with the same content.
@@ -11,8 +11,8 @@ pub trait Packet {
     /// Inverts one bit. `bit` is uniform over all 64-bit numbers; the packet takes it modulo its own bits.
     fn flip_bit(&mut self, bit: u64);
 
-    /// An element gives the packet up, and does not hand it back. By default it is dropped; those who want to know of
-    /// which flow it was find out here.
+    /// Called when an element drops the packet without returning it. By default nothing else happens; an implementation
+    /// can count drops per flow here.
     fn discard(self, _why: Discard)
     where
         Self: Sized,
@@ -20,12 +20,12 @@ pub trait Packet {
     }
 }
 
-/// Why an element gives a packet up that it had taken.
+/// Why an element drops a packet that it had taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discard {
-    /// A loss model took it.
+    /// A loss model dropped it.
     Lost,
-    /// A queue was full, or filling.
+    /// A queue was full, or RED or DRD dropped it early.
     Overflowed,
     /// The last retry of an 802.11 station had failed.
     Exhausted,
@@ -48,7 +48,7 @@ impl Packet for Vec<u8> {
     }
 }
 
-/// What an element, or a whole link, has done with its packets. Totals, but for `queued` and `in_flight`.
+/// An element's counters, or a whole link's. Totals, except `queued` and `in_flight`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets handed in.
@@ -57,9 +57,9 @@ pub struct Counters {
     pub duplicated: u64,
     /// Packets, copies included, that came out at the far end.
     pub delivered: u64,
-    /// Packets that a loss model took.
+    /// Packets that a loss model dropped.
     pub lost: u64,
-    /// Packets dropped since a queue was full, or filling (RED, DRD).
+    /// Packets dropped because a queue was full, or early (RED, DRD).
     pub overflowed: u64,
     /// Those of `overflowed` that RED or DRD dropped before the queue was full.
     pub dropped_early: u64,
@@ -78,7 +78,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Packets that will never come out: lost or overflowed.
+    /// Packets that will never arrive: lost or overflowed.
     pub fn dropped(&self) -> u64 {
         self.lost + self.overflowed
     }

@@ -1,4 +1,4 @@
-//! Reads a link's specification from text. Everything that is refused is refused with what would be right.
+//! Reads a link's specification from text. Every refusal says what would be valid.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum SpecError {
     UnknownPreset {
         /// The text.
         word: String,
-        /// The likeliest meant.
+        /// The most similar preset.
         nearest: Option<&'static str>,
         /// All presets.
         known: String,
@@ -30,12 +30,12 @@ pub enum SpecError {
         /// The preset.
         word: String,
     },
-    /// A key that no link has.
+    /// A key that does not exist.
     #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(*.nearest))]
     UnknownKey {
         /// The text.
         key: String,
-        /// The likeliest meant.
+        /// The most similar key.
         nearest: Option<&'static str>,
         /// All keys.
         known: String,
@@ -54,23 +54,23 @@ pub enum SpecError {
         /// The error in its value.
         why: UnitError,
     },
-    /// A value that can be read, but not be had.
+    /// A value that can be read but is not possible.
     #[error("{key}={value}: {why}")]
     Impossible {
         /// The key.
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what would be valid.
         why: String,
     },
-    /// One direction was wanted, but these are two different ones.
+    /// One direction was expected, but the text describes two different ones.
     #[error("'{text}' differs by direction; one is wanted here")]
     TwoDirections {
         /// The text.
         text: String,
     },
-    /// Longer than any sensible specification.
+    /// The specification is too long.
     #[error("a link specification of {len} bytes is too long: the limit is {max}")]
     TooLong {
         /// Its length.
@@ -83,7 +83,7 @@ pub enum SpecError {
 /// The longest specification that is read, in bytes: every key twice, at length.
 const MAX_SPEC: usize = 1024;
 
-/// Error messages quote at most so many characters of input from elsewhere.
+/// Error messages quote at most this many characters of foreign input.
 const QUOTED: usize = 40;
 
 /// A preset, keys, or a preset and keys that change it: `wifi-home,loss=5%,up.rate=2Mbit/s`.
@@ -309,7 +309,7 @@ pub(crate) fn loss(value: &str) -> Result<LossModel, SpecError> {
 }
 
 impl LinkSpec {
-    /// Refuses what can't be had; checked when a text is read and when a [`Link`](crate::Link) is made.
+    /// Refuses impossible values; called when a text is read and when a [`Link`](crate::Link) is made.
     pub fn validate(&self) -> Result<(), SpecError> {
         let refuse = |key, why: &str| Err(impossible(key, &self.value(key).unwrap_or_default(), why));
         if self.rate.is_some_and(|rate| rate.0 < MIN_RATE) {
@@ -365,7 +365,7 @@ impl LinkSpec {
         self.validate_shares()
     }
 
-    /// Texts can't give these; programs that fill in the fields can.
+    /// Text can't give these values; programs that fill in the fields can.
     fn validate_shares(&self) -> Result<(), SpecError> {
         let reorder = self.reorder.map_or(Ratio(0.0), |reorder| reorder.share);
         let mut shares = vec![("reorder", reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];
@@ -393,13 +393,13 @@ impl LinkSpec {
     }
 }
 
-/// Below this a packet takes over ten seconds, and a slip of the unit is likelier than the wish.
+/// Below this a packet takes over ten seconds, and a wrong unit is likelier than intent.
 const MIN_RATE: u64 = 1_000;
 /// A full Ethernet frame, as tools count it: header, 1500 bytes, no FCS.
 const MIN_BURST: u64 = 1514;
-/// To the moon and back is 2.6 s.
+/// More than a round trip to the moon (2.6 s).
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Shorter periods are jitter; and they would cost time in proportion.
+/// Shorter periods are jitter, and would cost computing time in proportion.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 const MAX_PERIOD: Duration = Duration::from_secs(3600);
 

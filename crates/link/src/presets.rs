@@ -1,4 +1,4 @@
-//! Links named after real places. Every number has its reason beside it, and `antiphon link --list` prints both.
+//! Links named after real places. Every number states its reason, and `antiphon link --list` prints both.
 
 use crate::spec::{DuplexSpec, LinkSpec};
 
@@ -7,9 +7,9 @@ use crate::spec::{DuplexSpec, LinkSpec};
 pub struct Preset {
     /// The name in a specification.
     pub name: &'static str,
-    /// Where one meets it.
+    /// Where such a link occurs.
     pub place: &'static str,
-    /// What it is made of.
+    /// The settings that define it.
     pub settings: &'static [Setting],
 }
 
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_home_loses_a_little_in_small_bursts() {
         let spec = preset("wifi-home").expect("there is one").spec();
-        // What the comparison rests on: a few tenths of a percent up to 1 % lost, in bursts above one packet.
+        // The comparison relies on this: a few tenths of a percent up to 1 % lost, in bursts longer than one packet.
         assert!((0.002..=0.01).contains(&spec.up.loss.mean().0));
         let LossModel::GilbertElliott { r, .. } = spec.up.loss else { panic!("bursts") };
         assert!(r.0 < 1.0);

@@ -1,4 +1,4 @@
-//! A sender of a given rate with a queue before it: the only place of a link where packets wait for others.
+//! A sender of a given rate with a queue before it: the only part of a link where packets wait for others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,33 +12,33 @@ use crate::spec::{DrdSpec, QueueLimit, RedSpec, Stall};
 
 /// Rate, queue and stalls.
 ///
-/// A packet starts when it has arrived, the one before it is done and no stall is on; it is done 8 L / C later. The
-/// limit counts packets that wait, **not the one being sent**, as where a device takes the packet out of its queue to
-/// send it; so a packet that finds the sender idle is never dropped by a drop-tail queue.
+/// A packet starts when it has arrived, the one before it is done and there is no stall; it is done 8 L / C later. The
+/// limit counts waiting packets, **not the one being sent**, as a device takes a packet out of its queue to send it; so
+/// a drop-tail queue never drops a packet that finds the sender idle.
 ///
 /// With a bucket ([`Self::with_bucket`]) it is a shaper instead: a packet waits for the one before it and for its
-/// tokens, and then takes no time. One longer than the bucket is deep never passes, and is dropped.
+/// tokens, and then takes no time. A packet longer than the bucket's depth never conforms, and is dropped.
 pub struct Queue<P> {
     sender: Sender,
     /// Gap after each packet, in bytes.
     gap: usize,
     limit: QueueLimit,
     early: Option<Early>,
-    /// [`Self::has_room`] has promised that the next packet is taken.
+    /// [`Self::has_room`] has promised to take the next packet.
     granted: bool,
     stalls: Option<Stalls>,
     /// In the order of arrival; the first `started` of them are being sent or done.
     entries: VecDeque<Entry<P>>,
     started: usize,
     waiting_bytes: u64,
-    /// When the last of them will be done.
+    /// When the last of the started packets will be done.
     free: Instant,
     counters: Counters,
 }
 
 /// What a packet waits for.
 enum Sender {
-    /// Takes no time.
+    /// Sending takes no time.
     Instant,
     /// One packet after the other.
     Serial(BitRate),
@@ -54,7 +54,7 @@ struct Entry<P> {
 }
 
 impl<P: Packet> Queue<P> {
-    /// A sender of `rate` (`None`: takes no time). `seed` feeds the stalls and the early drops, each by its name.
+    /// A sender of `rate` (`None`: takes no time). Stalls and early drops each draw from their own fork of `seed`.
     pub fn new(rate: Option<BitRate>, limit: QueueLimit, stall: Option<Stall>, seed: u64) -> Self {
         Queue {
             sender: rate.map_or(Sender::Instant, Sender::Serial),
@@ -75,22 +75,22 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// The same as a shaper: a token bucket of that depth, which begins full, in place of the sender.
+    /// Turns it into a shaper: a token bucket of that depth, which begins full, in place of the sender.
     ///
-    /// With a limit of 0 packets it is a policer: what does not conform on arrival is dropped.
+    /// With a limit of 0 packets it is a policer: a packet that does not conform on arrival is dropped.
     pub fn with_bucket(mut self, rate: BitRate, depth: ByteCount) -> Self {
         self.sender = Sender::Bucket(rate, TokenBucket::new(rate, depth));
         self
     }
 
-    /// The same with a silence of so many bytes behind each packet: the next one waits for it, the packet itself is
-    /// through before.
+    /// Adds a silence of `bytes` bytes after each packet: the next packet waits for its end; the packet itself is done
+    /// before it.
     pub fn with_gap(mut self, bytes: usize) -> Self {
         self.gap = bytes;
         self
     }
 
-    /// Takes a packet, or gives it back if the queue is full or drops it early. `now` never goes back.
+    /// Takes a packet, or returns it if the queue is full or drops it early. `now` never goes back.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         let len = packet.wire_len();
         self.counters.count_offered(len);
@@ -122,10 +122,10 @@ impl<P: Packet> Queue<P> {
 
     /// Whether there is room for a packet of `len` bytes at `now`: for callers that can wait.
     ///
-    /// If so, [`Self::offer`] takes the next packet of at most that length. Dropping early tells a sender to slow down;
-    /// one that asks first is told by having to wait, when the queue is at the length from which RED or DRD drop most.
-    /// So too at a bucket: where nothing waits, there is room for one packet to wait for its tokens, whatever the limit.
-    /// If not, there is again when [`Self::poll_timeout`] comes (never, for a packet longer than the bucket is deep).
+    /// If so, [`Self::offer`] takes the next packet of at most that length. An early drop tells a sender to slow down;
+    /// a sender that asks first has to wait instead, when the queue has reached the length from which RED or DRD drop
+    /// most. With a bucket whose queue is empty, one packet may wait for its tokens, whatever the limit. If there is no
+    /// room, ask again when [`Self::poll_timeout`] is due (never, for a packet longer than the bucket's depth).
     pub fn has_room(&mut self, now: Instant, len: usize) -> bool {
         self.note_started(now);
         let held = match self.limit {
@@ -139,7 +139,7 @@ impl<P: Packet> Queue<P> {
         self.granted
     }
 
-    /// The next packet that is done by `now`, with the instant at which it was.
+    /// The next packet done by `now`, with its instant.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.entries.front().filter(|entry| entry.done <= now)?;
         self.note_started(now);
@@ -160,9 +160,9 @@ impl<P: Packet> Queue<P> {
         self.counters
     }
 
-    /// When a packet that comes now starts, and the stalls as they are then; `None`: never.
+    /// When a packet that comes now starts, and the state of the stalls then; `None`: never.
     ///
-    /// The stalls move on only with a packet that is taken: a longer one, dropped, would have waited longer for tokens.
+    /// Stalls advance only with a packet that is taken: a longer one, dropped, would have waited longer for tokens.
     fn next_start(&mut self, now: Instant, len: usize) -> Option<(Instant, Option<Stalls>)> {
         let ready = self.free.max(now);
         let ready = match &self.sender {
@@ -177,7 +177,7 @@ impl<P: Packet> Queue<P> {
         Some((then.release(ready), Some(then)))
     }
 
-    /// How long so many bytes take to send.
+    /// How long `bytes` bytes take to send.
     fn time_for(&self, bytes: usize) -> Duration {
         match self.sender {
             Sender::Serial(rate) => rate.time_for(bytes as u64).unwrap_or(Duration::MAX),
@@ -185,7 +185,7 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Whether RED or DRD drop the packet that comes now. Drawn for every packet.
+    /// Whether RED or DRD drops the packet that comes now. Drawn for every packet.
     fn drops_early(&mut self, now: Instant, len: usize) -> bool {
         let waiting = self.waiting();
         let idle = (waiting == 0 && self.free <= now).then_some(self.free);
@@ -222,20 +222,20 @@ impl<P: Packet> Queue<P> {
     }
 }
 
-/// No queue of the link grows beyond this many packets, whatever its limit in bytes says: packets may be tiny.
+/// Limit of any queue of the link in packets, whatever its limit in bytes, as packets may be tiny.
 /// At 1 Gbit/s and 1500 bytes it is 390 ms of traffic.
 pub(crate) const MAX_PACKETS: usize = 32_768;
-/// Packets for which memory is reserved from the beginning, so that usual queues never grow.
+/// Packets for which memory is reserved from the beginning, so that typical queues never grow.
 pub(crate) const ROOM: usize = 64;
 
 /// Times at which nothing is sent: exponential gaps between stalls of exponential length.
 ///
-/// The process runs in time, not by packets, so that it does not depend on the traffic.
+/// Stalls follow time, not packets, so that they do not depend on the traffic.
 #[derive(Clone)]
 struct Stalls {
     spec: Stall,
     rng: Rng,
-    /// The next stall, or the present one.
+    /// The next stall, or the current one.
     from: Instant,
     until: Instant,
 }
@@ -253,14 +253,14 @@ impl Stalls {
         self.until = self.from + self.spec.length.mul_f64(self.rng.exponential()) + Duration::from_nanos(1);
     }
 
-    /// Forgets the stalls that are over by `now`.
+    /// Drops the stalls that are over by `now`.
     fn pass(&mut self, now: Instant) {
         while self.until <= now && self.until < Instant::from_nanos(u64::MAX) {
             self.draw();
         }
     }
 
-    /// `ready`, or the end of the stall in which it falls. Called with instants that never go back.
+    /// `ready`, or the end of the stall that contains it. Called with instants that never go back.
     fn release(&mut self, ready: Instant) -> Instant {
         self.pass(ready);
         if self.from <= ready { self.until } else { ready }
@@ -304,7 +304,7 @@ mod tests {
         let mut by_bytes = queue("8kbit/s", QueueLimit::Bytes(ByteCount(250)));
         assert_eq!([0, 0, 0, 0].map(|ms| refused(&mut by_bytes, ms)), [false, false, false, true]);
         assert!(by_bytes.counters().balances());
-        // A limit below the packet still passes what finds the sender idle.
+        // A limit below the packet's length still lets a packet through that finds the sender idle.
         let mut tiny = queue("8kbit/s", QueueLimit::Bytes(ByteCount(64)));
         assert!(tiny.has_room(Instant::ZERO, 100));
         assert!(!refused(&mut tiny, 0) && refused(&mut tiny, 1));
@@ -317,10 +317,10 @@ mod tests {
     fn stalls_take_the_share_of_time_that_they_should() {
         let spec = Stall { length: Duration::from_millis(10), every: Duration::from_millis(100) };
         let mut queue: Queue<Vec<u8>> = Queue::new(None, QueueLimit::Packets(10_000), Some(spec), 3);
-        // A packet each 1 ms for 4000 s: those that do not leave at once saw a stall. Some 40 000 stalls of exponential
+        // A packet each 1 ms for 4000 s: those that do not leave at once met a stall. Some 40 000 stalls of exponential
         // length and gap: relative standard error of the share about √(2/40 000) = 0.7 %; tolerance three of them.
-        // Taking the period for the gap, the nearest mistake, would be off by 9 %. What a stalled packet waits is, for
-        // exponential lengths, their mean; for fixed ones it would be half of it.
+        // Mistaking the period for the gap would be off by 9 %. The mean wait of a stalled packet is, for exponential
+        // lengths, their mean; for fixed ones half of it.
         let (mut stalled, mut wait) = (0u32, 0.0);
         let mut last = Instant::ZERO;
         for ms in 0..4_000_000u64 {

@@ -1,4 +1,4 @@
-//! Reordering, and nothing else: some packets are held back so that later ones overtake them.
+//! Reordering only: some packets are held back so that later ones overtake them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::spec::ReorderSpec;
 
 /// Holds a share of the packets back for a fixed time; the others pass at once.
 ///
-/// A packet is overtaken by those that follow within the time it is held. (Other emulators send the chosen packet
-/// ahead of those in the delay line; then it is early, and nothing happens where the delay is shorter than the gap.)
+/// Packets that follow within the hold time overtake the held packet. (Other emulators send the chosen packet ahead of
+/// those in the delay line; then it is early, and nothing is reordered if the delay is shorter than the gap.)
 pub struct Reorder<P> {
     share: f64,
     hold: Duration,
@@ -41,7 +41,7 @@ impl<P: Packet> Reorder<P> {
         self.rng.chance(self.share)
     }
 
-    /// Takes a packet that arrives at `at`, which never goes back. `hold`: what [`Self::strikes`] said of it.
+    /// Takes a packet that arrives at `at`, which never goes back. `hold`: the result of [`Self::strikes`] for it.
     pub fn offer(&mut self, at: Instant, packet: P, hold: bool) {
         self.counters.count_offered(packet.wire_len());
         self.counters.in_flight += 1;
@@ -53,7 +53,7 @@ impl<P: Packet> Reorder<P> {
         }
     }
 
-    /// The next packet that is due by `now`, with the instant at which it was.
+    /// The next packet due by `now`, with its instant.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.poll_timeout().filter(|due| *due <= now)?;
         let (due, packet) =
@@ -75,7 +75,7 @@ impl<P: Packet> Reorder<P> {
         self.counters
     }
 
-    /// A packet that is due together with a held one passes it.
+    /// A packet that is due at the same instant as a held one passes it.
     fn held_is_first(&self) -> bool {
         match (self.held.front(), self.passing.front()) {
             (Some((held, _)), Some((passing, _))) => held < passing,
@@ -114,7 +114,7 @@ mod tests {
             assert!(late <= 2, "packet {k} was overtaken by {late}");
             overtaken += u32::from(late > 0);
         }
-        // A held packet is not overtaken if both that follow are held too: 0.04 % of them, less than one here.
+        // A held packet is not overtaken if both followers are held too: 0.04 % of them, less than one here.
         assert!(u64::from(overtaken).abs_diff(reorder.counters().held_back) <= 3);
         assert!(reorder.counters().balances());
     }

@@ -1,22 +1,22 @@
-//! A path that was recorded, as a link: what happened to the recorded packets happens to the new ones.
+//! A recorded path as a link: what happened to the recorded packets happens to the new ones.
 //!
-//! A recording is a row of samples: at that time, a packet was delayed so, or lost. How it is read between them:
+//! A recording is a sequence of samples: at that time, a packet was delayed by so much, or lost. Between samples:
 //!
 //! * **Losses.** The state of a sample holds from its time until the next sample's. A packet offered then is lost if that
 //!   sample was.
 //! * **Delays.** A packet offered between two samples arrives between them, in proportion: the time of arrival, and with
-//!   it the delay, is interpolated. A lost sample takes the delay that lies between its neighbours'. Where the path
-//!   reordered two samples, packets offered between them come with the first, and only what is offered with or behind
-//!   the second overtakes: no more reordering than there was.
-//! * **Several samples of one time**, as when a block takes several packets: packets offered at just that time meet them
-//!   in turn, further ones the last.
+//!   it the delay, is interpolated. A lost sample takes the delay interpolated between its neighbours'. Where the path
+//!   reordered two samples, packets offered between them arrive with the first, and only packets offered with or after
+//!   the second overtake: no more reordering than was recorded.
+//! * **Several samples of one time**, as when a block takes several packets: packets offered at exactly that time use
+//!   them in turn, further ones the last.
 //! * **The beginning.** Before the first sample, the first one's state holds.
-//! * **The end** is as [`ReplayEnd`] says.
+//! * **The end** follows [`ReplayEnd`].
 //!
-//! A packet offered at just a sample's time meets just that sample's fate: offered at the times of the recording, all
-//! packets are lost and delayed to the nanosecond as then. Nothing is drawn, so there is no seed. What the load itself did
-//! to the path (its queue, its rate) is in the samples as they were and does not answer to another load; copies are not
-//! made. Nothing is known of the size of packets.
+//! A packet offered at exactly a sample's time gets exactly that sample's fate: offered at the times of the recording,
+//! all packets are lost and delayed as recorded, to the nanosecond. Nothing is drawn, so there is no seed. The effect
+//! of the recorded load on the path (its queue, its rate) is part of the samples and does not react to another load;
+//! copies are not made. Packet sizes are not known.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -46,11 +46,11 @@ impl From<(Instant, Option<Duration>)> for ReplaySample {
 /// What follows the last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayEnd {
-    /// The last sample's state holds for ever: after a loss, everything is lost.
+    /// The last sample's state holds permanently: after a loss, everything is lost.
     #[default]
     Hold,
-    /// After this time the recording starts again. Both directions of a path take the same period, so that they do not drift apart;
-    /// samples behind it are not reached.
+    /// After this time the recording restarts. Both directions of a path use the same period, so that they do not drift
+    /// apart; samples after it are not used.
     Repeat(Duration),
 }
 
@@ -68,7 +68,7 @@ pub enum ReplayError {
         /// Counted from 0.
         index: usize,
     },
-    /// It would repeat before it began.
+    /// The repetition period is too short.
     #[error(
         "a recording cannot be repeated after no time: give the time from its first to behind its last packet"
     )]
@@ -97,7 +97,7 @@ impl State {
 }
 
 impl ReplayPath {
-    /// A path that did as these samples, which are in order of time, say.
+    /// A path that behaves like these samples, which are in order of time.
     pub fn new<S: Into<ReplaySample>>(
         samples: impl IntoIterator<Item = S>,
         end: ReplayEnd,
@@ -119,8 +119,8 @@ impl ReplayPath {
         Ok(ReplayPath { states: states.into(), end })
     }
 
-    /// From the first sample to behind the last, taking the mean time between samples for the last one's: the period
-    /// at which it may be repeated. At least a nanosecond.
+    /// From the first sample to after the last, whose length is taken as the mean time between samples: the period at
+    /// which it may be repeated. At least a nanosecond.
     pub fn duration(&self) -> Duration {
         let (first, last) = (self.states[0].at, self.states[self.states.len() - 1].at);
         let between = (last - first) / (self.states.len() as u64 - 1).max(1);
@@ -143,7 +143,7 @@ impl ReplayPath {
         Some(Instant::from_nanos(begun.saturating_add(arrival)))
     }
 
-    /// As [`Self::fate`], at `t` nanoseconds of the recording, of which the next run begins at `again`.
+    /// As [`Self::fate`], at `t` nanoseconds of the recording; the next run begins at `again`.
     fn arrival(&self, t: u64, nth: usize, again: Option<u64>) -> Option<u64> {
         let behind = self.states.partition_point(|state| state.at <= t);
         let Some(here) = behind.checked_sub(1) else {
@@ -157,7 +157,7 @@ impl ReplayPath {
             return (!own.lost).then(|| own.arrival());
         }
         let next = self.states.get(behind).copied().filter(|next| again.is_none_or(|again| next.at < again));
-        // The next run's first state is after the last one of this run.
+        // The next run's first state follows the last one of this run.
         let first_again =
             |again: u64| State { at: again.saturating_add(self.states[0].at), ..self.states[0] };
         let next = next.or_else(|| again.map(first_again));
@@ -173,7 +173,7 @@ fn state(sample: ReplaySample) -> State {
     State { at: sample.at.as_nanos(), delay: sample.delay.map_or(0, nanos), lost: sample.delay.is_none() }
 }
 
-/// Gives lost samples the delay that lies between those of the next samples on both sides that arrived.
+/// Interpolates the delay of lost samples between those of the nearest samples on both sides that arrived.
 fn fill_delays(states: &mut [State]) {
     let mut before: Option<State> = None;
     let mut index = 0;
@@ -205,18 +205,18 @@ fn between(state: &State, next: &State, t: u64) -> u64 {
 fn part(a: State, b: State, t: u64, of: impl Fn(&State) -> u64) -> u64 {
     let (from, to) = (i128::from(of(&a)), i128::from(of(&b)));
     let span = i128::from(b.at - a.at).max(1);
-    // Between two numbers of 64 bits, so one itself.
+    // The result lies between two 64-bit numbers, so it is one too.
     (from + (to - from) * i128::from(t - a.at) / span) as u64
 }
 
 /// One direction of a recorded path.
 ///
-/// Driven as a [`crate::Link`]: `offer` packets, `poll` them out when `poll_timeout` has come. Packets leave in the order
-/// of their arrivals, those of one instant in the order in which they were offered.
+/// Used like a [`crate::Link`]: `offer` packets, and `poll` them when `poll_timeout` is due. Packets leave in order of
+/// arrival, those of one instant in the order in which they were offered.
 pub struct Replay<P> {
     path: ReplayPath,
     travelling: BinaryHeap<Reverse<Travelling<P>>>,
-    /// The last time of an offer, and how many there were at it.
+    /// The last time of an offer, and the number of offers at it.
     last: Option<(Instant, usize)>,
     offered: u64,
     counters: Counters,
@@ -234,7 +234,7 @@ impl<P: Packet> Replay<P> {
         Replay { path, travelling: BinaryHeap::new(), last: None, offered: 0, counters: Counters::default() }
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if too many are on their way.
+    /// Takes a packet at `now`, which never goes back; returns it if too many are in flight.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.counters.count_offered(packet.wire_len());
         let nth = match &mut self.last {
@@ -262,12 +262,12 @@ impl<P: Packet> Replay<P> {
         None
     }
 
-    /// Whether a packet offered now would not be given back.
+    /// Whether a packet offered now would be taken.
     pub fn has_room(&self) -> bool {
         self.travelling.len() < MAX_PACKETS
     }
 
-    /// The next packet that is through by `now`, with the instant at which it was.
+    /// The next packet that has arrived by `now`, with its instant of arrival.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.poll_timeout().filter(|due| *due <= now)?;
         let Reverse(Travelling { due, packet, .. }) = self.travelling.pop()?;
@@ -276,7 +276,7 @@ impl<P: Packet> Replay<P> {
         Some((due, packet))
     }
 
-    /// When to poll next; `None` when nothing is on its way.
+    /// When to poll next; `None` when nothing is in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.travelling.peek().map(|Reverse(first)| first.due)
     }

@@ -1,4 +1,4 @@
-//! What a link is to be, as plain data, and how it is written: `rate=20Mbit/s,queue=100kB,delay=10ms,loss=2%`.
+//! Specification of a link as plain data, and its text form: `rate=20Mbit/s,queue=100kB,delay=10ms,loss=2%`.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use antiphon_core::{BitRate, ByteCount, Ratio};
 pub struct LinkSpec {
     /// Bits per second; `None`: sending takes no time.
     pub rate: Option<BitRate>,
-    /// Depth of a token bucket filled at `rate`, in place of a sender that takes one packet after the other: up to so
-    /// many bytes go at once, a longer packet never. `None`: no bucket.
+    /// Depth of a token bucket filled at `rate`, in place of a sender that takes one packet after the other: up to this
+    /// many bytes leave at once, a longer packet never. `None`: no bucket.
     pub burst: Option<ByteCount>,
-    /// What may wait for the sender, the packet being sent not counted.
+    /// Limit of packets that wait for the sender, without the one being sent.
     pub queue: QueueLimit,
     /// Propagation time.
     pub delay: Duration,
-    /// Extra delay, different for each packet, never reordering.
+    /// Extra delay, drawn per packet, never reordering.
     pub jitter: Option<Jitter>,
     /// Times at which nothing is sent.
     pub stall: Option<Stall>,
@@ -43,16 +43,16 @@ pub struct DuplexSpec {
     pub down: LinkSpec,
 }
 
-/// Limit of a queue, or how it drops before it is full. Limits in packets favour big packets, limits in bytes small ones.
+/// Limit of a queue, or how it drops before it is full. A limit in packets favours large packets, one in bytes small.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum QueueLimit {
-    /// So many packets of any size.
+    /// This many packets of any size.
     Packets(u32),
-    /// So many bytes, in at most 32 768 packets.
+    /// This many bytes, in at most 32 768 packets.
     Bytes(ByteCount),
     /// Random early detection, by the average length; at most 32 768 packets.
     Red(RedSpec),
-    /// NIST Net's derivative random drop, by the present length; at most 32 768 packets.
+    /// NIST Net's derivative random drop, by the current length; at most 32 768 packets.
     Drd(DrdSpec),
 }
 
@@ -65,7 +65,7 @@ pub struct RedSpec {
     pub max: u32,
     /// p_b just below `max`.
     pub share: Ratio,
-    /// Whether the share rises on from `max` instead of jumping to 100 %.
+    /// Whether the share keeps rising from `max` instead of jumping to 100 %.
     pub gentle: bool,
 }
 
@@ -79,13 +79,13 @@ pub struct DrdSpec {
 }
 
 impl Default for QueueLimit {
-    /// 100 packets: what Linux network interfaces long had (`txqueuelen`), and the 802.11 access points of the papers.
+    /// 100 packets: Linux network interfaces' long-time default (`txqueuelen`), and the papers' 802.11 access points'.
     fn default() -> Self {
         QueueLimit::Packets(100)
     }
 }
 
-/// Delay variation: what each packet takes beyond the propagation time.
+/// Delay variation: each packet's delay beyond the propagation time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Jitter {
     /// Mean extra delay, for every shape.
@@ -97,7 +97,7 @@ pub struct Jitter {
 /// Distribution of the extra delay X of mean m; all begin at zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shape {
-    /// Even between 0 and 2 m.
+    /// Uniform between 0 and 2 m.
     #[default]
     Uniform,
     /// P(X > x) = exp(-x/m).
@@ -130,7 +130,7 @@ impl Shape {
 pub struct Stall {
     /// Mean length, exponentially distributed.
     pub length: Duration,
-    /// Mean time from the beginning of one to the beginning of the next.
+    /// Mean time from the beginning of one stall to the beginning of the next.
     pub every: Duration,
 }
 
@@ -140,7 +140,7 @@ pub enum LossModel {
     /// None.
     #[default]
     None,
-    /// Each on its own with this probability.
+    /// Each independently with this probability.
     Independent(Ratio),
     /// A channel of two states, moving at each packet (Gilbert 1960, Elliott 1963).
     GilbertElliott {
@@ -158,7 +158,7 @@ pub enum LossModel {
 impl LossModel {
     /// The simple Gilbert channel that loses `share` of the packets in runs of `burst` packets on average.
     ///
-    /// `None` if there is none: a burst has at least one packet and, at a loss of P, bursts average at least P/(1-P).
+    /// `None` if impossible: a burst has at least one packet and, at a loss of P, bursts average at least P/(1-P).
     pub fn bursts(share: Ratio, burst: f64) -> Option<LossModel> {
         let r = 1.0 / burst;
         let p = share.0 * r / (1.0 - share.0);
@@ -192,7 +192,7 @@ pub struct ReorderSpec {
     pub hold: Duration,
 }
 
-/// The keys of a specification: name, example, what it means. For help texts and error messages.
+/// The keys of a specification: name, example, meaning. For help texts and error messages.
 pub const KEYS: [(&str, &str, &str); 9] = [
     (
         "rate",
@@ -215,7 +215,7 @@ pub const KEYS: [(&str, &str, &str); 9] = [
 ];
 
 impl LinkSpec {
-    /// The value of a key as it is written; `None` where the key is at its default.
+    /// The value of a key in text form; `None` if the key is at its default.
     pub(crate) fn value(&self, key: &str) -> Option<String> {
         let share = |share: Ratio| (share.0 != 0.0).then(|| percent(share));
         match key {
@@ -252,7 +252,7 @@ impl LinkSpec {
             LossModel::None => None,
             LossModel::Independent(share) => Some(percent(share)),
             LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
-                // The short form, where it says the same channel again.
+                // The short form, if it gives the same channel.
                 let burst = rounded(1.0 / r.0);
                 let short = format!("{}/{burst}", percent(self.loss.mean()));
                 let same = crate::parse::loss(&short).is_ok_and(|model| model == self.loss);
@@ -273,7 +273,7 @@ impl fmt::Display for LinkSpec {
     }
 }
 
-/// The name of a preset where it is one; else its keys, with `up.` and `down.` where the directions differ.
+/// The name of a preset if it equals one; otherwise its keys, with `up.` and `down.` where the directions differ.
 impl fmt::Display for DuplexSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(preset) = crate::presets::PRESETS.iter().find(|preset| preset.spec() == *self) {
@@ -305,9 +305,9 @@ fn time(d: Duration) -> String {
     exact(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIMES)
 }
 
-/// A whole number in the largest unit that writes it with at most three decimals and loses nothing.
+/// A whole number in the largest unit that expresses it exactly with at most three decimals.
 ///
-/// (The `Display` of `core`'s quantities rounds, for reading; a specification must come back as it was.)
+/// (The `Display` of `core`'s quantities rounds, for readers; a specification must be read back unchanged.)
 fn exact(value: u64, units: &[(u64, &str)]) -> String {
     let fits = |worth: u64| value >= worth && value.is_multiple_of((worth / 1000).max(1));
     let &(worth, unit) = units.iter().find(|(worth, _)| fits(*worth)).unwrap_or(&units[units.len() - 1]);

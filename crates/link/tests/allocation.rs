@@ -1,4 +1,4 @@
-//! Once its queues have grown, a link allocates nothing, whatever elements it has; nor does a cell.
+//! Once its queues have grown, a link with any elements allocates nothing; nor does a cell.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn a_running_switch_and_ring_allocate_nothing() {
     let mut send = |from: u64, to: u64| {
         Counting::calls(|| {
             for n in from..to {
-                // Bursts that overflow, and pauses that empty them.
+                // Bursts that overflow the queues, and pauses in which they become empty.
                 let now = Instant::from_micros(n / 300 * 300_000 + n % 300 * 10);
                 switch.offer(now, (n % 2) as usize, Bare);
                 ring.offer(now, (n % 3) as usize, RingClass::Asynchronous, Bare);

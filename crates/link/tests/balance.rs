@@ -1,4 +1,4 @@
-//! Counters balance in every element whatever is done to a link, and no packet is invented.
+//! Counters balance in every element under all operations, and no packet is invented.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn check(duplex: &Duplex<Vec<u8>>, delivered: [u64; 2]) -> Result<(), TestCaseEr
         for (name, counters) in stages {
             prop_assert!(counters.balances(), "{}: {:?}", name, counters);
         }
-        // What one element lets out the next one takes.
+        // Each element's output is the next one's input.
         for pair in stages.windows(2) {
             prop_assert_eq!(pair[0].1.delivered, pair[1].1.offered, "{} {}", pair[0].0, pair[1].0);
         }
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// Where to, how long, how long after the last one, and whether polled before that.
+/// Destination, length, time since the last packet, and whether the link is polled before it.
 type Offer = (usize, usize, u64, bool);
 
 fn offers() -> impl Strategy<Value = Vec<Offer>> {

@@ -12,9 +12,9 @@ fn link(text: &str) -> Link<Vec<u8>> {
 
 /// Results of a run.
 struct Seen {
-    /// When each packet that came out was offered, and when it left.
+    /// When each delivered packet was offered, and when it left.
     out: Vec<(Instant, Instant)>,
-    /// Mean number of packets that one found waiting on its arrival, the one being sent left out; settled.
+    /// Mean number of packets waiting when a packet arrives, without the one being sent; in the settled state.
     found: f64,
     link: Link<Vec<u8>>,
 }
@@ -49,17 +49,17 @@ fn run(text: &str, n: u32, len: usize, gap: f64, poisson: bool) -> Seen {
 
 #[test]
 fn a_full_shaper_delays_by_its_limit_over_the_rate() {
-    // The three routers of the study of selective retransmission: limit, rate, delay when full as printed there.
+    // The three routers of the study of selective retransmission: limit, rate, and delay when full, as printed there.
     for (limit, kbit, printed) in [(30_000, 295, 0.81), (130_000, 295, 3.53), (70_000, 255, 2.20)] {
-        // Datagrams of 1024 bytes with their headers: 1052. Blasters that send twice what passes.
+        // Datagrams of 1024 bytes with their headers: 1052. The sources send at twice the rate.
         let gap = 1052.0 * 8e6 / (2.0 * f64::from(kbit));
         let text = format!("rate={kbit}kbit/s/3kB,queue={limit}B");
         let Seen { out, .. } = run(&text, 2000, 1052, gap, false);
         let exact = f64::from(limit) * 8.0 / (f64::from(kbit) * 1e3);
         assert!((exact - printed).abs() < 0.006, "{exact}");
-        // What gets in finds the queue less than one packet short of its limit; the first one is short of tokens by less
-        // than itself: two packets of 29 to 33 ms each. A limit counted without the new packet, or a bucket that
-        // lets a packet start before its tokens are there, is off by one the other way.
+        // An accepted packet finds the queue less than one packet short of its limit; the first one lacks fewer tokens
+        // than its own length: two packets of 29 to 33 ms each. A limit counted without the new packet, or a bucket
+        // that lets a packet start before its tokens are there, would be off by one in the other direction.
         let packet = 1052.0 * 8.0 / (f64::from(kbit) * 1e3);
         for (sent, left) in &out[1000..] {
             let delay = left.since(*sent).as_secs_f64();
@@ -84,7 +84,7 @@ fn a_shaper_lets_its_depth_through_and_then_keeps_to_its_rate() {
         let passed = (n + 1) as f64 * 500.0;
         assert!(passed - credit - lowest <= 4500.0 + 1e-3, "{passed} bytes by {left:?}");
     }
-    // Overloaded it works all the time: since the first packet came all of r t + b is used.
+    // In overload it always sends: since the first packet all of r t + b has been used.
     let worked = out[out.len() - 1].1.since(out[0].0).as_nanos() as f64 * 1e-3;
     let passed = link.counters().delivered_bytes as f64;
     assert!((passed - worked - 4500.0).abs() < 1.0, "{passed} in {worked} µs");
@@ -95,11 +95,12 @@ fn a_bucket_without_a_queue_is_a_policer() {
     let text = "rate=8Mbit/s/4500B,queue=0packets";
     let Seen { out, link, .. } = run(text, 100_000, 500, 250_300.0, false);
     assert!(out.iter().all(|(sent, left)| sent == left), "a policer delays nothing");
-    // Overloaded by a factor of two it passes r t + b since the first packet, less what is left in the bucket: less than a packet.
+    // Overloaded by a factor of two it passes r t + b since the first packet, less the rest in the bucket: under a
+    // packet.
     let bound = out[out.len() - 1].1.since(out[0].0).as_nanos() as f64 * 1e-3 + 4500.0;
     let passed = link.counters().delivered_bytes as f64;
     assert!(passed <= bound && passed > bound - 500.0, "{passed} of {bound}");
-    // A packet longer than the bucket is deep never passes, and takes no tokens.
+    // A packet longer than the bucket's depth never passes, and takes no tokens.
     let Seen { out, .. } = run(text, 10, 4501, 1e9, false);
     assert!(out.is_empty());
 }
@@ -153,10 +154,10 @@ fn granted_room_is_kept_by_queues_that_drop_early() {
             }
             refused += 1;
         }
-        // Full speed, with a queue of 15 and one being sent.
+        // Full rate, with a queue of 15 and one being sent.
         assert!((500..=520).contains(&taken) && refused == 4000, "{text}: {taken}");
         assert!((15..=16).contains(&link.counters().queued), "{:?}", link.counters());
-        // Asking is a promise for one packet, not for all that follow.
+        // The result is a promise for one packet, not for later ones.
         let mut dropped = 0;
         for _ in 0..1000 {
             dropped += u32::from(link.offer(Instant::from_millis(4000), vec![0; 100]).is_some());
@@ -167,7 +168,7 @@ fn granted_room_is_kept_by_queues_that_drop_early() {
 
 #[test]
 fn a_caller_that_waits_is_woken_by_the_link() {
-    // As the byte-stream proxy does: what has no room is tried again when the link is due, and only then.
+    // As in the byte-stream proxy: a packet that finds no room is tried again only when the link is due.
     for queue in ["100packets", "3kB", "64B", "0packets", "red/5/15/10%", "drd/5/15"] {
         let mut link = link(&format!("rate=1Mbit/s/2kB,queue={queue}"));
         let (mut now, mut taken) = (Instant::ZERO, 0);
@@ -189,7 +190,7 @@ fn a_shaper_with_stalls_keeps_to_both() {
     let Seen { out, link, .. } =
         run("rate=8Mbit/s/4500B,queue=20kB,stall=5ms/50ms", 100_000, 500, 400_000.0, true);
     assert!(out.windows(2).all(|pair| pair[0].1 <= pair[1].1));
-    // A stall of 5 ms on average delays waiting packets; nothing is gained by it.
+    // A stall of 5 ms on average delays waiting packets; it speeds up none.
     let waits = out.iter().filter(|(sent, left)| left.since(*sent) > Duration::from_millis(20)).count();
     assert!(waits > 100, "{waits}");
     let bound = out.last().expect("some").1.as_nanos() as f64 * 1e-3 + 4500.0;

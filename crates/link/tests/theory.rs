@@ -16,7 +16,7 @@ fn link(text: &str, seed: u64) -> Link<Vec<u8>> {
     Link::new(&spec(text), seed).expect("a possible link")
 }
 
-/// A packet that says which one it is.
+/// A packet that holds its number.
 fn numbered(n: u32, len: usize) -> Vec<u8> {
     let mut packet = vec![0; len];
     packet[..4].copy_from_slice(&n.to_be_bytes());
@@ -27,7 +27,7 @@ fn number(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[..4].try_into().expect("four bytes"))
 }
 
-/// Everything that comes out: when, and which.
+/// All delivered packets: when, and which.
 fn drain(link: &mut Link<Vec<u8>>) -> Vec<(Instant, u32)> {
     let mut out = Vec::new();
     while let Some(at) = link.poll_timeout() {
@@ -83,7 +83,7 @@ fn a_full_queue_delays_by_its_limit_over_the_rate() {
         let mut link = link(&format!("rate=10Mbit/s,{queue}"), 1);
         let (mut delays, mut sent) = (Vec::new(), Vec::new());
         for k in 0..20_000u32 {
-            // Twice what the link carries, off its beat.
+            // Twice the link's rate, not in phase with it.
             let now = Instant::from_nanos(u64::from(k) * 500_300);
             sent.push(now);
             while let Some((when, packet)) = link.poll_at(now) {
@@ -103,7 +103,7 @@ fn a_full_queue_delays_by_its_limit_over_the_rate() {
     }
 }
 
-/// Which packets of 20 000 are lost, sent each 5 ms through the link.
+/// Which of 20 000 packets, sent every 5 ms through the link, are lost.
 fn lost(text: &str, seed: u64) -> Vec<u32> {
     let mut link = link(text, seed);
     let mut arrived = vec![false; 20_000];
@@ -139,7 +139,8 @@ fn elements_do_not_change_each_others_draws() {
 
 #[test]
 fn elements_of_one_seed_are_independent() {
-    // Two elements that shared their numbers would strike together, always or never: in 10 % or 0 % of all cases, not 1 %.
+    // Two elements that shared their random numbers would both act on the same packets, always or never: in 10 % or 0 %
+    // of all cases, not 1 %.
     let (share, n) = (Ratio(0.1), 200_000);
     let spec = ReorderSpec { share, hold: Duration::ZERO };
     let mut loss = Loss::new(LossModel::Independent(share), 3);
@@ -182,7 +183,7 @@ fn jitter_never_reorders_and_reordering_does() {
     assert!(order("delay=5ms,jitter=500us/uniform,reorder=1%/5ms") > 150);
 }
 
-/// One second of 1000 packets each way, as text: all that a caller can see.
+/// One second of 1000 packets each way, as text: everything that a caller can see.
 fn trace(spec: &DuplexSpec, seed: u64) -> String {
     let mut duplex: Duplex<Vec<u8>> = Duplex::new(spec, seed).expect("a possible link");
     let mut seen = String::new();
@@ -237,7 +238,7 @@ fn the_home_is_as_its_description_says() {
     delays.sort();
     let at = |share: f64| delays[(delays.len() as f64 * share) as usize];
     let lost = link.counters().lost as f64 / f64::from(n);
-    // A little is lost, the median is that of a good network, the tail is heavy.
+    // Few are lost, the median is that of a good network, the tail is heavy.
     assert!((0.002..0.008).contains(&lost), "{lost}");
     assert!(at(0.5) < Duration::from_millis(2), "{:?}", at(0.5));
     let (p99, p999) = (at(0.99), at(0.999));

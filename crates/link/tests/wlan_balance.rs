@@ -1,4 +1,4 @@
-//! Counters of the 802.11 cell balance whatever is done to it, no packet is invented, and every run repeats exactly.
+//! Counters of the 802.11 cell balance under all operations, no packet is invented, and every run repeats exactly.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// A cell with everything that may go wrong.
+/// A cell with every impairment.
 fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
     let station = |edca: bool| StationSpec {
         rate: if edca { Rate::Ofdm54 } else { Rate::Dsss11 },
@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// Everything that comes out of a busy second, polled at each event or each 7 ms.
+/// Everything that is delivered in a busy second, polled at each event or every 7 ms.
 fn trace(seed: u64, every_event: bool) -> String {
     let mut cell = Cell::new(&spec(true, 3, [true, false, true, false]), seed).expect("a possible cell");
     let mut seen = String::new();
@@ -180,6 +180,6 @@ fn unfetched_packets_are_bounded_and_counted() {
     }
     let counters = cell.counters(StationId(1));
     assert!(cell.balances() && counters.waiting == 32_768, "{counters:?}");
-    // The last packet is still on its way.
+    // The last packet is still in flight.
     assert_eq!(counters.unclaimed, 40_000 - 1 - 32_768);
 }

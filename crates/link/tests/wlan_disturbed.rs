@@ -1,9 +1,10 @@
-//! The cell that `tv-audio-wlan` needs: 1300 bytes of audio each 7.37 ms to a station, two laptops that disturb, slots of
-//! 20 µs, each packet of the disturbance twice on the air.
+//! The cell of `tv-audio-wlan`: 1300 bytes of audio every 7.37 ms to a station, two disturbing laptops, slots of 20 µs,
+//! each packet of the disturbance twice on the air.
 //!
-//! The figures of a second simulation (protocols/links §4, "[sim]") are reproduced up to the knee and, with disturbance of
-//! random gaps and stations of CWmin 7, beyond it. Where the access point is in overload they are lower than ours (1 sender
-//! with CWmin 15: 6.5 %, here 11 %; 2 senders: 35 to 40 %, here 43 to 50 %); there ours agree with what follows from equal
+//! The figures of a second simulation (protocols/links §4, "[sim]") are reproduced up to the knee and, with disturbance
+//! of random gaps and stations of CWmin 7, beyond it. With the access point in overload they are lower than ours (1
+//! sender with CWmin 15: 6.5 %, here 11 %; 2 senders: 35 to 40 %, here 43 to 50 %). Ours are kept, since they agree
+//! with the result of equal shares for saturated stations. That simulation draws a back-off for every frame.
 //! shares for saturated stations, which is why they are kept. That simulation draws a back-off for every frame.
 
 #[path = "common/disturbed.rs"]
@@ -19,7 +20,7 @@ fn cell(senders: u16, cw_min: u32, poisson: bool, disturbance_mbit_s: f64) -> Ou
 
 #[test]
 fn the_knee_lies_where_the_standard_puts_it() {
-    // Air used twice: 23.6/2 Mbit/s less the audio. With slots of 9 µs 14 Mbit/s still fit.
+    // The air is used twice: 23.6/2 Mbit/s less the audio. With slots of 9 µs 14 Mbit/s still fit.
     for (senders, cw_min) in [(1, 15), (2, 15), (2, 7), (1, 7)] {
         for poisson in [false, true] {
             assert!(cell(senders, cw_min, poisson, 10.0).loss_percent() < 0.04);
@@ -62,9 +63,9 @@ fn an_access_point_in_overload_gets_its_equal_share() {
         let wanted = f64::from(senders) * share + 135.69;
         let lost = point.overflowed as f64 / (point.offered + point.relayed) as f64;
         assert!((lost - (1.0 - share / wanted)).abs() < 0.01, "{lost}");
-        // The audio is lost as the rest, but for how its beat falls in with the queue's.
+        // The audio is lost like the rest, except for the relation of its period to the queue's.
         assert!((outcome.loss_percent() / 100.0 - lost).abs() < 0.05, "{}", outcome.loss_percent());
-        // What gets in finds the queue all but full: 100 packets at S packets/s.
+        // An accepted packet finds the queue almost full: 100 packets at S packets/s.
         let fill = outcome.mean_delay * share / 100.0;
         assert!((0.91..1.01).contains(&fill), "{fill} of the queue");
         assert_eq!(point.exhausted, 0, "the queue drops, not the retry limit");
@@ -78,8 +79,8 @@ fn without_retries_an_ad_hoc_cell_loses_by_collisions_alone() {
         let disturbed = Setting { senders: 2, disturbance_mbit_s: 10.0, poisson: true, ..Setting::default() };
         run(&Setting { ad_hoc: true, seconds: 300, slot, retry_limit, ..disturbed }).loss_percent()
     };
-    // The other simulation: 2.41 % (printed 2.61) and 1.06 %; ours has fewer with slots of 20 µs since what finds the
-    // channel idle goes at once. Standard error 0.07 %.
+    // The other simulation: 2.41 % (printed 2.61) and 1.06 %; ours has fewer with slots of 20 µs since a packet that
+    // finds the channel idle is sent at once. Standard error 0.07 %.
     assert!((1.5..2.6).contains(&lost(20, 0)), "{}", lost(20, 0));
     assert!((0.8..1.4).contains(&lost(9, 0)), "{}", lost(9, 0));
     assert_eq!(lost(20, 7), 0.0);

@@ -1,4 +1,4 @@
-//! What happens to single frames in the 802.11 cell: when they go, which are lost, what EDCA makes of them.
+//! Single frames in the 802.11 cell: when they are sent, which are lost, and how EDCA treats them.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn drain(cell: &mut Cell<Vec<u8>>) -> Vec<(Instant, StationId)> {
 
 #[test]
 fn an_idle_cell_is_used_at_once() {
-    // A stream of 1300 bytes each 7.4 ms never waits: post-backoff (15 slots at most) is long over. A back-off for
+    // A stream of 1300 bytes every 7.4 ms never waits: post-backoff (at most 15 slots) is long over. A back-off for
     // every frame would add 150 µs on average.
     let mut cell = cell(|_| (), 5);
     for n in 1..2000 {
@@ -73,7 +73,7 @@ fn stations_reach_one_another_through_the_access_point() {
     let mut cell = cell(|_| (), 3);
     cell.offer(Instant::ZERO, ONE, Destination::Station(TWO), Category::BestEffort, packet());
     let [(at, TWO)] = drain(&mut cell)[..] else { panic!("one packet comes to station 2") };
-    // The first hop ends at 324 µs; the access point, which found the channel busy with it, backs off.
+    // The first hop ends at 324 µs; the access point found the channel busy with it, so it backs off.
     let slots = at.as_nanos() / 1000 - 324 - 280;
     assert!(slots % 20 == 0 && slots <= 300, "{slots}");
     for id in [ACCESS_POINT, ONE] {
@@ -143,8 +143,8 @@ fn multicast_is_sent_once_at_the_basic_rate() {
 
 #[test]
 fn outages_outlast_retries() {
-    // The 8 attempts span 35 ms on average, an outage 100 ms: of the 5 % of time in outages most is lost; of frame
-    // errors of 5 % nothing would be.
+    // The 8 attempts span 35 ms on average, an outage 100 ms: of the 5 % of time in outages most packets are lost; with
+    // frame errors of 5 % none would be.
     let fade = Fade { mean: Duration::from_millis(100), share: Ratio(0.05) };
     let mut cell = cell(|spec| spec.stations[1].fade = Some(fade), 9);
     let n = 100_000u64;
@@ -156,9 +156,9 @@ fn outages_outlast_retries() {
         })
         .sum();
     let share = lost as f64 / n as f64;
-    // What is left of an outage is exponential with the same mean; it has to outlast 7 back-offs, uniform over their
+    // The rest of an outage is exponential with the same mean; it has to outlast 7 back-offs, uniform over their
     // windows, and 7 frames with the wait for their acknowledgement and DIFS. 2500 outages: 2.8 % standard error; one
-    // attempt more or less is 10 %, none repeated 38 %.
+    // attempt more or less is 10 %, no retries 38 %.
     let survives = |micros: f64| (-micros / 100_000.0).exp();
     let back_off = |window: u32| {
         (0..window).map(|slots| survives(20.0 * f64::from(slots))).sum::<f64>() / f64::from(window)
@@ -199,7 +199,7 @@ fn each_category_alone_has_its_cycle() {
     for (category, cycle) in Category::ALL.into_iter().zip(cycles) {
         let cell = edca(Access::EDCA, &[category], 20);
         let mean = 20e6 / cell.counters(ACCESS_POINT).received as f64;
-        // A slot is 1 % to 7 %, a frame of the burst more.
+        // A slot is 1 % to 7 %, another frame in the burst more.
         assert!((mean / cycle - 1.0).abs() < 0.003, "{category:?}: {mean} µs, not {cycle}");
     }
 }
@@ -223,7 +223,7 @@ fn categories_collide_within_the_station_as_independent_ones() {
 
 #[test]
 fn urgent_categories_wait_less() {
-    // One station of each category with a packet each 3 ms on average beside three saturated stations with DCF.
+    // One station of each category with a packet every 3 ms on average, with three saturated DCF stations.
     let mut spec = CellSpec::infrastructure(vec![StationSpec::default(); 8]);
     for station in &mut spec.stations[1..5] {
         station.access = AccessMode::Edca(Access::EDCA);

@@ -26,12 +26,12 @@ impl Packet for Udp {
 
 const SINK: StationId = StationId(0);
 
-/// Slots of 20 µs, and what else an 802.11b-compatible cell has; or of 9 µs.
+/// The parameters of an 802.11b-compatible cell with slots of 20 µs, or of 9 µs.
 fn phy(slot: u64) -> Phy {
     Phy { slot: Duration::from_micros(slot), preamble: Preamble::Long, multicast_rate: Rate::Ofdm6 }
 }
 
-/// Station 0, which only listens, and `senders` with `category` always full.
+/// Station 0 only listens; `senders` stations always have packets of `category`.
 fn saturate(slot: u64, senders: &[(StationSpec, Category)], payload: usize, seconds: u64) -> Cell<Udp> {
     let sink = StationSpec::default();
     let stations = std::iter::once(sink).chain(senders.iter().map(|(spec, _)| *spec)).collect();
@@ -65,7 +65,7 @@ fn one_saturated_station_has_the_cycle_of_the_table() {
     for (slot, payload, cycle) in [(9, 1300, 369.5), (20, 1300, 474.0), (9, 1470, 393.5), (20, 1470, 498.0)] {
         let cell = saturate(slot, &[(dcf(), Category::BestEffort)], payload, 60);
         let mean = 60e6 / cell.counters(SINK).received as f64;
-        // The back-off's σ is 4.6 slots: over 120 000 cycles the mean stands to 0.06 %. The least fault, 4 µs (a
+        // The back-off's σ is 4.6 slots: over 120 000 cycles the mean is accurate to 0.06 %. The least fault, 4 µs (a
         // symbol), is 0.8 %.
         assert!((mean / cycle - 1.0).abs() < 0.002, "{slot} µs, {payload} B: {mean} µs, not {cycle}");
     }
@@ -89,7 +89,7 @@ fn bianchi(n: i32, access: Access, retry_limit: u8) -> (f64, f64) {
     (send(low), low)
 }
 
-/// Deliveries per second that follow from it.
+/// The resulting deliveries per second.
 fn bianchi_rate(n: i32, tau: f64, slot: f64, busy: f64) -> f64 {
     let idle = (1.0 - tau).powi(n);
     let success = f64::from(n) * tau * (1.0 - tau).powi(n - 1);
@@ -134,9 +134,9 @@ fn measure(slot: u64, spec: StationSpec, n: i32) -> (f64, f64) {
 
 #[test]
 fn saturation_agrees_with_bianchi() {
-    // Standard error of 120 000 deliveries: about 0.1 % of the rate, 0.5 % of the collisions. The fixed point takes
-    // stations for independent, which two that double together are not: collisions come out 7 % above for n = 2, and
-    // within 2 % from 5 on. Windows that did not double would have 1.4 times as many at n = 5.
+    // Standard error of 120 000 deliveries: about 0.1 % of the rate, 0.5 % of the collisions. The fixed point assumes
+    // independent stations, but two that double together are not: collisions come out 7 % above for n = 2, and within 2
+    // % from 5 on. Windows that did not double would have 1.4 times as many at n = 5.
     for (n, retry_limit, p_within) in
         [(2, 7, 0.09), (5, 7, 0.02), (10, 7, 0.02), (20, 7, 0.02), (10, 2, 0.02)]
     {
@@ -161,7 +161,7 @@ fn dcf_in_saturation_agrees_with_the_refined_model() {
         let busy = (230.0 + 10.0 + 34.0 + 10.0 + 2.0 * slot as f64) * 1e-6;
         let (rate, p) = refined(n, Access::DCF, retry_limit, slot as f64 * 1e-6, busy);
         let (measured, collided) = measure(slot, StationSpec { retry_limit, ..dcf() }, n);
-        // Bianchi's own figure is 2.5 to 3.7 % above what DCF gives.
+        // Bianchi's own figure is 2.5 to 3.7 % above that of DCF.
         assert!((measured / rate - 1.0).abs() < 0.01, "n {n}: {measured}/s, not {rate}");
         assert!((collided / p - 1.0).abs() < p_within, "n {n}: {collided}, not {p}");
         let plain = bianchi_rate(n, bianchi(n, Access::DCF, retry_limit).0, slot as f64 * 1e-6, busy);
@@ -171,7 +171,7 @@ fn dcf_in_saturation_agrees_with_the_refined_model() {
 
 #[test]
 fn windows_that_do_not_grow_have_an_exact_solution() {
-    // Then stations are independent renewal processes that send in 2/(W+1) of the slots, and Bianchi's formulas exact.
+    // Then stations are independent renewal processes sending in 2/(W+1) of the slots: Bianchi's formulas are exact.
     for (n, window) in [(2, 15), (3, 31), (8, 63)] {
         let tau = 2.0 / f64::from(window + 2);
         let access = Access { cw_min: window, cw_max: window, ..Access::DCF };

@@ -1,8 +1,8 @@
 //! The TV-sound report's buffer calculation: would a buffer filled within the lip-sync budget have run empty?
 //!
-//! The rule is the report's (Aalborg, chapters 6 and 7), with the readings of
-//! `protocols/simple-retransmission`, section 4: adding before the deadlines are looked at favours the stream, and
-//! after a restart the skew may be past 80 ms without being seen. It is kept as it is, so that figures compare.
+//! The rule is the report's (Aalborg, chapters 6 and 7), as read in `protocols/simple-retransmission`, section 4:
+//! adding packets before checking deadlines favours the stream, and after a restart the skew may exceed 80 ms
+//! unnoticed. It is kept unchanged, so that figures can be compared.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl BufferRule {
 enum Variant {
     /// Its own bytes.
     Bytes,
-    /// What its number says: silence fills gaps, a late packet replaces silence already counted.
+    /// By its number: silence fills gaps, a late packet replaces silence already counted.
     Sequence { last: Option<u64> },
 }
 
@@ -86,7 +86,7 @@ pub struct BufferResult {
     pub empty: u64,
     /// How often it could not be filled in time.
     pub not_full: u64,
-    /// Numbers so far ahead that the stream was taken to restart.
+    /// Numbers so far ahead that they were taken as a restart of the stream.
     pub jumps: u64,
 }
 
@@ -101,15 +101,15 @@ impl BufferResult {
         per_1000(self.not_full, self.packets)
     }
 
-    /// Whether nothing went wrong, and anything was there to go wrong.
+    /// Whether nothing went wrong, with at least one packet.
     pub fn is_clean(&self) -> bool {
         self.packets > 0 && self.empty == 0 && self.not_full == 0
     }
 }
 
 impl BufferCheck {
-    /// Gaps of more packets than this are a restart, not silence to be filled: a minute of the shortest packets.
-    /// The report knows no such case; without it one forged number would feed the buffer for ever.
+    /// Gaps of more packets than this are a restart, not silence to be filled: a minute of the shortest packets. The
+    /// report has no such case; without it one forged number would feed the buffer without end.
     pub const MAX_GAP: u64 = 22_500;
 
     /// The bytes variant: every packet adds its bytes, lost ones are missing.
@@ -117,8 +117,8 @@ impl BufferCheck {
         Self::with(rule, Variant::Bytes)
     }
 
-    /// The sequence variant: silence fills gaps. `first` is the number the stream begins with, where it is known;
-    /// else the first packet fed begins it.
+    /// The sequence variant: silence fills gaps. `first` is the first number of the stream, if known; otherwise the
+    /// first packet fed begins it.
     pub fn by_sequence(rule: BufferRule, first: Option<u64>) -> Self {
         let last = first.and_then(|n| n.checked_sub(1));
         Self::with(rule, Variant::Sequence { last })
@@ -137,7 +137,7 @@ impl BufferCheck {
         }
     }
 
-    /// A packet, `delay` after the one before (zero for the first), of number `seq` and `len` bytes of sound.
+    /// Feeds a packet, `delay` after the one before (zero for the first), with number `seq` and `len` bytes of sound.
     pub fn on_packet(&mut self, delay: Duration, seq: u64, len: u32) {
         self.result.packets += 1;
         self.time = self.time.saturating_add(nanos(delay));
@@ -159,9 +159,9 @@ impl BufferCheck {
         }
     }
 
-    /// The same by arrival times. A packet stamped before the latest one counts as arriving with it, which is what
-    /// the report does with TCP segments behind a hole, when fed in the order of the sequence: the delay is the
-    /// increase of the running maximum.
+    /// The same by arrival times. A packet stamped before the latest one counts as arriving with it, as the report
+    /// treats TCP segments behind a gap, when fed in the order of the sequence: the delay is the increase of the
+    /// running maximum.
     pub fn on_arrival(&mut self, at: Instant, seq: u64, len: u32) {
         let last = self.last_arrival.unwrap_or(at);
         self.last_arrival = Some(last.max(at));
@@ -198,7 +198,7 @@ impl BufferCheck {
         }
     }
 
-    /// The packet that caused it is not kept, its delay not counted, the last number remembered.
+    /// The packet that caused it is not kept, its delay not counted; the last number is remembered.
     fn restart(&mut self) {
         self.time = 0;
         self.held = 0;
@@ -216,7 +216,7 @@ impl BufferCheck {
     }
 }
 
-/// The TV-sound report's two criteria, with the figures they were judged by.
+/// The TV-sound report's two criteria, with the figures they are based on.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LipSync {
     /// Both are met.
@@ -236,14 +236,14 @@ pub struct LipSync {
 }
 
 impl LipSync {
-    /// Sound this much before or after its picture goes unnoticed.
+    /// Sound up to this much before or after its picture is unnoticed.
     pub const SKEW: Duration = Duration::from_millis(80);
     /// Loss noticed by half the listeners when silence fills the gaps (Voelcker 1985: 1.80 %, female talker).
     pub const LOSS_PERCENT: f64 = 1.8;
     /// Packetising, network and processing before the buffer, as the report takes them.
     pub const BEFORE_BUFFER: Duration = Duration::from_millis(10);
 
-    /// Judges a stream of which `missing_percent` was not there to be played, by the calculation `check`.
+    /// Judges a stream of which `missing_percent` was missing at playout, by the calculation `check`.
     pub fn judge(missing_percent: Option<f64>, check: &BufferCheck) -> LipSync {
         let skew = Self::BEFORE_BUFFER + check.rule().prefill();
         let result = check.result();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// RFC 3611 §4.7.2: a burst ends where at least this many packets in a row arrived.
 pub const G_MIN: u64 = 16;
 
-/// Run lengths up to this one are counted one by one, longer ones together in the last place.
+/// Run lengths up to this one are counted separately, longer ones together in the last element.
 pub const LONGEST_COUNTED: usize = 64;
 
 /// Run lengths of loss and the bursts they form, fed in the order of the sequence.
@@ -65,7 +65,7 @@ impl LossRuns {
         }
     }
 
-    /// The next `n` packets of the sequence did not.
+    /// The next `n` packets of the sequence were lost.
     pub fn on_lost(&mut self, n: u64) {
         if n == 0 {
             return;
@@ -86,7 +86,7 @@ impl LossRuns {
         }
     }
 
-    /// How often each run length came: index 0 is a single loss, the last all of [`LONGEST_COUNTED`] and more.
+    /// How often each run length occurred: index 0 is a single loss, the last all of [`LONGEST_COUNTED`] and more.
     pub fn run_lengths(&self) -> [u64; LONGEST_COUNTED] {
         let mut runs = self.runs;
         if self.run > 0 {
@@ -116,7 +116,7 @@ impl LossRuns {
         (runs > 0).then(|| self.lost as f64 / runs as f64)
     }
 
-    /// RFC 3611's bursts. A single loss with [`G_MIN`] arrivals on both sides is none: it belongs to the gap.
+    /// RFC 3611's bursts. A single loss with [`G_MIN`] arrivals on both sides is not a burst: it belongs to the gap.
     pub fn bursts(&self) -> BurstTotals {
         let mut totals = self.closed;
         if self.cluster.lost > 1 {

@@ -1,12 +1,12 @@
-//! The SRP report's measure of a stream: how far its loss and its latency are from what the application desires.
+//! The SRP report's measure of a stream: how far its loss and latency are from what the application desires.
 //!
-//! Latency is "round trip time / 2 plus the mean distance of the arrivals from their mean" (section 5.1). What of the
-//! arrivals is meant can be read in two ways, and the printed figures don't settle it, so both have a name here:
+//! Latency is "round trip time / 2 plus the mean distance of the arrivals from their mean" (section 5.1). "Arrivals"
+//! can be read in two ways, and the printed figures don't decide between them, so both have a name here:
 //!
 //! * the *intervals* between arrivals ([`interval_deviation_ms`]): a message that never came makes one of them twice as
 //!   long, so loss counts as latency, too;
-//! * the *ages* of what came ([`mean_absolute_deviation`](crate::mean_absolute_deviation) of them): a message that came
-//!   late counts by how late it came, one that never came counts as loss and no more.
+//! * the *ages* of arrivals ([`mean_absolute_deviation`](crate::mean_absolute_deviation) of them): a late message
+//!   counts by how late it came, a lost one only as loss.
 
 use antiphon_core::Instant;
 
@@ -45,14 +45,14 @@ pub struct QualityRatios {
 }
 
 impl QualityRatios {
-    /// From the origin; within 1 is the desired quality.
+    /// Distance from the origin; within 1 is the desired quality.
     pub fn distance(&self) -> f64 {
         self.loss.hypot(self.latency)
     }
 }
 
-/// Mean absolute deviation of the intervals between successive arrivals, in milliseconds. `arrivals` in their order;
-/// `None` before the second.
+/// Mean absolute deviation of the intervals between successive arrivals, in milliseconds. `arrivals` in order; `None`
+/// before the second.
 pub fn interval_deviation_ms(arrivals: &[Instant]) -> Option<f64> {
     let interval = |pair: &[Instant]| pair[1].since(pair[0]).as_secs_f64() * 1e3;
     let intervals: Vec<f64> = arrivals.windows(2).map(interval).collect();
@@ -68,7 +68,7 @@ mod tests {
     fn ratios_and_distance_are_the_reports() {
         let udp = DesiredQuality::SRP_REPORT.ratios(3.404_26, 50.0, 3.807_5);
         assert!((udp.loss - 0.340_426).abs() < 1e-9 && (udp.latency - 0.115_23).abs() < 1e-9, "{udp:?}");
-        // Printed to six places of ratios that are rounded to as many.
+        // Computed from ratios that are printed to six places, too.
         assert!((udp.distance() - 0.359_399).abs() < 2e-6, "{}", udp.distance());
     }
 

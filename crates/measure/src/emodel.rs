@@ -1,10 +1,10 @@
-//! The E-model of ITU-T G.107 with default parameters: what a talker thinks of delay and loss.
+//! The E-model of ITU-T G.107 with default parameters: a talker's rating of delay and loss.
 //!
 //! Made for narrowband speech; not valid for music. Echo is assumed to be perfectly cancelled.
 
 use serde::{Deserialize, Serialize};
 
-/// What a codec and its concealment make of loss.
+/// How a codec and its concealment react to loss.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CodecImpairment {
     /// Ie: impairment without loss.
@@ -23,7 +23,7 @@ const R_BEST: f64 = 93.2;
 
 /// Delay impairment Idd of `mouth_to_ear_ms` (G.107 §7.4): packetising, network, playout and codec together.
 pub fn delay_impairment(mouth_to_ear_ms: f64) -> f64 {
-    // Nothing below 100 ms; the lower form also catches NaN.
+    // Zero up to 100 ms; this form of the condition also catches NaN.
     if mouth_to_ear_ms.is_nan() || mouth_to_ear_ms <= 100.0 {
         return 0.0;
     }
@@ -31,8 +31,8 @@ pub fn delay_impairment(mouth_to_ear_ms: f64) -> f64 {
     25.0 * ((1.0 + x.powi(6)).powf(1.0 / 6.0) - 3.0 * (1.0 + (x / 3.0).powi(6)).powf(1.0 / 6.0) + 2.0)
 }
 
-/// Effective equipment impairment of `missing_percent` (loss and late, after repair) with the burst ratio
-/// `burst_ratio` (G.107's BurstR: the mean burst over that of as much independent loss, which has 1).
+/// Effective equipment impairment of `missing_percent` (loss and late, after repair) with the burst ratio `burst_ratio`
+/// (G.107's BurstR: the mean burst relative to that of independent loss of the same share, which has 1).
 pub fn loss_impairment(codec: CodecImpairment, missing_percent: f64, burst_ratio: f64) -> f64 {
     let p = missing_percent.clamp(0.0, 100.0);
     codec.ie + (95.0 - codec.ie) * p / (p / burst_ratio.max(1.0) + codec.bpl)
@@ -43,7 +43,7 @@ pub fn rating(codec: CodecImpairment, mouth_to_ear_ms: f64, missing_percent: f64
     R_BEST - delay_impairment(mouth_to_ear_ms) - loss_impairment(codec, missing_percent, burst_ratio)
 }
 
-/// Mean opinion score (1 to 4.5) of a rating. For small ratings the formula dips under 1; it is held there.
+/// Mean opinion score (1 to 4.5) of a rating. For small ratings the formula falls below 1; it is limited to 1.
 pub fn mos(r: f64) -> f64 {
     if r >= 100.0 {
         4.5

@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a packet. *Lost* is the network's doing, *expired* and *refused* the sender's, *late* the receiver's.
+/// The fate of a packet. *Lost* is caused by the network, *expired*, *refused* by the sender, *late* by the receiver.
 ///
-/// A concealment is not a fate but what the receiver put in the place of a missing packet; a duplicate is an extra.
+/// A concealment is not a fate but the receiver's replacement for a missing packet; a duplicate is an extra.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Fate {
-    /// On its way; counts as lost when the run is over.
+    /// In flight; counts as lost when the run is over.
     #[default]
     Pending,
     /// Arrived in time.
@@ -51,8 +51,8 @@ impl Fate {
         }
     }
 
-    /// What is to be believed when both ends report: the receiver of the packet knows best, so an arrival overrides whatever
-    /// the sender thought, and the last report of the receiver overrides its first.
+    /// Which fate holds when both ends report: the receiver knows best, so an arrival overrides the sender's report,
+    /// and the receiver's last report overrides its first.
     pub fn revised_by(self, report: Fate) -> Fate {
         let standing = |f: Fate| match f {
             Fate::Pending => 0,
@@ -70,7 +70,7 @@ impl fmt::Display for Fate {
     }
 }
 
-/// How many packets met each fate.
+/// How many packets had each fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FateCounts([u64; Fate::ALL.len()]);
 
@@ -80,13 +80,13 @@ impl FateCounts {
         self.0[fate as usize] += 1;
     }
 
-    /// A packet counted under `from` is now known to have met `to`.
+    /// A packet counted under `from` is now known to have the fate `to`.
     pub fn change(&mut self, from: Fate, to: Fate) {
         self.0[from as usize] -= 1;
         self.0[to as usize] += 1;
     }
 
-    /// How many met `fate`.
+    /// How many had the fate `fate`.
     pub fn of(&self, fate: Fate) -> u64 {
         self.0[fate as usize]
     }
@@ -101,14 +101,14 @@ impl FateCounts {
         self.0.iter().sum()
     }
 
-    /// Holds the counts against `sent`, the number of packets handed over.
+    /// Compares the counts with `sent`, the number of packets handed over.
     pub fn balance(&self, sent: u64) -> Result<(), Unbalanced> {
         let ended = self.total() - self.of(Fate::Pending);
         if ended == sent { Ok(()) } else { Err(Unbalanced { sent, ended }) }
     }
 }
 
-/// Packets and fates do not add up: a fault of ours, never of the network.
+/// Packets and fates do not add up: a bug here, never an effect of the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{sent} packets were sent but {ended} fates are known")]
 pub struct Unbalanced {

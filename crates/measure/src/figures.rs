@@ -1,4 +1,4 @@
-//! The record of one transport's run, as `compare --json` prints it and every table shows it.
+//! The figures of one transport's run, as `compare --json` prints them and every table shows them.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ pub struct RunFacts {
     pub wire_bytes: u64,
     /// Bytes of sound in the packets sent.
     pub media_bytes: u64,
-    /// Processor time of the stream; `None` where it can't be told from others'.
+    /// Processor time of the stream; `None` if it can't be separated from that of others.
     pub cpu: Option<Duration>,
     /// How long the stream lasted.
     pub duration: Duration,
-    /// What a reader must know of the run, such as what a fallback link can't model.
+    /// What a reader must know about the run, such as what a fallback link can't model.
     pub notes: Vec<String>,
 }
 
-/// The figures of one transport over one link. Units stand in the names; `None` is null: not measured.
+/// The figures of one transport over one link. Names contain units; `None` is null: not measured.
 ///
 /// Percentages are of `packets_sent`. `packets_sent` = played + recovered + late + lost + expired + refused + pending.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct TransportFigures {
     pub transport: String,
     /// Name of the link.
     pub link: String,
-    /// What a reader must know of the run; left out if there is nothing.
+    /// What a reader must know about the run; omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Length of the stream.
@@ -69,20 +69,20 @@ pub struct TransportFigures {
     pub expired: u64,
     /// Not taken by the transport.
     pub refused: u64,
-    /// On their way when the figures were drawn.
+    /// In flight when the figures were computed.
     pub pending: u64,
     /// Arrivals beyond the first.
     pub duplicate: u64,
     /// First arrivals after a higher number (RFC 4737).
     pub reordered: u64,
-    /// Holes filled by the receiver.
+    /// Gaps filled by the receiver.
     pub concealed: u64,
     /// Arrivals under numbers never sent.
     pub unknown: u64,
     /// Lost.
     pub lost_percent: Option<f64>,
-    /// 95 % interval of `lost_percent`, from blocks of the run; `None` where it is too short to tell: fewer than ten
-    /// of its blocks hold a loss.
+    /// 95 % interval of `lost_percent`, from blocks of the run; `None` if the run is too short: fewer than ten of its
+    /// blocks contain a loss.
     pub lost_percent_interval: Option<(f64, f64)>,
     /// Late.
     pub late_percent: Option<f64>,
@@ -100,24 +100,24 @@ pub struct TransportFigures {
     pub longest_loss_burst: u64,
     /// Mean run of lost packets.
     pub mean_loss_burst: Option<f64>,
-    /// How often runs of 1, 2, 3 … lost packets came; the last stands for 64 and more. Trailing zeros left out.
+    /// How often runs of 1, 2, 3 … lost packets occurred; the last stands for 64 and more. Trailing zeros are omitted.
     pub loss_burst_lengths: Vec<u64>,
     /// RFC 3611's bursts (Gmin 16).
     pub bursts: BurstTotals,
     /// Round trips.
     pub rtt_ms: Distribution,
-    /// One-way delays; left out where the clocks are not known to agree.
+    /// One-way delays; omitted if the clocks are not known to agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_way_ms: Option<Distribution>,
     /// Mean absolute deviation of the round trips (paper 000, equation 2).
     pub jitter_mad_ms: Option<f64>,
     /// RFC 3550 interarrival jitter at the end of the run.
     pub jitter_rfc3550_ms: Option<f64>,
-    /// The highest it ever was.
+    /// Its highest value.
     pub jitter_rfc3550_max_ms: Option<f64>,
     /// Standard deviation of the last 100 gaps.
     pub rolling_deviation_ms: Option<f64>,
-    /// The highest of any 100 successive gaps.
+    /// Its highest value over any 100 successive gaps.
     pub rolling_deviation_max_ms: Option<f64>,
     /// PDV of the round trips (RFC 5481): 99.9th percentile less the minimum.
     pub pdv_ms: Option<f64>,
@@ -156,9 +156,9 @@ pub struct TransportFigures {
 /// The playout trade-off of a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PlayoutFigures {
-    /// What was taken for the delay from sender to receiver.
+    /// What was taken as the delay from sender to receiver.
     pub basis: DelayBasis,
-    /// Playout delay against the share missing.
+    /// Share missing by playout delay.
     pub curve: Vec<PlayoutPoint>,
     /// Smallest playout delay for 0.1, 1 and 1.8 % missing.
     pub targets: Vec<RequiredDelay>,
@@ -170,16 +170,16 @@ pub struct PlayoutFigures {
 pub enum DelayBasis {
     /// Measured one way.
     OneWay,
-    /// Half of each round trip: right where both ways are alike. Loss is of both ways, so it errs to the safe side.
+    /// Half of each round trip: correct if both ways are alike. Loss is of both ways, so it errs on the safe side.
     #[default]
     HalfRoundTrip,
 }
 
 impl TransportFigures {
-    /// Version of the field names; goes up when one changes its meaning or goes away.
+    /// Version of the field names; increased when one changes its meaning or is removed.
     pub const SCHEMA: u32 = 1;
 
-    /// Draws the figures of a run. Call [`PacketLog::finish`] first, unless the run still goes on.
+    /// Computes the figures of a run. Call [`PacketLog::finish`] first, unless the run continues.
     pub fn new(log: &PacketLog, facts: &RunFacts) -> TransportFigures {
         let counts = log.counts();
         let of = |fate| counts.of(fate);
@@ -255,13 +255,13 @@ impl TransportFigures {
         }
     }
 
-    /// Packets that were never heard in time whatever the playout delay: lost, expired, refused.
+    /// Packets that are missing whatever the playout delay: lost, expired, refused.
     pub fn never_came(&self) -> u64 {
         self.lost + self.expired + self.refused
     }
 }
 
-/// Playout delays at which the curve is drawn, in milliseconds.
+/// Playout delays of the curve's points, in milliseconds.
 const CURVE_MS: [u64; 22] =
     [1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1000];
 
@@ -270,7 +270,7 @@ const TARGET_SHARES: [f64; 3] = [0.001, 0.01, 0.018];
 
 impl PlayoutFigures {
     fn new(log: &PacketLog, blocks: &Blocks) -> Self {
-        // Packets on their way are neither there nor missing yet.
+        // Packets in flight are neither received nor missing yet.
         let settled = log.packets_sent() - log.counts().of(Fate::Pending);
         let (basis, delays, divisor) = if log.has_one_clock() {
             (DelayBasis::OneWay, log.reached(), 1)
@@ -284,7 +284,7 @@ impl PlayoutFigures {
             RequiredDelay {
                 missing_percent: share * 100.0,
                 target_ms,
-                // The interval is of steps of 0.25 ms and more.
+                // The interval has steps of 0.25 ms and more.
                 low_ms: low.map(|low| target_ms.map_or(low, |at| low.min(at))),
                 high_ms: high.map(|high| target_ms.map_or(high, |at| high.max(at))),
             }

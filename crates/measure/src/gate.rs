@@ -24,7 +24,7 @@ pub struct Condition {
     bound: f64,
 }
 
-/// How a figure is held against its bound.
+/// How a figure is compared with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Less,
@@ -36,7 +36,7 @@ enum Operator {
 /// A condition that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Failure {
-    /// Which.
+    /// The condition.
     pub condition: Condition,
     /// What was measured, in the figure's unit; `None` if nothing was.
     pub measured: Option<f64>,
@@ -45,10 +45,10 @@ pub struct Failure {
 /// Why a gate could not be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GateError {
-    /// Nothing in it.
+    /// The text is empty.
     #[error("an empty requirement: write for example 'loss<0.1%,p99<25ms'")]
     Empty,
-    /// Too long to be meant.
+    /// The text or the list is too long.
     #[error("a requirement of {len} bytes or more than {max} conditions is too long")]
     TooLong {
         /// Its length in bytes.
@@ -67,7 +67,7 @@ pub enum GateError {
     UnknownName {
         /// What was read.
         name: String,
-        /// The likeliest meant.
+        /// The most similar name.
         nearest: Option<&'static str>,
         /// All names.
         known: String,
@@ -79,7 +79,7 @@ pub enum GateError {
         name: &'static str,
         /// What is wrong.
         source: UnitError,
-        /// The name that takes what was written, if there is one.
+        /// The figure that takes such a value, if there is one.
         hint: Option<&'static str>,
     },
     /// The bound is no whole number of packets.
@@ -113,7 +113,7 @@ impl Gate {
         self.conditions.iter().filter_map(failure).collect()
     }
 
-    /// Every name a gate understands, for help and manual.
+    /// Every name that a gate understands, for help and manual.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         FIGURES.iter().filter_map(|figure| figure.gate)
     }
@@ -193,7 +193,7 @@ fn read_bound(name: &'static str, unit: Unit, text: &str) -> Result<f64, GateErr
     }
 }
 
-/// A bare number for a share may have been meant as a count, which has a name of its own.
+/// A bare number for a share may have been meant as a count, which has its own name.
 fn hint(name: &str, text: &str) -> Option<&'static str> {
     let is_bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let is_count = |known: &&str| match name {
@@ -203,7 +203,7 @@ fn hint(name: &str, text: &str) -> Option<&'static str> {
     Gate::names().find(is_count).filter(|_| is_bare)
 }
 
-/// What stands behind a bound.
+/// What follows a bound.
 fn suffix(unit: Unit) -> &'static str {
     match unit {
         Unit::Percent => "%",
@@ -235,12 +235,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A share in percent as it was written: 7 % over 100 times 100 is 7.000000000000001, and 7 % would be under it.
+/// A share in percent as it was written: 7 % over 100 times 100 is 7.000000000000001, so that 7 % would be below it.
 fn percent(share: Ratio) -> f64 {
     (share.percent() * 1e9).round() / 1e9
 }
 
-/// Error messages quote at most this much of input from elsewhere.
+/// Error messages quote at most this much foreign input.
 fn clip(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,4 +1,4 @@
-//! Durations by the million in fixed memory: record without allocation, read percentiles with a stated error.
+//! Records millions of durations in fixed memory, without allocation; percentiles have a stated error.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Longer durations are recorded as this one; minimum, maximum and mean stay true.
+    /// Longer durations are recorded as this one; minimum, maximum and mean stay exact.
     pub const HIGHEST: Duration = Duration::from_secs(3600);
 
-    /// Bound of a percentile's relative error: three significant figures make 1024 buckets per octave at least, and
-    /// a bucket answers with its middle.
+    /// Bound of a percentile's relative error: three significant figures make at least 1024 buckets per octave, and a
+    /// bucket is represented by its middle.
     pub const PRECISION: f64 = 1.0 / 2048.0;
 
     /// An empty histogram.
     pub fn new() -> Self {
-        // Resolution of a nanosecond, as a loopback round trip takes a few tens of microseconds only.
+        // Resolution of a nanosecond, as a loopback round trip takes only a few tens of microseconds.
         let highest = Self::HIGHEST.as_nanos() as u64;
         let buckets = hdrhistogram::Histogram::new_with_bounds(1, highest, 3);
         Histogram {
@@ -108,7 +108,7 @@ impl Histogram {
         (!self.is_empty()).then(|| total / self.count() as f64)
     }
 
-    /// Values in nanoseconds, rising, each with how often it came. Ends of the range are the exact ones.
+    /// Values in nanoseconds, rising, each with its count. The first and last are the exact minimum and maximum.
     pub fn weighted(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter_recorded().map(|step| {
             let middle = self.buckets.median_equivalent(step.value_iterated_to());
@@ -124,7 +124,7 @@ pub fn nearest_rank(q: f64, n: u64) -> Option<u64> {
     (n > 0).then(|| rank.clamp(1, n))
 }
 
-/// What a histogram holds, in milliseconds; all `None` when it is empty. Percentiles by nearest rank.
+/// Summary of a histogram, in milliseconds; all `None` when it is empty. Percentiles by nearest rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {
     /// Arithmetic mean.
@@ -173,7 +173,7 @@ pub fn millis(d: Duration) -> f64 {
     nanos(d) as f64 / 1e6
 }
 
-/// Whole nanoseconds, saturating some 584 years on.
+/// Whole nanoseconds, saturating after some 584 years.
 pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Jitter, by every definition the field uses. They measure different things: never compare across definitions.
+//! Jitter, by every definition in use. They measure different things: never compare across definitions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::histogram::{Histogram, millis, nanos};
 /// Mean absolute deviation of `samples` from their mean: paper 000, equation 2 ("latency = mean of t(i); jitter = mean of
 /// |t(i) − latency|"). Exact, in two passes; in the unit of the samples. `None` if there are none.
 ///
-/// [`Histogram::mean_absolute_deviation`] gives the same live, with a bounded error.
+/// [`Histogram::mean_absolute_deviation`] gives the same during the run, with a bounded error.
 pub fn mean_absolute_deviation(samples: &[f64]) -> Option<f64> {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;
@@ -18,7 +18,7 @@ pub fn mean_absolute_deviation(samples: &[f64]) -> Option<f64> {
 
 /// Interarrival jitter of RFC 3550 §6.4.1 in floating point: `J += (|D| − J)/16`, in the order of arrival.
 ///
-/// Duplicates are for the caller to leave out.
+/// The caller leaves duplicates out.
 #[derive(Clone, Copy, Debug)]
 pub struct InterarrivalJitter {
     rate: f64,
@@ -33,7 +33,7 @@ impl InterarrivalJitter {
         InterarrivalJitter { rate: f64::from(rate.max(1)), last: None, jitter: 0.0, max: 0.0 }
     }
 
-    /// A packet with time stamp `timestamp` arrived.
+    /// Adds the arrival of a packet with time stamp `timestamp`.
     pub fn on_packet(&mut self, arrived: Instant, timestamp: u32) {
         if let Some((before, stamp)) = self.last.replace((arrived, timestamp)) {
             let elapsed = arrived.signed_nanos_since(before) as f64 * self.rate / 1e9;
@@ -43,22 +43,22 @@ impl InterarrivalJitter {
         }
     }
 
-    /// The jitter now, in milliseconds.
+    /// The current jitter, in milliseconds.
     pub fn ms(&self) -> f64 {
         self.jitter * 1e3 / self.rate
     }
 
-    /// The highest the jitter ever was, in milliseconds.
+    /// The highest jitter so far, in milliseconds.
     pub fn max_ms(&self) -> f64 {
         self.max * 1e3 / self.rate
     }
 }
 
-/// How many gaps [`RollingDeviation`] looks back over: the two-stream paper's number.
+/// How many gaps [`RollingDeviation`] covers: the two-stream paper's number.
 pub const ROLLING_GAPS: usize = 100;
 
 /// Standard deviation of the last [`ROLLING_GAPS`] gaps between arrivals (population form, divisor n), the two-stream
-/// paper's jitter. Kept in whole numbers, so that no error piles up however long it runs.
+/// paper's jitter. Computed in integers, so that no error accumulates.
 #[derive(Clone, Debug)]
 pub struct RollingDeviation {
     gaps: [u64; ROLLING_GAPS],
@@ -98,7 +98,7 @@ impl RollingDeviation {
         }
     }
 
-    /// The deviation of the gaps held, in milliseconds; `None` before the second.
+    /// The deviation of the current gaps, in milliseconds; `None` before the second.
     pub fn ms(&self) -> Option<f64> {
         let n = self.len as u128;
         let scaled = n * self.squares - self.sum * self.sum;
@@ -121,8 +121,8 @@ pub struct DelayVariation {
 }
 
 impl DelayVariation {
-    /// The packet `seq` took `delay`. IPDV is formed only where the packet before it was the last one told, so that
-    /// a lost or overtaken packet makes no step.
+    /// Adds the `delay` of packet `seq`. IPDV is computed only if the packet before it in the sequence was the last one
+    /// added, so that a lost or overtaken packet makes no step.
     pub fn on_delay(&mut self, seq: u64, delay: Duration) {
         self.delays.record(delay);
         if let Some((before, last)) = self.last
@@ -133,7 +133,7 @@ impl DelayVariation {
         self.last = Some((seq, delay));
     }
 
-    /// The sizes of the steps |IPDV|.
+    /// The steps |IPDV|.
     pub fn ipdv(&self) -> &Histogram {
         &self.steps
     }
@@ -163,7 +163,7 @@ impl Gaps {
     /// A longer gap is noticed as a loss of synchronisation with the picture.
     pub const LIMIT: Duration = Duration::from_millis(80);
 
-    /// A packet arrived; returns the gap before it. An arrival stamped before the last one makes a gap of zero.
+    /// Adds an arrival; returns the gap before it. An arrival stamped before the last one makes a gap of zero.
     pub fn on_arrival(&mut self, at: Instant) -> Option<Duration> {
         let last = self.last.unwrap_or(at);
         let first = self.last.is_none();

@@ -1,11 +1,11 @@
-//! What a stream was like: delay, jitter, loss, late, bursts, rates, and what follows from them.
+//! Measures a stream: delay, jitter, loss, late packets, bursts, rates, and what follows from them.
 //!
 //! Nothing here knows where the numbers come from: time, sequence numbers and counts are passed in. Three parts:
 //!
 //! * **Accumulators** that the media thread feeds: [`PacketLog`] (a row per packet; what `compare` uses) and the parts
 //!   it is made of: [`Histogram`], the jitters, [`LossRuns`], [`BufferCheck`]. All memory is taken at construction; feeding never allocates.
 //! * **The list** of figures ([`FIGURES`]): name, unit, title, definition and direction of each, for every table, page and file.
-//! * **Conclusions** drawn afterwards or beside: [`TransportFigures`], [`PlayoutCurve`], the E-model ([`rating`]),
+//! * **Conclusions** drawn during or after the run: [`TransportFigures`], [`PlayoutCurve`], the E-model ([`rating`]),
 //!   [`Gate`] for scripts and [`advise`] for people.
 //!
 //! A figure that was not measured is `None`, in JSON `null`: never zero, never NaN.

@@ -1,4 +1,4 @@
-//! One row per packet, filled by the media thread without allocation, from which every figure of a run is drawn.
+//! One row per packet, filled by the media thread without allocation; every figure of a run is computed from it.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ mod row;
 pub use row::LoggedPacket;
 use row::{EMPTY, NONE, Row};
 
-/// What a [`PacketLog`] must know before the first packet.
+/// Configuration of a [`PacketLog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketLogConfig {
-    /// Rows kept, 40 bytes each. A longer run goes on in the histograms and counters.
+    /// Rows kept, 40 bytes each. A longer run continues in the histograms and counters.
     pub capacity: usize,
     /// Rate of the media clock in Hz, for RFC 3550's jitter.
     pub clock_rate: u32,
@@ -28,7 +28,7 @@ pub struct PacketLogConfig {
     pub packet_bytes: u32,
 }
 
-/// A packet that came (back).
+/// A packet that arrived (or came back).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketArrival {
     /// Its extended sequence number.
@@ -39,7 +39,7 @@ pub struct PacketArrival {
     pub timestamp: u32,
     /// Bytes of sound in it.
     pub len: u32,
-    /// Time one way, only where the clocks of both ends are known to agree.
+    /// One-way delay, only if the clocks of both ends are known to agree.
     pub one_way: Option<Duration>,
     /// Whether it came by retransmission or redundancy.
     pub repaired: bool,
@@ -47,9 +47,9 @@ pub struct PacketArrival {
 
 /// The log of one stream over one transport.
 ///
-/// Packets are told by number: [`Self::on_sent`] in rising order, arrivals and fates in any. Every packet has one fate
-/// at any time, and [`Self::counts`] always add up to [`Self::packets_sent`]. What arrives under a number that was
-/// never sent is counted as unknown and changes nothing else.
+/// Packets are identified by number: [`Self::on_sent`] in rising order, arrivals and fates in any order. Every packet
+/// has one fate at any time, and [`Self::counts`] always add up to [`Self::packets_sent`]. An arrival with a number
+/// that was never sent is counted as unknown and changes nothing else.
 #[derive(Clone, Debug)]
 pub struct PacketLog {
     config: PacketLogConfig,
@@ -74,20 +74,20 @@ pub struct Tallies {
     pub duplicate: u64,
     /// First arrivals after a higher number (RFC 4737 §3).
     pub reordered: u64,
-    /// Holes the receiver filled with something else.
+    /// Gaps that the receiver filled with other sound.
     pub concealed: u64,
-    /// Arrivals under a number that was never sent, or too long ago to be known.
+    /// Arrivals with a number that was never sent, or sent too long ago to be known.
     pub unknown: u64,
-    /// Sent under a number not above the last, or implausibly far above it: not logged. A fault of the caller's.
+    /// Packets whose number was not above the last, or implausibly far above it: not logged. The caller's mistake.
     pub misnumbered: u64,
 }
 
-/// Accumulators that follow the stream as it runs.
+/// Accumulators that are updated during the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     pub rtt: DelayVariation,
     pub one_way: Histogram,
-    /// The same of all packets that reached the far end, whether they came back or not.
+    /// The same for all packets that reached the far end, whether they came back or not.
     pub reached: Histogram,
     pub jitter: InterarrivalJitter,
     pub gaps: Gaps,
@@ -97,17 +97,17 @@ pub(crate) struct Live {
 }
 
 impl PacketLog {
-    /// How many packets back an arrival still finds its sending, whatever the capacity: 40 s of 5 ms packets. A packet
-    /// not seen by then is lost for good.
+    /// How many packets back an arrival is still matched with its sending, whatever the capacity: 40 s of 5 ms packets.
+    /// A packet that has not arrived by then is lost permanently.
     pub const RECENT: usize = 8192;
 
-    /// The most rows that are kept whatever the configuration says: 400 MB.
+    /// The most rows kept, whatever the configuration says: 400 MB.
     pub const MAX_ROWS: usize = 10_000_000;
 
-    /// The most numbers that may be left out between two packets sent.
+    /// The most numbers that may be skipped between two packets sent.
     pub const MAX_STEP: u64 = 8192;
 
-    /// An empty log; everything it will ever need is allocated here.
+    /// An empty log; allocates all the memory that it will ever need.
     pub fn new(config: PacketLogConfig) -> Self {
         let config = PacketLogConfig { capacity: config.capacity.min(Self::MAX_ROWS), ..config };
         let rule = BufferRule::for_packets(config.packet, config.packet_bytes);
@@ -153,28 +153,28 @@ impl PacketLog {
         self.counts.add(Fate::Pending);
     }
 
-    /// The packet `seq`, just sent, has so many bytes, its header included.
+    /// Sets the size of packet `seq`, just sent: `bytes` bytes, its header included.
     pub fn on_size(&mut self, seq: u64, bytes: usize) {
         if let Some(index) = self.known(seq) {
             self.row(index).bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         }
     }
 
-    /// The packet `seq` reached the far end after `one_way`, whether it comes back or not. Only where the clocks of both
-    /// ends are known to agree. Fates and histograms, which are of packets that came back, stay as they are.
+    /// Packet `seq` reached the far end after `one_way`, whether it comes back or not. Only if the clocks of both ends
+    /// are known to agree. Fates and histograms of packets that came back stay unchanged.
     pub fn on_reached(&mut self, seq: u64, one_way: Duration) {
         if let Some(index) = self.known(seq) {
             self.note_one_way(index, one_way);
         }
     }
 
-    /// The transport would not take the packet `seq`, offered at `now`.
+    /// The transport refused packet `seq`, offered at `now`.
     pub fn on_refused(&mut self, seq: u64, now: Instant) {
         self.on_sent(seq, now);
         self.on_fate(seq, Fate::Refused);
     }
 
-    /// A packet came. Answers its round trip, if it is the first arrival of a packet that was sent.
+    /// Adds an arrival. Returns its round trip, if it is the first arrival of a packet that was sent.
     pub fn on_received(&mut self, arrival: PacketArrival) -> Option<Duration> {
         let PacketArrival { seq, at, .. } = arrival;
         let Some(index) = self.known(seq) else {
@@ -208,8 +208,8 @@ impl PacketLog {
         }
     }
 
-    /// One end reports what became of the packet `seq`: late (the receiver), expired, refused (the sender). A fate
-    /// that needs an arrival is ignored before it; see [`Fate::revised_by`] for which of two fates counts.
+    /// One end reports the fate of packet `seq`: late (the receiver), expired, refused (the sender). A fate that needs
+    /// an arrival is ignored before it; [`Fate::revised_by`] decides which of two fates counts.
     pub fn on_fate(&mut self, seq: u64, fate: Fate) {
         if let Some(index) = self.known(seq)
             && (!fate.arrived() || self.row(index).arrived != NONE)
@@ -218,12 +218,12 @@ impl PacketLog {
         }
     }
 
-    /// The receiver filled `n` holes.
+    /// The receiver filled `n` gaps.
     pub fn on_concealed(&mut self, n: u64) {
         self.tallies.concealed += n;
     }
 
-    /// Packets sent before `instant` and not seen since are lost. One that arrives nevertheless is counted as arrived.
+    /// Packets sent before `instant` and not received since are lost. One that still arrives is counted as arrived.
     pub fn expect_by(&mut self, instant: Instant) {
         self.judged = self.judged.max(self.oldest());
         while self.judged < self.logged {
@@ -243,7 +243,7 @@ impl PacketLog {
         self.expect_by(Instant::from_nanos(NONE));
     }
 
-    /// When the packet `seq` was handed over, if it was and is recent enough to be known.
+    /// When packet `seq` was handed over; `None` if it was not, or too long ago.
     pub fn sent_at(&self, seq: u64) -> Option<Instant> {
         self.known(seq).map(|index| Instant::from_nanos(self.rows[self.place(index)].sent))
     }
@@ -278,13 +278,13 @@ impl PacketLog {
         &self.live.reached
     }
 
-    /// Whether one clock tells when packets were sent and when they reached the far end.
+    /// Whether one clock measures both the sending of packets and their arrival at the far end.
     pub fn has_one_clock(&self) -> bool {
         // One packet that came back without its one-way delay would look like one that never reached the far end.
         self.one_way().count() > 0 && self.one_way().count() == self.rtt().count()
     }
 
-    /// Whether every packet has its row. If not, rows show the beginning of the run, and percentiles the whole.
+    /// Whether every packet has its row. If not, rows cover the beginning of the run, percentiles all of it.
     pub fn is_complete(&self) -> bool {
         self.logged <= self.config.capacity as u64
     }
@@ -294,8 +294,8 @@ impl PacketLog {
         self.config
     }
 
-    /// Loss in the order of sending, over the whole run. Only *lost* packets count: expired and refused ones were
-    /// never on the network, and packets on their way are left out.
+    /// Loss in the order of sending, over the whole run. Only *lost* packets count: expired and refused ones were never
+    /// on the network, and packets in flight are left out.
     pub fn loss_runs(&self) -> LossRuns {
         let mut runs = self.left.clone();
         for index in self.oldest()..self.logged {
@@ -304,8 +304,8 @@ impl PacketLog {
         runs
     }
 
-    /// Jitter as paper 000 has it, over the round trips, in milliseconds: exact if the log is complete, else within
-    /// [`Histogram::PRECISION`] of the mean. `None` if nothing came.
+    /// Jitter by paper 000's definition, over the round trips, in milliseconds: exact if the log is complete, otherwise
+    /// within [`Histogram::PRECISION`] of the mean. `None` if nothing arrived.
     pub fn jitter_mad_ms(&self) -> Option<f64> {
         if !self.is_complete() {
             return self.rtt().mean_absolute_deviation().map(|nanos| nanos / 1e6);
@@ -314,7 +314,7 @@ impl PacketLog {
         mean_absolute_deviation(&round_trips)
     }
 
-    /// The packets that have a row, in the order of sending: the first `capacity` ones.
+    /// The packets that have a row, in the order of sending: the first `capacity`.
     pub fn rows(&self) -> impl Iterator<Item = LoggedPacket> + '_ {
         let kept = self.logged.min(self.config.capacity as u64);
         let row = |index: u64| LoggedPacket::new(self.first + index, &self.rows[index as usize]);
@@ -328,7 +328,7 @@ impl PacketLog {
         (there && self.rows[self.place(index)].sent != NONE).then_some(index)
     }
 
-    /// The oldest index that [`Self::left`] has not taken up: its fate may still change.
+    /// The oldest index that [`Self::left`] does not include: its fate may still change.
     fn oldest(&self) -> u64 {
         self.logged.saturating_sub(Self::RECENT as u64)
     }

@@ -1,4 +1,4 @@
-//! The playout trade-off: how long to wait for how few late packets.
+//! The playout trade-off: playout delay against the share of late packets.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, millis, nearest_rank};
 
-/// Delays of the packets that arrived, and how many were sent: answers "what if the playout delay were x?".
+/// Delays of the packets that arrived, and how many were sent: gives the missing share for any playout delay.
 ///
-/// Percentiles by nearest rank over the packets *sent*: one that never arrived is late for every playout delay.
+/// Percentiles by nearest rank over the packets *sent*: a packet that never arrived is late for every playout delay.
 #[derive(Clone, Debug)]
 pub struct PlayoutCurve {
     /// Delays in nanoseconds, rising, each with the number of packets up to and including it.
@@ -16,12 +16,12 @@ pub struct PlayoutCurve {
     sent: u64,
 }
 
-/// One point of the trade-off: with this playout delay, that share is missing.
+/// One point of the trade-off: a playout delay and the share missing with it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlayoutPoint {
     /// Time from sending to playing, in milliseconds.
     pub target_ms: f64,
-    /// Packets that were not there then, in percent of those sent.
+    /// Packets missing at that time, in percent of those sent.
     pub missing_percent: f64,
 }
 
@@ -30,16 +30,16 @@ pub struct PlayoutPoint {
 pub struct RequiredDelay {
     /// The share allowed, in percent.
     pub missing_percent: f64,
-    /// The playout delay in milliseconds; `None` if more never arrived at all.
+    /// The playout delay in milliseconds; `None` if more packets than allowed never arrived.
     pub target_ms: Option<f64>,
     /// Lower end of its 95 % interval, from blocks of the run, in steps of 0.25 ms (1 ms beyond 50 ms, 10 ms beyond 250 ms).
     pub low_ms: Option<f64>,
-    /// Upper end; `None` where the run is too short to tell: too few of its blocks hold packets later than that.
+    /// Upper end; `None` if the run is too short: too few of its blocks contain packets later than that.
     pub high_ms: Option<f64>,
 }
 
 impl PlayoutCurve {
-    /// From a histogram, with its precision, of `sent` packets. `divisor` 2 makes half round trips of round trips.
+    /// From a histogram, with its precision, of `sent` packets. `divisor` 2 turns round trips into half round trips.
     pub fn from_histogram(h: &Histogram, sent: u64, divisor: u64) -> Self {
         Self::from_weighted(h.weighted().map(|(d, n)| (d / divisor.max(1), n)), sent)
     }
@@ -55,19 +55,19 @@ impl PlayoutCurve {
         PlayoutCurve { steps, sent: sent.max(seen) }
     }
 
-    /// How many packets were there within `target` of their sending.
+    /// How many packets arrived within `target` of their sending.
     fn in_time(&self, target: Duration) -> u64 {
         let limit = crate::histogram::nanos(target);
         let passed = self.steps.partition_point(|(delay, _)| *delay <= limit);
         passed.checked_sub(1).map_or(0, |last| self.steps[last].1)
     }
 
-    /// Share (0.0 to 1.0) of the packets sent that were not there within `target`; `None` if none were sent.
+    /// Share (0.0 to 1.0) of the packets sent that did not arrive within `target`; `None` if none were sent.
     pub fn missing_share(&self, target: Duration) -> Option<f64> {
         (self.sent > 0).then(|| (self.sent - self.in_time(target)) as f64 / self.sent as f64)
     }
 
-    /// The smallest playout delay that leaves at most the share `missing` (0.0 to 1.0) not there; `None` if more never came.
+    /// The smallest playout delay with at most the share `missing` (0.0 to 1.0) missing; `None` if more never arrived.
     pub fn delay_for(&self, missing: f64) -> Option<Duration> {
         self.at_rank(nearest_rank(1.0 - missing, self.sent)?)
     }
@@ -98,7 +98,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// The curve of single delays, of `sent` packets (at least as many).
+    /// The curve of the given delays, of `sent` packets (at least as many).
     fn exact(delays: &[Duration], sent: u64) -> PlayoutCurve {
         let mut sorted: Vec<u64> = delays.iter().map(|d| crate::histogram::nanos(*d)).collect();
         sorted.sort_unstable();
@@ -131,7 +131,7 @@ mod tests {
             for target in [0, 50, 250, 499] {
                 prop_assert_eq!(curve.missing_share(ms(target)), Some(missing(target) as f64 / sent as f64));
             }
-            // A hair of tolerance for the share that is whole but for the last bits.
+            // A small tolerance for a share that is whole except for the last bits.
             let allowed = share * sent as f64 + 1e-6;
             let tried = (0..500).find(|t| missing(*t) as f64 <= allowed && missing(*t) < sent);
             prop_assert_eq!(curve.delay_for(share), tried.map(ms));

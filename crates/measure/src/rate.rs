@@ -1,14 +1,14 @@
-//! Rates and shares: plain arithmetic on counted figures, in one place so that every table means the same.
+//! Rates and shares: plain arithmetic on counts, defined once so that every table uses the same.
 
 use std::time::Duration;
 
-/// The same in kbit/s (1000 bits).
+/// Mean rate in kbit/s (1000 bits).
 pub fn kbit_per_s(bytes: u64, time: Duration) -> Option<f64> {
     (!time.is_zero()).then(|| bytes as f64 * 8.0 / 1e3 / time.as_secs_f64())
 }
 
-/// What the wire carried beyond the media, in percent of the media; negative if packets never reached the wire.
-/// `None` without media.
+/// Bytes on the wire beyond the media, in percent of the media; negative if packets never reached the wire. `None`
+/// without media.
 pub fn overhead_percent(wire_bytes: u64, media_bytes: u64) -> Option<f64> {
     (media_bytes > 0).then(|| (wire_bytes as f64 - media_bytes as f64) * 100.0 / media_bytes as f64)
 }
@@ -18,7 +18,7 @@ pub fn cpu_ms_per_s(cpu: Duration, stream: Duration) -> Option<f64> {
     (!stream.is_zero()).then(|| cpu.as_secs_f64() * 1e3 / stream.as_secs_f64())
 }
 
-/// `part` in percent of `whole`; `None` if there is no whole.
+/// `part` in percent of `whole`; `None` if `whole` is zero.
 pub fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }

@@ -1,4 +1,4 @@
-//! How sure a figure is: confidence intervals and proportions.
+//! How certain a figure is: confidence intervals and proportions.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -15,7 +15,7 @@ pub struct MeanInterval {
 }
 
 impl MeanInterval {
-    /// Of independent `samples` (runs, not packets of one run); `None` if there are none.
+    /// From independent `samples` (runs, not packets of one run); `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<MeanInterval> {
         let n = samples.len() as f64;
         if samples.is_empty() {
@@ -29,7 +29,7 @@ impl MeanInterval {
     }
 }
 
-/// Student's t for a two-sided 95 % interval (the 97.5 % quantile); `None` for no degree of freedom.
+/// Student's t for a two-sided 95 % interval (the 97.5 % quantile); `None` for zero degrees of freedom.
 pub fn student_t(degrees_of_freedom: u64) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, degrees_of_freedom as f64).ok()?;
     Some(t.inverse_cdf(0.975))
@@ -63,8 +63,8 @@ impl BlockMean {
         BlockMean { mean, count, holding, deviation, skewness }
     }
 
-    /// The 95 % interval of the mean, not below 0; `None` where fewer than [`LEAST_HOLDING`] blocks hold what is counted: the
-    /// run is too short to tell.
+    /// The 95 % interval of the mean, not below 0; `None` if fewer than [`LEAST_HOLDING`] blocks contain what is
+    /// counted: the run is too short.
     ///
     /// Student's t after the transformation of Hall (1992, "On the removal of skewness by transformation", J. R. Statist. Soc.
     /// B 54): few blocks hold a long burst, so the mean is skewed and t alone covers 89 % of stalls instead of 95.
@@ -76,7 +76,7 @@ impl BlockMean {
         Some((self.at(t).max(0.0), self.at(-t)))
     }
 
-    /// The mean from which this one is `t` standard errors away, skewness taken into account.
+    /// The mean from which the sample's mean is `t` standard errors away, skewness taken into account.
     fn at(&self, t: f64) -> f64 {
         let (n, skewness) = (self.count as f64, self.skewness);
         let x = t / n.sqrt();
@@ -89,7 +89,7 @@ impl BlockMean {
     }
 }
 
-/// In so many blocks at least something must have happened before its share has an interval.
+/// The least number of blocks with a non-zero value for the figure to have an interval.
 pub const LEAST_HOLDING: usize = 10;
 
 #[cfg(test)]

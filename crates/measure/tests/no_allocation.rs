@@ -1,4 +1,4 @@
-//! The media thread's share of the measuring allocates nothing once everything is constructed.
+//! The measuring on the media thread allocates nothing once everything is constructed.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn recording_allocates_nothing() {
         packet_bytes: 960,
     });
     let counted = Counting::calls(|| {
-        // Past the capacity and round the ring, with losses, duplicates and jumps.
+        // Beyond the capacity and once around the ring, with losses, duplicates and jumps.
         for seq in 0..30_000u64 {
             let now = Instant::from_millis(5 * seq);
             log.on_sent(seq, now);
@@ -40,6 +40,6 @@ fn recording_allocates_nothing() {
         }
     });
     assert_eq!(counted, 0);
-    // The counter counts: reading the jitter of a whole log collects its round trips.
+    // Proof that the counter works: reading the jitter of a whole log collects its round trips.
     assert!(Counting::calls(|| drop(log.rows().collect::<Vec<_>>())) > 0);
 }

@@ -1,4 +1,4 @@
-//! Which channel of the stream goes to which channel of the sink, and how loud.
+//! Maps the channels of the stream to those of the sink, each with a gain.
 
 use crate::FormatError;
 
@@ -16,15 +16,15 @@ pub enum ChannelMapError {
     /// No or too many channels.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Names a channel that does not exist.
+    /// The list names a channel that does not exist.
     #[error("there is no channel {channel}: the source has 1 to {inputs}")]
     NoSuchChannel {
-        /// As written, counted from 1.
+        /// The channel as written, counted from 1.
         channel: usize,
-        /// Channels there are.
+        /// Number of channels of the source.
         inputs: usize,
     },
-    /// Not a list.
+    /// The text is not a list.
     #[error(
         "'{text}' is not a list of channels: write numbers from 1 and '-' for silence, such as 2,1 or 1,-"
     )]
@@ -45,9 +45,9 @@ pub enum ChannelMapError {
 }
 
 impl ChannelMap {
-    /// The usual way: one to two channels, both at full gain; two to one, half of each, so that nothing clips and
-    /// what is in both keeps its level; else by number, outputs without an input silent, inputs without an output
-    /// dropped.
+    /// The default map. One to two channels: both at full gain. Two to one: half of each, so that nothing clips and
+    /// sound that both have keeps its level. Otherwise by number: outputs without an input are silent, inputs without
+    /// an output dropped.
     pub fn standard(inputs: usize, outputs: usize) -> Result<Self, ChannelMapError> {
         match (inputs, outputs) {
             (1, 2) => Self::matrix(1, 2, &[1.0, 1.0]),
@@ -118,13 +118,13 @@ impl ChannelMap {
                 .all(|o| (0..outputs).all(|i| self.gains[o * outputs + i] == f32::from(u8::from(o == i))))
     }
 
-    /// Maps sample frames, as many as both have whole; returns how many.
+    /// Maps as many whole sample frames as both buffers hold; returns how many.
     pub fn apply(&self, input: &[f32], out: &mut [f32]) -> usize {
         let frames = input.chunks_exact(self.inputs).zip(out.chunks_exact_mut(self.outputs()));
         frames
             .map(|(from, to)| {
                 for (x, row) in to.iter_mut().zip(self.gains.chunks_exact(self.inputs)) {
-                    // A gain of zero keeps even the infinite out.
+                    // A gain of zero also blocks infinite samples.
                     *x = row
                         .iter()
                         .zip(from)

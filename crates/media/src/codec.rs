@@ -1,12 +1,12 @@
 //! Samples as bytes on the wire: linear integers, floats, and the two laws of G.711.
 //!
-//! Blocks are interleaved float, `[sample_frame][channel]`. An integer sample `n` of `b` bits is the float `n / 2^(b-1)`,
-//! exactly, so that integer material passes through unchanged. What an integer cannot hold is clamped to its range, and
-//! what is not a number becomes silence: one NaN in a filter behind us would silence the stream for ever.
+//! Blocks are interleaved float, `[sample_frame][channel]`. An integer sample `n` of `b` bits is the float `n /
+//! 2^(b-1)`, exactly, so that integer material passes through unchanged. Values outside an integer's range are clamped
+//! to it, and NaN becomes silence: one NaN in a later filter would silence the stream permanently.
 
 use crate::SampleFormat;
 
-/// Writes `samples` into `out` as `format` has them on the wire, as many as fit, and returns the bytes written.
+/// Writes as many `samples` as fit into `out`, in the wire form of `format`, and returns the bytes written.
 pub fn encode(format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
     let width = format.bytes();
     let count = samples.len().min(out.len() / width);
@@ -42,7 +42,7 @@ pub fn encode(format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
     count * width
 }
 
-/// Reads `bytes` in `format` into `out`, as many whole samples as there are and fit, and returns the samples written.
+/// Reads whole samples of `format` from `bytes`, as many as `out` holds, and returns the samples written.
 pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
     let width = format.bytes();
     let count = out.len().min(bytes.len() / width);
@@ -55,7 +55,7 @@ pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
         }
         SampleFormat::L24 => {
             for ([high, middle, low], x) in bytes.as_chunks().0.iter().zip(out) {
-                // The sign comes down from the top byte.
+                // The arithmetic shift extends the sign from the top byte.
                 *x = (i32::from_be_bytes([*high, *middle, *low, 0]) >> 8) as f32 / SCALE_24;
             }
         }
@@ -81,13 +81,13 @@ pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
 const SCALE_16: f32 = 32_768.0;
 const SCALE_24: f32 = 8_388_608.0;
 
-/// Adding and taking away 1.5 · 2⁵² (1.5 · 2²³ for `f32`) leaves the nearest integer, ties to even, in two additions
-/// that the compiler does for many samples at once; `round_ties_even` is a call on the processors we must run on.
+/// Adding and subtracting 1.5 · 2⁵² (1.5 · 2²³ for `f32`) leaves the nearest integer, ties to even, in two additions
+/// that the compiler vectorises; `round_ties_even` is a function call on the processors that must be supported.
 const ROUND_F64: f64 = 6_755_399_441_055_744.0;
 const ROUND_F32: f32 = 12_582_912.0;
 
-/// Rounds to the nearest integer in range; what is not a number becomes 0. Behind [`ROUND_F32`] the integer stands in the
-/// lowest bits of the sum's mantissa: taken from there and not by a cast, the compiler does many samples at once.
+/// Rounds to the nearest integer in range; NaN becomes 0. After adding [`ROUND_F32`] the integer is in the lowest bits
+/// of the sum's mantissa: reading it from there, not by a cast, lets the compiler vectorise.
 fn to_i16(x: f32) -> i16 {
     let number = if x.is_nan() { 0.0 } else { x };
     let scaled = (number * SCALE_16).clamp(-32_768.0, 32_767.0);
@@ -119,12 +119,12 @@ const fn mulaw_expand(code: u8) -> i16 {
 
 /// 33 steps of 14 bits, as 16 bits.
 const MULAW_BIAS: i32 = 33 * 4;
-/// The largest magnitude that does not leave the top segment: 8159 steps of 14 bits less one of ours.
+/// The largest magnitude that stays in the top segment: 8159 steps of 14 bits, less one step of 16 bits.
 const MULAW_MAX: i32 = 8159 * 4 - 1;
 
 fn mulaw_encode(n: i16) -> u8 {
     let magnitude = i32::from(n).abs().min(MULAW_MAX) + MULAW_BIAS;
-    // The bias puts the leading one of every magnitude at bit 7 or above: its place is the segment.
+    // The bias puts the leading one of every magnitude at bit 7 or above; its position is the segment.
     let segment = 24 - magnitude.leading_zeros() as i32;
     let step = (magnitude >> (segment + 3)) & 15;
     let sign = if n < 0 { 0x80 } else { 0 };

@@ -1,7 +1,7 @@
 //! Sound that replaces missing sound.
 //!
-//! A concealer sees every block that goes out, in order, so that it has a history to draw on and can blend the return of
-//! the sound with its own invention. Good blocks pass unchanged, bit for bit, except for the blend after a gap.
+//! A concealer sees every block that is played, in order, so that it has a history to draw on and can blend the sound
+//! after a gap with its concealment. Good blocks pass unchanged, bit for bit, except for the blend after a gap.
 
 use std::f32::consts::PI;
 
@@ -10,30 +10,30 @@ use crate::StreamFormat;
 /// State of a gap that is being filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap<'a> {
-    /// Sample frames still missing, including those of this call; `None` while nothing after the gap has come.
+    /// Sample frames still missing, including those of this call; `None` while nothing after the gap has arrived.
     pub remaining: Option<usize>,
-    /// The sound after the gap as far as it has come and [`Conceal::look_ahead`] asks for it; may be empty.
+    /// The sound after the gap, as much as [`Conceal::look_ahead`] asks for and has arrived; may be empty.
     pub ahead: &'a [f32],
 }
 
 /// A kind of concealment. Blocks are `[sample_frame][channel]`, of any number of sample frames.
 pub trait Conceal: Send {
-    /// Sample frames after the gap that it needs.
+    /// Sample frames after the gap that the concealer needs.
     fn look_ahead(&self) -> usize {
         0
     }
 
-    /// `block` goes out. Right after a gap its beginning may be blended; else it stays as it is.
+    /// `block` is played. Right after a gap its beginning may be blended; otherwise it stays as it is.
     fn good(&mut self, block: &mut [f32]);
 
     /// Fills `out`, the next part of a gap.
     fn lost(&mut self, gap: Gap<'_>, out: &mut [f32]);
 
-    /// Forgets the past: another stream begins.
+    /// Discards the history: another stream begins.
     fn reset(&mut self);
 }
 
-/// The kinds there are.
+/// The kinds of concealment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Concealment {
     /// Fades to silence within 2.5 ms.
@@ -64,7 +64,7 @@ impl Concealment {
     }
 }
 
-/// Not the name of a kind of concealment.
+/// The text is not the name of a kind of concealment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown concealment '{name}'{}; known: silence, repetition", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
 pub struct UnknownConcealment {
@@ -94,13 +94,13 @@ pub struct Silence {
     from: Vec<f32>,
     /// Sample frames since the last gap began.
     since: usize,
-    /// Sample frames of return still to blend.
+    /// Sample frames of the blend after a gap still to do.
     returning: usize,
     lost: bool,
 }
 
 impl Silence {
-    /// For a stream of that format.
+    /// Creates one for a stream of that format.
     pub fn new(format: StreamFormat) -> Self {
         let fade = frames(format, JOIN_MS);
         Silence {
@@ -184,7 +184,7 @@ pub struct Repetition {
 }
 
 impl Repetition {
-    /// For a stream of that format.
+    /// Creates one for a stream of that format.
     pub fn new(format: StreamFormat) -> Self {
         let (join, period) = (frames(format, JOIN_MS), frames(format, PERIOD_MS));
         let len = (join + period) * format.channels();
@@ -220,7 +220,7 @@ impl Repetition {
         (self.since, self.lost) = (0, true);
     }
 
-    /// The invention at `since`, for one channel.
+    /// The concealment at `since`, for one channel.
     fn invented(&self, channel: usize) -> f32 {
         if self.since >= self.end {
             return 0.0;
@@ -235,7 +235,7 @@ impl Repetition {
             x = x * (1.0 - weight) + at(phase - seam) * weight;
         }
         if self.since < self.join {
-            // The past backwards starts where the sound broke off, whatever its phase.
+            // The history in reverse starts at the sample where the sound stopped, whatever its phase.
             let weight = rise(self.since, self.join);
             x = x * weight + at(self.join + self.period - 1 - self.since) * (1.0 - weight);
         }

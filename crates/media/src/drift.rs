@@ -1,7 +1,7 @@
-//! The sender's sampling clock against ours: when its sound is expected, and how much faster it runs.
+//! The sender's sampling clock against ours: when its sound is expected, and how much faster the clock runs.
 //!
-//! Both look at the transit time of packets, arrival less media time, whose smallest values are free of queueing. A
-//! difference of sampling clocks makes them rise or fall steadily; a change of route makes them jump.
+//! Both are derived from the transit time of packets, arrival less media time; its smallest values are free of
+//! queueing. A difference of sampling clocks makes them rise or fall steadily; a change of route makes them jump.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use antiphon_core::{Instant, Ppm};
 
 /// Maps media time to the instant at which a packet without queueing delay would arrive.
 ///
-/// Follows the smallest transit time of the last few seconds, upwards never faster than [`MAX_SLEW_PPM`], so that the
-/// schedule made from it does not run away with a queue. It never lies below the smallest transit time it knows.
+/// Follows the smallest transit time of the last few seconds, upwards never faster than [`MAX_SLEW_PPM`], so that a
+/// queue does not raise the schedule. It never lies below the smallest transit time seen.
 ///
-/// Downwards there is no harm in haste: a smaller transit time is the path's own, free of queueing. The first packets are
-/// those most likely to be held up (neighbour discovery, power save, what queued during a handshake), so that at first the
-/// schedule is wherever the smallest transit time is ([`Descent`]).
+/// Downwards there is no need to be slow: a smaller transit time is the path's own, free of queueing. The first packets
+/// are the most likely to be delayed (neighbour discovery, power save, what queued during a handshake), so at first the
+/// schedule follows the smallest transit time at once ([`Descent`]).
 #[derive(Clone, Debug)]
 pub struct MediaClock {
     rate: u32,
@@ -32,14 +32,14 @@ pub struct MediaClock {
 /// How a schedule comes down to a smaller transit time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Descent {
-    /// At once for so long after the first packet.
+    /// For this long after the first packet: at once.
     pub at_once: Duration,
-    /// And then no faster than this, in millionths.
+    /// After that: no faster than this, in millionths.
     pub slew_ppm: f64,
 }
 
 impl Default for Descent {
-    /// For three seconds, and then [`DESCENT_PPM`].
+    /// At once for three seconds, and then [`DESCENT_PPM`].
     fn default() -> Self {
         Descent { at_once: SETTLES, slew_ppm: DESCENT_PPM }
     }
@@ -51,7 +51,7 @@ impl MediaClock {
         Self::descending(rate, Descent::default())
     }
 
-    /// The same with a way down of its own.
+    /// The same with another [`Descent`].
     pub fn descending(rate: u32, descent: Descent) -> Self {
         MediaClock {
             rate: rate.max(1),
@@ -88,7 +88,7 @@ impl MediaClock {
         self.last = now;
     }
 
-    /// Whether the stream is so young that the schedule comes down at once.
+    /// Whether the stream is so new that the schedule comes down at once.
     pub fn is_settling(&self, now: Instant) -> bool {
         self.origin.is_some() && now.since(self.began) < self.descent.at_once
     }
@@ -119,8 +119,8 @@ impl MediaClock {
 
     fn span(&self, origin: u64, media: u64) -> i64 {
         let frames = i128::from(media) - i128::from(origin);
-        // Exact over years; what a hostile time stamp asks beyond that is cut. The usual spans, of up to two days at 48 kHz,
-        // need no division of 128 bits, which takes many times as long.
+        // Exact over years; spans beyond that, from a hostile time stamp, are clamped. The usual spans, of up to two
+        // days at 48 kHz, avoid the 128-bit division, which is many times slower.
         let usual = i64::try_from(frames).ok().and_then(|frames| frames.checked_mul(1_000_000_000));
         let nanos = match usual {
             Some(nanos) => i128::from(nanos / i64::from(self.rate)),
@@ -130,18 +130,18 @@ impl MediaClock {
     }
 }
 
-/// A century in nanoseconds: sums of a few such still fit.
+/// A century in nanoseconds: sums of a few of these do not overflow.
 const MAX_SPAN: i128 = 3_153_600_000_000_000_000 / 2;
 
 /// How long a path takes to show its own transit time: the queue of a handshake is gone, and a sleeping radio is awake.
 pub const SETTLES: Duration = Duration::from_secs(3);
 
-/// Where no device plays, the schedule comes down by up to 5 ms per second: a packet of 5 ms goes out 25 µs sooner than it
-/// would have, unchanged.
+/// Where no device plays, the schedule comes down by up to 5 ms per second: a packet of 5 ms is played 25 µs earlier
+/// than it would have been, unchanged.
 pub const DESCENT_PPM: f64 = 5000.0;
 
 /// The schedule moves up by at most 1 ms per second: twice the largest difference between clocks, and slow enough that
-/// a passing queue does not drag it along.
+/// a short queue does not raise it.
 pub const MAX_SLEW_PPM: f64 = 1000.0;
 
 /// Smallest transit times of windows of a second.
@@ -153,7 +153,7 @@ struct Minima {
 }
 
 impl Minima {
-    /// Adds one; returns the minimum of the window that it closes.
+    /// Adds a transit time; returns the minimum of the window that it closes.
     fn add(&mut self, now: Instant, transit: i64) -> Option<i64> {
         let began = *self.began.get_or_insert(now);
         let mut closed = None;
@@ -176,8 +176,8 @@ const WINDOW_NANOS: u64 = 1_000_000_000;
 
 /// Estimates the drift by linear regression over a minute of window minima.
 ///
-/// A jump of the delay is told from drift by its size against what the line predicts: minima far off the line are held
-/// back until three agree, and then the past is shifted by the jump instead of bending the line.
+/// A jump of the delay is distinguished from drift by its size against what the line predicts: minima far off the line
+/// are held back until three agree; then the past points are shifted by the jump, so that it does not bend the line.
 #[derive(Clone, Debug)]
 pub struct DriftEstimator {
     /// Time and smallest transit, both in seconds relative to the first one.
@@ -215,7 +215,7 @@ impl DriftEstimator {
             self.push(point);
         }
         if self.points.len() >= MIN_POINTS {
-            // A transit time that grows means a sender that is slow.
+            // A growing transit time means a slow sender.
             let wanted = (-self.line().0 * 1e6).clamp(-MAX_DRIFT_PPM, MAX_DRIFT_PPM);
             let slew = ESTIMATE_SLEW_PPM_PER_S * elapsed;
             self.ppm += (wanted - self.ppm).clamp(-slew, slew);
@@ -227,7 +227,7 @@ impl DriftEstimator {
         Ppm(self.ppm)
     }
 
-    /// Forgets the measurements and keeps the estimate.
+    /// Discards the measurements and keeps the estimate.
     pub fn forget_history(&mut self) {
         self.points.clear();
         (self.origin, self.suspected) = (None, 0);
@@ -252,7 +252,7 @@ impl DriftEstimator {
         if self.suspected < STEP_CONFIRM {
             return;
         }
-        // The jump is what the suspects lie off the line on average; the past moves, the slope stays.
+        // The jump is the average distance of the suspects from the line; the past points move, the slope stays.
         let (slope, offset) = match self.points.len() < MIN_POINTS {
             true => (0.0, self.points.last().map_or(0.0, |p| p.1)),
             false => (self.line().0, self.line().1),
@@ -298,15 +298,15 @@ impl Default for DriftEstimator {
 
 /// Sound cards keep to ±100 ppm; five times that is supported.
 pub const MAX_DRIFT_PPM: f64 = 500.0;
-/// The estimate moves no faster: an error of one measurement must not be heard as a change of pitch.
+/// The estimate moves no faster: an error of one measurement must not be audible as a change of pitch.
 const ESTIMATE_SLEW_PPM_PER_S: f64 = 10.0;
-/// Points of a second each. Standard error of the slope with residuals of 0.1 ms: s·√(12/N)/T = 0.8 ppm.
+/// One point per second. Standard error of the slope with residuals of 0.1 ms: s·√(12/N)/T = 0.8 ppm.
 const MAX_POINTS: usize = 60;
-/// Fewer are not sufficient: with ten the standard error is 11 ppm.
+/// Fewer are not enough: with ten the standard error is 11 ppm.
 const MIN_POINTS: usize = 10;
 /// Smaller jumps are noise.
 const MIN_STEP_S: f64 = 0.003;
-/// Windows that must agree before a jump is believed.
+/// Windows that must agree before a jump is accepted.
 const STEP_CONFIRM: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a stream of sound looks like: rate, channels, and how a sample is stored.
+//! The format of a stream of sound: rate, channels, and how a sample is stored.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct StreamFormat {
 /// Why a format is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Outside 8 kHz to 192 kHz.
+    /// The rate is outside 8 kHz to 192 kHz.
     #[error("a sampling rate of {rate} Hz is not supported: use 8kHz to 192kHz")]
     Rate {
         /// The requested value, in Hz.
@@ -35,7 +35,7 @@ pub enum FormatError {
     UnknownSample {
         /// The text.
         name: String,
-        /// The likeliest meant.
+        /// The most similar known name.
         nearest: Option<&'static str>,
     },
 }
@@ -52,7 +52,7 @@ impl StreamFormat {
         Ok(StreamFormat { rate, channels: channels as u16 })
     }
 
-    /// A part of it: the same rate, fewer channels.
+    /// The format of a part of the stream: the same rate, fewer channels.
     pub(crate) fn with_channels(self, channels: usize) -> Self {
         StreamFormat { channels: channels.clamp(1, usize::from(self.channels)) as u16, ..self }
     }
@@ -119,7 +119,7 @@ impl SampleFormat {
 impl std::str::FromStr for SampleFormat {
     type Err = FormatError;
 
-    /// The name, or what neighbouring tools call it (`s16`, `pcmu`, `pcma`, `ulaw`, …).
+    /// The name, or what other tools call it (`s16`, `pcmu`, `pcma`, `ulaw`, …).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text.to_ascii_lowercase().as_str() {
             "l16" | "s16" | "s16le" | "s16be" | "pcm16" => Ok(SampleFormat::L16),

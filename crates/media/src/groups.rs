@@ -1,7 +1,7 @@
 //! Channel groups: the channels of a stream, divided among RTP streams of their own on one clock.
 //!
-//! Each group is a run of neighbouring channels and has SSRC, sequence numbers, playout and concealment to itself, so that a
-//! packet lost of one group leaves the others' sound as it is. A stream that is not divided is one group of all channels.
+//! Each group is a run of neighbouring channels with its own SSRC, sequence numbers, playout and concealment, so that a
+//! packet lost in one group does not affect the sound of others. An undivided stream is one group of all channels.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use crate::FormatError;
 /// How channels are divided into groups; at most 64 of both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ChannelGroups {
-    /// Bit *c* is set where a group begins with channel *c*; bit 0 always is, none beyond `channels`.
+    /// Bit *c* is set where a group begins with channel *c*; bit 0 is always set, none beyond `channels`.
     starts: u64,
     channels: u8,
 }
 
-/// Why channels can't be divided so.
+/// Why channels can't be divided that way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupsError {
     /// No or too many channels.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Not numbers of channels.
+    /// The text has no numbers of channels.
     #[error(
         "'{text}' says no channel groups: write how many channels each has, such as 2,2,4, or one number for all, such as 2"
     )]
@@ -30,17 +30,17 @@ pub enum GroupsError {
         /// The text.
         text: String,
     },
-    /// The list is of another stream.
+    /// The list is for another stream.
     #[error("groups of {text} are {sum} channels, but the stream has {channels}: let the numbers add up")]
     Sum {
         /// The text.
         text: String,
-        /// Channels that the list has.
+        /// Channels in the list.
         sum: usize,
         /// Channels of the stream.
         channels: usize,
     },
-    /// Groups of one size don't fit.
+    /// Groups of one size don't fit the number of channels.
     #[error("{channels} channels can't be divided into groups of {each}: write a list, such as {}", remainder(*.channels, *.each))]
     Uneven {
         /// Channels of a group.
@@ -56,7 +56,7 @@ impl ChannelGroups {
         ChannelGroups { starts: 1, channels: channels.clamp(1, MOST) as u8 }
     }
 
-    /// Reads how many channels each group has, `2,2,4`, or one number for groups that are all alike, `2`.
+    /// Reads how many channels each group has, `2,2,4`, or one number for groups of equal size, `2`.
     pub fn parse(channels: usize, text: &str) -> Result<Self, GroupsError> {
         if !(1..=MOST).contains(&channels) {
             return Err(FormatError::Channels { channels: channels as u32 }.into());
@@ -85,7 +85,7 @@ impl ChannelGroups {
         Ok(ChannelGroups { starts, channels: channels as u8 })
     }
 
-    /// From bits that say where groups begin, as an unknown source sends them; `None` if they make no sense.
+    /// Decodes the bits that mark where groups begin; `None` if they are invalid, as an unknown source may send them.
     pub fn from_starts(channels: usize, starts: u64) -> Option<Self> {
         let fits = (1..=MOST).contains(&channels) && starts & 1 == 1 && (starts >> (channels - 1)) <= 1;
         fits.then_some(ChannelGroups { starts, channels: channels as u8 })
@@ -132,7 +132,7 @@ impl fmt::Display for ChannelGroups {
     }
 }
 
-/// A list that would do: `3,3,1`.
+/// A list that would fit: `3,3,1`.
 fn remainder(channels: usize, each: usize) -> String {
     let each = each.min(channels.saturating_sub(1)).max(1);
     let starts = (0..channels.min(MOST)).step_by(each).fold(0, |starts, first| starts | 1 << first);

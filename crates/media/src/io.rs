@@ -1,21 +1,21 @@
-//! Where sound comes from and goes to, as the media thread sees it.
+//! Where sound comes from and where it is played or stored, as the media thread sees it.
 //!
 //! Blocks are interleaved 32-bit float, `[sample_frame][channel]`, full scale ±1.0. 16- and 24-bit integers pass
 //! through unchanged: both fit into the 24-bit significand, with `x / 2¹⁵` and `x / 2²³` exact.
 
 use crate::{SampleFormat, StreamFormat};
 
-/// Something that gives sound. Called on the media thread: neither blocks nor allocates nor locks; what reads a disk
-/// does so on a thread of its own and hands over through a queue.
+/// A source of sound. Called on the media thread: does not block, allocate or lock; a source that reads a disk does so
+/// on its own thread and passes the sound on through a queue.
 ///
 /// A *recording* can be pulled at any pace, and none of it may be left out: the run's clock paces the sender. A *live*
-/// source has a clock of its own, which paces the sender ([`crate::LivePace`]): what is not pulled when it comes grows
-/// old. No method has a default, since sources are wrapped and a wrapper would forget it.
+/// source has its own clock, which paces the sender ([`crate::LivePace`]): sound that is not pulled when it is ready
+/// becomes old. No method has a default, since sources are wrapped and a wrapper would forget it.
 pub trait Source: Send {
     /// Rate and channels of what [`Self::pull`] gives.
     fn format(&self) -> StreamFormat;
 
-    /// The precision of the material, so that a lossless stream can choose its format.
+    /// The sample format of the material, so that a lossless stream can choose its own.
     fn sample_format(&self) -> SampleFormat;
 
     /// Fills `block` (whole sample frames) as far as possible.
@@ -24,21 +24,22 @@ pub trait Source: Send {
     /// Sample frames in all, where known.
     fn length(&self) -> Option<u64>;
 
-    /// Whether a clock of its own is behind it, as far as can be told by now. A pipe shows only by its pace whether a
-    /// microphone or a file is at its other end, so that the answer may change while it is pulled: ask each time.
+    /// Whether the source has its own clock, as far as is known by now. A pipe shows only by its pace whether a
+    /// microphone or a file is at its other end, so the answer may change while it is pulled: ask each time.
     fn is_live(&self) -> bool;
 
     /// What can be pulled now.
     fn ready(&self) -> Ready;
 
-    /// Of a live source: leaves out all but the newest `frames` sample frames of what is ready, fewer if what is ready is
-    /// stale altogether. What is pulled next is faded over from what would have followed, where sound was pulled before.
-    /// Answers the sample frames left out since the last call, those that found no room in the meantime included. A
-    /// recording keeps everything and answers 0.
+    /// Of a live source: leaves out all but the newest `frames` sample frames of what is ready, or more if all of it is
+    /// stale. The next sound pulled is cross-faded with what would have followed the last sound pulled, if any. Returns
+    /// the sample frames left out since the last call, including those dropped for lack of room. A recording keeps
+    /// everything and returns 0.
     fn keep_newest(&mut self, frames: usize) -> u64;
 
-    /// Of a live source: has `wake` called whenever more can be pulled, and at the end, on the thread that feeds it. To be
-    /// set before sound is waited for, not while it flows; [`Self::ready`] is asked after it, as sound may have come before.
+    /// Of a live source: `wake` is called whenever more can be pulled, and at the end, on the thread that feeds the
+    /// source. Set it before waiting for sound, not while sound flows; then check [`Self::ready`], as sound may have
+    /// come before.
     fn set_waker(&mut self, wake: Wake);
 }
 
@@ -48,14 +49,14 @@ pub type Wake = Box<dyn Fn() + Send>;
 /// What can be pulled from a [`Source`] at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ready {
-    /// Sample frames; `usize::MAX` where they are made when they are asked for.
+    /// Sample frames; `usize::MAX` for sound that is made on request.
     pub frames: usize,
-    /// Nothing will follow them.
+    /// No more sample frames will follow.
     pub ended: bool,
 }
 
 impl Ready {
-    /// Of a source that makes its sound when it is asked for, and never has to be waited for.
+    /// For a source that makes its sound on request and never has to be waited for.
     pub const ALWAYS: Ready = Ready { frames: usize::MAX, ended: false };
 }
 
@@ -66,11 +67,11 @@ pub enum Pull {
     Frames(usize),
     /// Nothing yet: the source could not keep up (an underrun).
     Starved,
-    /// Nothing any more.
+    /// The source has ended.
     End,
 }
 
-/// Something that takes sound. Called on the media thread, under the same rules as [`Source`].
+/// A sink of sound. Called on the media thread, under the same rules as [`Source`].
 pub trait Sink: Send {
     /// Rate and channels of what [`Self::push`] takes.
     fn format(&self) -> StreamFormat;
@@ -81,19 +82,19 @@ pub trait Sink: Send {
     /// Whether it takes sound at a pace of its own, as a sound card does; a file takes whatever comes.
     fn clocked(&self) -> bool;
 
-    /// Of a clocked sink: sample frames that it would take now to have as much in hand as it means to. Asked before every
-    /// push, which is how its clock is followed; `None` where it cannot tell, and sound comes at the run's pace.
+    /// Of a clocked sink: sample frames that it would take now to reach its own target level. Queried before every
+    /// push, which is how its clock is followed; `None` if it cannot tell, and sound comes at the run's pace.
     fn wants(&self) -> Option<usize>;
 
-    /// Sample frames that it takes at a time, such as a sound card's period; `None` where it takes any number. More than a
-    /// period handed over at once only waits there ([`crate::playout::pull_frames`]).
+    /// Sample frames that the sink takes at a time, such as a sound card's period; `None` if it takes any number. More
+    /// than a period pushed at once only waits in the sink ([`crate::playout::pull_frames`]).
     fn period(&self) -> Option<usize>;
 
-    /// Called off the media thread at the end: waits until everything is where it belongs.
+    /// Called off the media thread at the end: waits until everything is played or written.
     fn finish(&mut self) -> Result<(), SinkError>;
 }
 
-/// Discards samples and counts them. Without a clock: it takes sound as fast as it comes.
+/// Discards samples and counts them. It has no clock: it takes sound as fast as it comes.
 #[derive(Debug)]
 pub struct NullSink {
     stream: StreamFormat,
@@ -101,7 +102,7 @@ pub struct NullSink {
 }
 
 impl NullSink {
-    /// For a stream of `stream`.
+    /// Creates a sink for this stream.
     pub fn new(stream: StreamFormat) -> Self {
         NullSink { stream, frames: 0 }
     }
@@ -148,7 +149,7 @@ pub enum SinkError {
         /// Sample frames dropped by this call.
         dropped: usize,
     },
-    /// The sink failed (disk full, pipe closed). What it had taken stays readable; [`Sink::finish`] returns the reason.
+    /// The sink failed (disk full, pipe closed). What it wrote stays readable; [`Sink::finish`] returns the reason.
     #[error("the sink failed")]
     Failed,
     /// The same with the cause; from [`Sink::finish`], off the media thread.

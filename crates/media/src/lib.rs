@@ -5,7 +5,7 @@
 //!                                                   └─ RtcpSession            ClockedPlayout for devices ─┘
 //! ```
 //!
-//! State machines only: time is passed in, no socket, no thread, and after construction no allocation.
+//! State machines only: the caller passes the time in; no socket, no thread, and after construction no allocation.
 
 mod channels;
 pub mod codec;

@@ -12,7 +12,7 @@ use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 
 use crate::{SampleFormat, StreamFormat};
 
-/// What a datagram on a port shared by RTP and RTCP is.
+/// The kind of a datagram on a port shared by RTP and RTCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketKind {
     /// Media.
@@ -21,8 +21,8 @@ pub enum PacketKind {
     Rtcp,
 }
 
-/// Tells RTP from RTCP by the second byte (RFC 5761 §4): RTCP packet types 192 to 223 are RTP payload types 64 to 95
-/// with the marker set, which may not be used beside RTCP. `None` for what is neither, since its version is not 2.
+/// Distinguishes RTP and RTCP by the second byte (RFC 5761 §4): RTCP packet types 192 to 223 are RTP payload types 64
+/// to 95 with the marker set, which may not be used beside RTCP. `None` for neither: the version is not 2.
 pub fn classify(bytes: &[u8]) -> Option<PacketKind> {
     match bytes {
         [first, second, ..] if first >> 6 == 2 => Some(match second {
@@ -33,7 +33,7 @@ pub fn classify(bytes: &[u8]) -> Option<PacketKind> {
     }
 }
 
-/// The static payload type of RFC 3551 §6 that says all about such a stream: 0, 8, 10 or 11.
+/// The static payload type of RFC 3551 §6 that describes such a stream completely: 0, 8, 10 or 11.
 pub fn static_payload_type(sample: SampleFormat, format: StreamFormat) -> Option<u8> {
     match (sample, format.rate(), format.channels()) {
         (SampleFormat::MuLaw, 8_000, 1) => Some(0),
@@ -56,7 +56,7 @@ pub fn static_format(payload_type: u8) -> Option<(SampleFormat, StreamFormat)> {
     Some((sample, StreamFormat::new(rate, channels).ok()?))
 }
 
-/// The first payload type that RFC 3551 §6 leaves to agreement; used where no static one fits.
+/// The first payload type that RFC 3551 §6 leaves to negotiation; used where no static one fits.
 pub const DYNAMIC_PAYLOAD_TYPE: u8 = 96;
 
 /// Bytes of RTP that one datagram of a path with this MTU carries: the MTU less IP (20 or 40) and UDP (8).

@@ -1,16 +1,17 @@
-//! The playout buffer: takes packets as the network brings them and gives sound in order, at its time.
+//! The playout buffer: takes packets as they arrive and gives sound in order, at its time.
 //!
-//! Every packet has a place in media time and a deadline, the instant at which its first sample frame is to go out:
-//! when a packet without queueing delay would arrive, plus the playout delay. What is not there by then is concealed. Three
-//! ways of keeping time are needed: a file follows the sender's clock and gets its samples unchanged; a device pulls by
-//! its own clock ([`ClockedPlayout`] resamples for it); a recording over a reliable transport waits for everything.
+//! Every packet has a place in media time and a deadline, the instant at which its first sample frame is played: when a
+//! packet without queueing delay would arrive, plus the playout delay. Sound that is missing by then is concealed.
+//! There are three ways of keeping time: a file follows the sender's clock and gets its samples unchanged; a device
+//! pulls by its own clock ([`ClockedPlayout`] resamples for it); a recording over a reliable transport waits for
+//! everything.
 //!
 //! Sound is stored decoded in a ring, addressed by media time, so that packets of any size fit; all of it is allocated
 //! at construction.
 //!
-//! A stream may be divided into channel groups, each an RTP stream of its own. Each has a ring, a history of its numbers and a
-//! concealer to itself (`lane`), and all have one clock, one playout delay and one position in media time: they can't drift
-//! apart by a sample, whatever is lost of one of them. A stream that is not divided is the case of one group.
+//! A stream may be divided into channel groups, each an RTP stream of its own. Each has its own ring, number history
+//! and concealer (`lane`); all share one clock, one playout delay and one position in media time, so they can't drift
+//! apart by a sample, whatever one of them loses. An undivided stream is the case of one group.
 
 mod clocked;
 mod history;
@@ -39,28 +40,28 @@ pub struct Playout {
     config: PlayoutConfig,
     /// One for each channel group.
     lanes: Vec<Lane>,
-    /// Room for a stretch of one lane, where there are several.
+    /// Buffer for a stretch of one lane, if there are several.
     scratch: Vec<f32>,
     clock: MediaClock,
-    /// Media time of the next sample frame to go out.
+    /// Media time of the next sample frame to be played.
     position: Option<u64>,
-    /// Whether sound has gone out since the stream was last taken up.
+    /// Whether sound has been played since the stream was last taken up.
     playing: bool,
     finished: bool,
     /// Packets in a row that were far outside the buffer.
     far_run: u32,
-    /// End of a packet that found no room while no clock pressed: until it fits, waiting for others is over.
+    /// End of a packet that found no room while no clock set deadlines: until it fits, missing packets are skipped.
     pressed: Option<u64>,
-    /// Since when every packet was late.
+    /// Since when all packets have been late.
     late_since: Option<Instant>,
-    /// When a sink's clock pulled last.
+    /// When a sink's clock last pulled.
     last_pull: Option<Instant>,
     resyncs: u64,
     skipped_frames: u64,
 }
 
 impl Playout {
-    /// Allocates all that it will ever need.
+    /// Allocates all the memory that it will ever need.
     pub fn new(config: PlayoutConfig) -> Result<Self, PlayoutError> {
         Self::with_conceal(config, |format| config.conceal.open(format))
     }
@@ -85,7 +86,7 @@ impl Playout {
         if config.groups.channels() != channels {
             return Err(PlayoutError::Groups { groups: config.groups, format: config.format });
         }
-        // Headroom is a comfort: many channels at high rates get less of it.
+        // Headroom is optional: many channels at high rates get less of it.
         let comfort = (COMFORT_STORE / 4 / channels) as u128;
         let capacity = (least + frames(config.headroom)).min(comfort.max(least)) as usize;
         let lane = |range: Range<usize>| {
@@ -117,7 +118,7 @@ impl Playout {
         self.insert_in(0, now, packet)
     }
 
-    /// Takes a packet of that channel group.
+    /// Takes a packet of channel group `group`.
     ///
     /// Panics if the stream has no such group.
     pub fn insert_in(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>) -> Inserted {
@@ -165,13 +166,13 @@ impl Playout {
             return self.take_up(group, now, packet, self.position.is_some());
         }
         if !self.playing && self.lanes.iter().all(|lane| lane.store.can_begin_at(start)) {
-            // Sound has not begun yet, so that a packet from before the first may still come first.
+            // No sound has been played yet, so a packet from before the first may still be played first.
             self.position = self.position.map(|position| position.min(start));
         }
         let position = self.position.unwrap_or(start);
         let far = self.capacity();
         if !self.fits(packet) || position.saturating_sub(end) > far {
-            // One group alone that is elsewhere does not take the others along: each of their packets ends the run.
+            // A single group with a jump does not move the others: each of their packets ends the run.
             self.far_run += 1;
             if self.far_run >= FAR_PACKETS {
                 return self.take_up(group, now, packet, true);
@@ -236,8 +237,8 @@ impl Playout {
         end.saturating_sub(position) <= self.capacity()
     }
 
-    /// Another stream begins: its numbers have nothing to do with the old one's. What waits of the old one is dropped,
-    /// the totals go on.
+    /// Another stream begins: its numbers are unrelated to the old one's. Waiting packets of the old stream are
+    /// dropped, the totals continue.
     pub fn restart(&mut self) {
         self.lanes.iter_mut().for_each(Lane::restart);
         self.clock = clock_of(&self.config);
@@ -252,12 +253,12 @@ impl Playout {
         self.lanes[group].renumber();
     }
 
-    /// The stream has ended: what is buffered is played without waiting for missing packets.
+    /// The stream has ended: buffered packets are played without waiting for missing ones.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Whether the stream has ended and everything has gone out.
+    /// Whether the stream has ended and everything has been played.
     pub fn is_drained(&self) -> bool {
         self.finished && self.is_empty()
     }
@@ -268,7 +269,7 @@ impl Playout {
         Some(self.clock.media_at(now)? - playout_delay - self.position? as f64)
     }
 
-    /// The instant at which the sample frame at media time `media` is to go out; `None` where nothing is late.
+    /// The instant at which the sample frame at media time `media` is played; `None` where nothing is late.
     pub fn deadline(&self, media: u64) -> Option<Instant> {
         match self.config.clocking {
             Clocking::Unhurried { .. } => None,
@@ -276,7 +277,7 @@ impl Playout {
         }
     }
 
-    /// When [`Self::pull`] has something to give; `None` when that depends on a packet or the sink.
+    /// When [`Self::pull`] next gives sound; `None` if that depends on a packet or the sink.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.config.clocking {
             Clocking::Sender if !self.is_drained() => self.due(self.position?),
@@ -284,13 +285,13 @@ impl Playout {
         }
     }
 
-    /// Moves the deadlines of everything that has not gone out yet. A longer playout delay than the one at construction may
-    /// not fit: what finds no room is counted early.
+    /// Moves the deadlines of everything not played yet. A longer playout delay than the one at construction may not
+    /// fit: packets that find no room are counted as early.
     pub fn set_playout_delay(&mut self, playout_delay: Duration) {
         self.config.playout_delay = playout_delay;
     }
 
-    /// Sound that waits, in sample frames, from the next to go out to the last received of any group; gaps included.
+    /// Waiting sound in sample frames, from the next to be played to the last received of any group; gaps included.
     pub fn level(&self) -> u64 {
         let ends = self.lanes.iter().filter_map(|lane| lane.store.back()).map(|record| record.end());
         let end = ends.max().unwrap_or(0);
@@ -307,14 +308,14 @@ impl Playout {
         &self.config
     }
 
-    /// Totals; of several channel groups the sum.
+    /// Totals; with several channel groups, their sum.
     pub fn counters(&self) -> PlayoutCounters {
         let (resyncs, skipped_frames) = (self.resyncs, self.skipped_frames);
         let own = PlayoutCounters { resyncs, skipped_frames, ..PlayoutCounters::default() };
         self.lanes.iter().fold(own, |sum, lane| sum + lane.totals())
     }
 
-    /// Totals of each channel group, in order. Restarts and jumps, which concern all, are in none of them.
+    /// Totals of each channel group, in order. Restarts and jumps affect all groups and are in none of these totals.
     pub fn group_counters(&self) -> impl Iterator<Item = PlayoutCounters> {
         self.lanes.iter().map(Lane::totals)
     }
@@ -328,10 +329,10 @@ impl Playout {
     }
 }
 
-/// The schedule of a stream: it settles while the first sound waits for its time, and for a while after that.
+/// The schedule of a stream: it settles while the first sound waits to be played, and for a while after that.
 ///
-/// Where a sink's clock plays, it comes down no faster than it goes up: a resampler takes back less than 1 ms per second.
-/// Elsewhere sound that is due sooner goes out sooner, as it is, and so nothing is heard of the schedule's way down.
+/// For a sink's clock, it comes down no faster than it goes up: a resampler takes back less than 1 ms per second.
+/// Otherwise sound that is due earlier is played earlier, unchanged, so the schedule's descent is inaudible.
 fn clock_of(config: &PlayoutConfig) -> MediaClock {
     let slew_ppm = match config.clocking {
         Clocking::Sink => MAX_SLEW_PPM,
@@ -343,15 +344,15 @@ fn clock_of(config: &PlayoutConfig) -> MediaClock {
     )
 }
 
-/// What the largest block of the largest sender may be.
+/// The largest block that a sender may use.
 const MAX_PACKET_FRAMES: usize = 4096;
 /// Bytes of sound that a buffer may hold: 40 s of 48 kHz stereo.
 const MAX_STORE: usize = 16 << 20;
-/// Bytes that headroom may bring it to; the whole program is to stay under 12 MB.
+/// Bytes up to which headroom may extend it; the whole program is to stay under 12 MB.
 const COMFORT_STORE: usize = 4 << 20;
-/// Packets in a row outside the buffer that make a new start: one may be damage, two a coincidence.
+/// Packets in a row outside the buffer that cause a new start: one may be damage, two a coincidence.
 const FAR_PACKETS: u32 = 3;
-/// A stream that is late without exception for so long has a longer path now.
+/// A stream all of whose packets are late for this long has a longer path now.
 const LATE_FOR: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

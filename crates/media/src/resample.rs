@@ -1,4 +1,4 @@
-//! Sample-rate conversion, by fixed ratios between 8 and 192 kHz and by the little that clocks differ.
+//! Sample-rate conversion, by fixed ratios between 8 and 192 kHz and by the small difference of clocks.
 //!
 //! Band-limited interpolation by the `rubato` crate: 64 taps, more when the rate falls, so that the filter keeps its
 //! steepness at the lower rate. Costs 32 sample frames of delay (0.67 ms at 48 kHz). Allocates at construction only.
@@ -19,12 +19,12 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// For a sink that takes blocks of up to `max_block` sample frames: [`Self::needed`] says how much to feed.
+    /// For a sink that takes blocks of up to `max_block` sample frames: [`Self::needed`] returns how much to feed.
     pub fn pulling(from: u32, to: u32, channels: usize, max_block: usize) -> Result<Self, FormatError> {
         Self::new(from, to, channels, max_block, FixedAsync::Output)
     }
 
-    /// For a source that gives blocks of up to `max_block` sample frames: as much comes out as can.
+    /// For a source that gives blocks of up to `max_block` sample frames: as much as possible is output.
     pub fn pushing(from: u32, to: u32, channels: usize, max_block: usize) -> Result<Self, FormatError> {
         Self::new(from, to, channels, max_block, FixedAsync::Input)
     }
@@ -54,19 +54,19 @@ impl Resampler {
         Ok(Resampler { inner, channels, max_block, fixed })
     }
 
-    /// When pulling: sample frames that [`Self::process`] needs to fill `frames` of output.
+    /// When pulling: input sample frames that [`Self::process`] needs to fill `frames` of output.
     pub fn needed(&mut self, frames: usize) -> usize {
         self.set_block(frames);
         self.inner.input_frames_next()
     }
 
-    /// When pushing: sample frames that [`Self::process`] will make of `frames` of input.
+    /// When pushing: output sample frames that [`Self::process`] makes from `frames` of input.
     pub fn given(&mut self, frames: usize) -> usize {
         self.set_block(frames);
         self.inner.output_frames_next()
     }
 
-    /// The most sample frames that one call needs (pulling) or gives (pushing): what to allocate.
+    /// The most sample frames that one call needs (pulling) or gives (pushing); allocate this many.
     pub fn max_other_side(&self) -> usize {
         match self.fixed {
             FixedAsync::Output => self.inner.input_frames_max(),
@@ -74,9 +74,9 @@ impl Resampler {
         }
     }
 
-    /// Converts a block: `out` is filled from `input` of [`Self::needed`] sample frames when pulling, `input` is used up
-    /// and `out` holds [`Self::given`] sample frames when pushing. Returns the sample frames read and written, none of
-    /// either if the block is longer than agreed or the other side too short.
+    /// Converts a block. Pulling: fills `out` from `input` of [`Self::needed`] sample frames. Pushing: uses up `input`;
+    /// `out` holds [`Self::given`] sample frames. Returns the sample frames read and written, none of either if the
+    /// block is longer than agreed or the other side too short.
     pub fn process(&mut self, input: &[f32], out: &mut [f32]) -> (usize, usize) {
         let (frames_in, frames_out) = (input.len() / self.channels, out.len() / self.channels);
         let block = if self.fixed == FixedAsync::Output { frames_out } else { frames_in };
@@ -93,7 +93,7 @@ impl Resampler {
         self.inner.process_into_buffer(&input, &mut out, None).unwrap_or((0, 0))
     }
 
-    /// Uses up input so much faster than the two rates say, gliding there over the next block. Bounded by ±1000 ppm.
+    /// Consumes input faster by `speed` than the rates say, changing over the next block. Limited to ±1000 ppm.
     pub fn set_speed(&mut self, speed: Ppm) {
         let bounded = if speed.0.is_finite() { speed.0.clamp(-MAX_SPEED_PPM, MAX_SPEED_PPM) } else { 0.0 };
         self.inner
@@ -106,7 +106,7 @@ impl Resampler {
         self.inner.output_delay()
     }
 
-    /// Forgets the sound inside.
+    /// Discards the sound inside.
     pub fn reset(&mut self) {
         self.inner.reset();
     }
@@ -121,7 +121,7 @@ impl Resampler {
 const TAPS: usize = 64;
 /// Twice the largest block.
 const MAX_BLOCK: usize = 8192;
-/// Room for [`MAX_SPEED_PPM`], and a little for rounding.
+/// Room for [`MAX_SPEED_PPM`], and a margin for rounding.
 const MAX_RELATIVE: f64 = 1.0011;
 const MAX_SPEED_PPM: f64 = 1000.0;
 
@@ -192,7 +192,7 @@ mod tests {
             resampler.process(&vec![0.0; needed], &mut block);
             fed += needed;
         }
-        // 500 ppm of 480 000 are 240; the filter holds 32 to 64 in advance.
+        // 500 ppm of 480 000 are 240; the filter holds 32 to 64 ahead.
         assert!((fed as i64 - 480_240).abs() <= 64, "{fed}");
         resampler.set_speed(Ppm(f64::NAN));
         resampler.set_speed(Ppm(1e9));

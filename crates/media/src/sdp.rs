@@ -1,4 +1,4 @@
-//! Descriptions of a stream: SDP (RFC 8866) for players of other makers, theirs for us, and the short form of a flag.
+//! Descriptions of a stream: SDP (RFC 8866) for other players, reading theirs, and the short form for a flag.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -19,9 +19,9 @@ pub struct StreamDescription {
     pub sample: SampleFormat,
     /// 0 to 127.
     pub payload_type: u8,
-    /// How long a packet lasts, where it is said.
+    /// How long a packet lasts, if stated.
     pub ptime: Option<Duration>,
-    /// Where packets go: a group, or the receiver.
+    /// Where packets are sent: a group, or the receiver.
     pub address: Option<IpAddr>,
     /// The UDP port they go to.
     pub port: Option<u16>,
@@ -31,12 +31,12 @@ pub struct StreamDescription {
     pub rtcp_mux: bool,
     /// Header extension elements in use.
     pub extensions: ExtensionIds,
-    /// Whether this is one of several streams that are to be played together (RFC 5888 §7), as channel groups are: not all of
-    /// the sound.
+    /// Whether this is one of several streams that are to be played together (RFC 5888 §7), such as channel groups: it
+    /// does not hold all of the sound.
     pub is_part: bool,
 }
 
-/// What only the writer of SDP must say.
+/// What only SDP needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdpOptions {
     /// Name of the session, shown by players.
@@ -61,7 +61,7 @@ pub enum SdpError {
         "this is not an SDP description ({why}): give the file that the sender wrote, starting with 'v=0'"
     )]
     Syntax {
-        /// What the parser found.
+        /// The parser's error.
         why: String,
     },
     /// Longer than any description.
@@ -70,7 +70,7 @@ pub enum SdpError {
         /// Its length in bytes.
         len: usize,
     },
-    /// No audio in it, or none that RTP carries in the clear.
+    /// No audio in it, or none in unencrypted RTP.
     #[error("no unencrypted RTP audio in this description: a line 'm=audio PORT RTP/AVP TYPE' is needed")]
     NoAudio,
     /// Audio, but none that we decode.
@@ -99,7 +99,7 @@ pub enum SdpError {
 }
 
 impl StreamDescription {
-    /// A stream of that format, with the static payload type that fits or 96, and nothing known of its addresses.
+    /// A stream of that format, with the static payload type that fits or 96, and no addresses.
     pub fn new(sample: SampleFormat, format: StreamFormat) -> Self {
         StreamDescription {
             format,
@@ -115,7 +115,7 @@ impl StreamDescription {
         }
     }
 
-    /// What a packetiser of that configuration sends.
+    /// Describes what a packetiser of that configuration sends.
     pub fn of(config: &PacketConfig) -> Result<Self, PacketError> {
         let nanos = config.packet_frames()? as u64 * 1_000_000_000 / u64::from(config.format.rate());
         Ok(StreamDescription {
@@ -209,7 +209,7 @@ impl StreamDescription {
 
 /// One description of streams that are to be played together, such as channel groups, all of one sender `cname`.
 ///
-/// They are in step (`LS`, RFC 5888 §7), share address and port (`BUNDLE`, RFC 9143) and are told apart by `ssrcs` (RFC 5576).
+/// They are synchronised (`LS`, RFC 5888 §7), share address and port (`BUNDLE`, RFC 9143); `ssrcs` differ (RFC 5576).
 pub fn sdp_of(streams: &[StreamDescription], ssrcs: &[u32], cname: &str, options: &SdpOptions) -> String {
     let origin = Origin::with_ip_addr(options.session_id, 1, options.origin);
     let mut session = Session::new(origin, one_line(&options.name));
@@ -304,7 +304,7 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
             // A packet of more than 10 s is not live sound; the description is wrong.
             (ms > 0.0 && ms <= 10_000.0).then(|| Duration::from_secs_f64(ms / 1000.0))
         }),
-        // "Any" is an address to write, not one to listen for.
+        // "Any" is for writing; a receiver cannot listen to it.
         address: connection
             .and_then(|c| c.try_address().ok())
             .map(|address| address.ip)
@@ -318,7 +318,7 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
     })
 }
 
-/// Whether other media are to be played in step with it (RFC 5888 §7).
+/// Whether other media are to be played in synchrony with it (RFC 5888 §7).
 fn is_part(session: &Session, media: &Media) -> bool {
     let Some(mid) = media.get_first_attribute_value("mid").flatten() else { return false };
     session.get_attribute_values("group").flatten().any(|group| {
@@ -333,7 +333,7 @@ fn is_part(session: &Session, media: &Media) -> bool {
     })
 }
 
-/// `incl IN IP4 GROUP SOURCE` (RFC 4570 §3); with several sources none is singled out.
+/// `incl IN IP4 GROUP SOURCE` (RFC 4570 §3); `None` with several sources.
 fn source_filter(value: &str) -> Option<IpAddr> {
     let mut words = value.split_ascii_whitespace();
     if words.next() != Some("incl") {
@@ -378,7 +378,7 @@ fn milliseconds(d: Duration) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A name with a line feed in it would begin a line of its own.
+/// A line feed in a name would start a new SDP line.
 fn one_line(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
     if clean.trim().is_empty() { "-".into() } else { clean }

@@ -1,13 +1,13 @@
-//! Determines whose packets these are: follows one sender, keeps unknown sources out, and notices when a sender
+//! Determines to which sender packets belong: follows one sender, rejects unknown sources, and detects when a sender
 //! restarts.
 //!
-//! RFC 3550 A.1 with two departures. The first source heard is taken at its first packet, not its second: a recording
-//! must not lack its beginning. Until it has shown two packets in a row its place is not safe, so that a stray datagram
-//! cannot lock the true sender out. And a source is a pair of SSRC and path: the same SSRC from elsewhere is an unknown source
-//! until the one we know falls silent.
+//! RFC 3550 A.1 with two departures. The first source heard is accepted at its first packet, not its second: a
+//! recording must not lack its beginning. Until two packets in a row have come, another source may replace it, so that
+//! a stray datagram cannot lock the true sender out. And a source is a pair of SSRC and path: the same SSRC on another
+//! path is an unknown source until the current one falls silent.
 //!
-//! A sender whose stream is divided into channel groups has an SSRC for each. It goes by that of the first, and each of its
-//! groups keeps its own place: what one SSRC does can't move the others.
+//! A sender whose stream is divided into channel groups has an SSRC for each. The first group's identifies it, and each
+//! group keeps its own sequence state: packets of one SSRC can't affect the others.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use antiphon_core::{Instant, PathId, Seq16};
 /// What to do with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is of the stream we follow.
+    /// It belongs to the stream we follow.
     Accepted,
-    /// It is of the stream we follow, whose group it is of goes on with other numbers, or under another SSRC: only what is
-    /// known of this group's sequence numbers is to be forgotten. Never of a stream that is not divided.
+    /// It belongs to the stream we follow, but its group continues with other numbers or under another SSRC: only this
+    /// group's sequence numbers are to be forgotten. Never returned for an undivided stream.
     Resumed,
     /// It is the first of a stream: a first sender, another after the old one fell silent, or the same one restarted.
     NewStream,
-    /// It is of our source, but its number is far off: dropped, unless the next one follows it.
+    /// It belongs to our source, but its number is far off: dropped, unless the next one follows it.
     Jump,
-    /// It is of another sender: dropped.
+    /// It belongs to another sender: dropped.
     UnknownSource {
         /// Whether this one is new, as far as remembered.
         first: bool,
     },
-    /// It has our own SSRC: our own packet come back, or a collision.
+    /// It has our own SSRC: our own packet returned, or a collision.
     Own,
 }
 
@@ -41,7 +41,7 @@ pub struct SourceCounters {
     pub accepted: u64,
     /// Streams begun, the first included.
     pub streams: u64,
-    /// Packets dropped since their number was far off.
+    /// Packets dropped because their number was far off.
     pub jumps: u64,
     /// Packets of unknown sources.
     pub unknown_sources: u64,
@@ -49,7 +49,7 @@ pub struct SourceCounters {
     pub own: u64,
 }
 
-/// Whose packet it is, according to its SSRC and in-band data.
+/// To whom a packet belongs, according to its SSRC and in-band data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Its own SSRC.
@@ -63,7 +63,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of a stream that is not divided.
+    /// The origin of a packet of an undivided stream.
     pub fn undivided(ssrc: u32) -> Self {
         Origin { ssrc, sender: ssrc, group: 0, groups: 1 }
     }
@@ -103,7 +103,7 @@ struct Member {
     highest: Seq16,
     last_heard: Instant,
     proven: bool,
-    /// Where it would go on if it jumped.
+    /// The next number if it has jumped.
     jump_next: Option<Seq16>,
 }
 
@@ -118,21 +118,21 @@ struct Candidate {
 }
 
 impl SourceTracker {
-    /// `own_ssrc`: what we send under, if we do. A source gives way to another when it was silent for `silence`.
+    /// `own_ssrc`: what we send under, if we do. After `silence` of the current source, another may take over.
     pub fn new(own_ssrc: Option<u32>, silence: Duration) -> Self {
         SourceTracker {
             own_ssrc,
             silence,
             current: None,
-            // A stream that is not divided needs no more; a divided one allocates its memory when it begins.
+            // An undivided stream needs no more; a divided one allocates its memory when it begins.
             members: Vec::with_capacity(1),
             candidate: None,
             counters: SourceCounters::default(),
         }
     }
 
-    /// A packet came in. After [`Verdict::NewStream`] the caller starts everything after it again. `path` is what tells one
-    /// origin from another: a session that hears one sender on two networks passes the same for both.
+    /// Judges a packet. After [`Verdict::NewStream`] the caller restarts everything behind it. `path` distinguishes
+    /// origins: a session that hears one sender on two networks passes the same for both.
     pub fn on_packet(&mut self, now: Instant, ssrc: u32, path: PathId, sequence: u16) -> Verdict {
         self.on_packet_of(now, Origin::undivided(ssrc), path, sequence)
     }
@@ -167,8 +167,8 @@ impl SourceTracker {
         verdict
     }
 
-    /// The sender has ended its stream: the next one to be heard is a new stream at once. If it was only one of its groups, another
-    /// SSRC may take its place.
+    /// The sender has ended its stream: the next source heard is a new stream at once. If only one of its groups ended,
+    /// another SSRC may take its place.
     pub fn on_bye(&mut self, ssrc: u32) {
         if self.current.is_some_and(|source| source.key.sender == ssrc) {
             self.current = None;
@@ -183,19 +183,19 @@ impl SourceTracker {
         self.current.map(|source| source.key.sender)
     }
 
-    /// Which of its groups goes under that SSRC, if one does.
+    /// Which of its groups has that SSRC, if any.
     pub fn group_of(&self, ssrc: u32) -> Option<usize> {
         self.current?;
         self.members.iter().position(|member| member.is_some_and(|member| member.ssrc == ssrc))
     }
 
-    /// The groups of the source of which packets have come: bit *n* for group *n*.
+    /// The groups of the source from which packets have come: bit *n* for group *n*.
     pub fn heard_groups(&self) -> u64 {
         let heard = self.members.iter().map(|member| u64::from(member.is_some()));
         if self.current.is_some() { heard.rev().fold(0, |groups, bit| groups << 1 | bit) } else { 0 }
     }
 
-    /// Since when it has not been heard.
+    /// When it was last heard.
     pub fn last_heard(&self) -> Option<Instant> {
         self.current.map(|source| source.last_heard)
     }
@@ -261,12 +261,12 @@ impl SourceTracker {
         Verdict::Resumed
     }
 
-    /// A packet of another sender than the one that is followed.
+    /// A packet of another sender than the followed one.
     fn contend(&mut self, now: Instant, key: Key, ssrc: u32, sequence: Seq16) -> Contest {
         let (mut in_a_row, mut first) = (1, true);
         if let Some(candidate) = self.candidate.filter(|candidate| candidate.key == key) {
             first = false;
-            // The groups of one sender take turns: the first one counts for all while it lasts.
+            // The groups of one sender alternate: the first one represents all while packets of it come.
             if candidate.ssrc != ssrc && now.since(candidate.last_heard) < TURN {
                 return Contest::Unproved { first };
             }
@@ -274,7 +274,7 @@ impl SourceTracker {
                 in_a_row = candidate.in_a_row + 1;
             }
         }
-        // One unknown source at a time is remembered: many cost no memory, and two that alternate never take over.
+        // Only one unknown source is remembered at a time: many cost no memory, and two that alternate never take over.
         self.candidate = Some(Candidate { key, ssrc, next: sequence.next(), in_a_row, last_heard: now });
         if in_a_row >= MIN_SEQUENTIAL { Contest::Proved } else { Contest::Unproved { first } }
     }
@@ -306,7 +306,7 @@ impl Contest {
 const MIN_SEQUENTIAL: u32 = 2;
 /// Packets that may be missing in a row before it is a jump (A.1).
 const MAX_DROPOUT: i32 = 3000;
-/// Packets by which one may come late (A.1).
+/// Packets by which one may be late (A.1).
 const MAX_MISORDER: i32 = 100;
 /// Silence after which another group represents an unknown source: many packets of any stream.
 const TURN: Duration = Duration::from_secs(1);

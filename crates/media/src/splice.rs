@@ -1,10 +1,10 @@
-//! Sound left out without a click.
+//! Leaves out sound without a click.
 
 use crate::StreamFormat;
 use crate::conceal::{JOIN_MS, frames, rise};
 
-/// Joins what follows a place where sound is left out to what came before it: the beginning of what is left out fades out
-/// while what follows fades in, over 2.5 ms ([`crate::conceal`] joins so, too).
+/// Joins the sound after an omission to the sound before it: the beginning of the omitted sound fades out while what
+/// follows fades in, over 2.5 ms (as in [`crate::conceal`]).
 ///
 /// Allocates at construction only.
 #[derive(Clone, Debug)]
@@ -14,9 +14,9 @@ pub struct Splice {
     most: usize,
     /// The beginning of the sound that is left out.
     old: Vec<f32>,
-    /// Sample frames of it.
+    /// Its sample frames.
     len: usize,
-    /// Of them, faded already.
+    /// Of those, how many are already faded.
     at: usize,
 }
 
@@ -27,18 +27,18 @@ impl Splice {
         Splice { channels: format.channels(), most, old: vec![0.0; most * format.channels()], len: 0, at: 0 }
     }
 
-    /// Samples of what is left out that [`Self::leave_out`] makes use of.
+    /// Samples of the omitted sound that [`Self::leave_out`] uses.
     pub fn samples(&self) -> usize {
         self.most * self.channels
     }
 
-    /// The sound that begins with `sound`, whole sample frames in two pieces, is left out. Fewer of them than a fade takes
-    /// make a shorter fade.
+    /// Leaves out the sound that begins with `sound`, whole sample frames in two pieces. If it is shorter than a fade,
+    /// the fade is shorter.
     pub fn leave_out(&mut self, sound: (&[f32], &[f32])) {
         let frames = ((sound.0.len() + sound.1.len()) / self.channels).min(self.most);
         let samples = sound.0.iter().chain(sound.1).take(frames * self.channels);
         for (index, new) in samples.enumerate() {
-            // A fade under way goes on in what is left out now. It is read ahead of where is written.
+            // A running fade continues with the sound left out now. It is read ahead of the write position.
             let frame = self.at + index / self.channels;
             let weight = if frame < self.len { rise(frame, self.len) } else { 1.0 };
             let before = if frame < self.len { self.old[self.at * self.channels + index] } else { 0.0 };
@@ -47,7 +47,7 @@ impl Splice {
         (self.len, self.at) = (frames, 0);
     }
 
-    /// `block`, whole sample frames, goes out next.
+    /// Blends the beginning of `block`, whole sample frames, which is played next.
     pub fn join(&mut self, block: &mut [f32]) {
         for frame in block.chunks_exact_mut(self.channels).take(self.len - self.at) {
             let weight = rise(self.at, self.len);
@@ -59,7 +59,7 @@ impl Splice {
         }
     }
 
-    /// No sound was played yet, or the last sound is not to be joined to.
+    /// No sound has been played yet, or the last sound is not to be blended.
     pub fn forget(&mut self) {
         (self.len, self.at) = (0, 0);
     }
@@ -92,8 +92,8 @@ mod tests {
                 splice.join(block);
             }
             heard.extend(&rest);
-            // By itself 0.0025 from one sample frame to the next, and over 2.5 ms all of a difference of at most 1; a cut
-            // makes a step of up to 0.9. Both channels stay each other's mirror image.
+            // The sine itself steps by 0.0025 per sample frame, and the blend spreads a difference of at most 1 over
+            // 2.5 ms; a hard cut steps by up to 0.9. The channels stay each other's mirror image.
             assert!(largest_step(&heard) < 0.05, "{left_out}: {}", largest_step(&heard));
             assert!(heard.chunks(2).all(|frame| frame[0] == -frame[1]));
             assert_eq!(heard[2 * (314 + 120)..], sine(314 + left_out + 120, 480), "{left_out}");

@@ -1,4 +1,4 @@
-//! The whole way of the sound, from block to block, under an allocator that aborts when asked for memory.
+//! The whole path of the sound, from block to block, under an allocator that aborts on any allocation.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl Receiver {
     }
 }
 
-/// Four seconds with a packet in nine lost, one in seven reordered, rubbish in between and reports in both directions.
+/// Four seconds with one packet in nine lost, one in seven reordered, garbage between them and reports both ways.
 #[test]
 fn nothing_is_allocated_between_source_and_sink() {
     for (sample, conceal) in [
@@ -123,7 +123,7 @@ fn nothing_is_allocated_between_source_and_sink() {
                 slower.process(&mono, &mut small[..given]);
             }
         });
-        // The impairments happened, and everything came through.
+        // The impairments happened, and all the sound arrived.
         let counters =
             [receiver.file.counters(), receiver.recording.counters(), receiver.device.playout().counters()];
         for c in counters {
@@ -134,7 +134,7 @@ fn nothing_is_allocated_between_source_and_sink() {
     }
 }
 
-/// A microphone that has given so much.
+/// A microphone that has supplied this many sample frames.
 struct Microphone {
     format: StreamFormat,
     there: usize,
@@ -178,8 +178,7 @@ impl Source for Microphone {
     fn set_waker(&mut self, _wake: Wake) {}
 }
 
-/// A live source whose thread stands still now and then, and a device that leaves out what its first packets were held up
-/// by.
+/// A live source whose thread stalls now and then, and a device that skips the delay of its first packets.
 #[test]
 fn live_sound_and_what_is_left_out_allocate_nothing() {
     let format = StreamFormat::new(48_000, 2).unwrap();
@@ -197,7 +196,7 @@ fn live_sound_and_what_is_left_out_allocate_nothing() {
             let now = Instant::from_micros(n * 5_333);
             microphone.there += BLOCK;
             meter.on_frames(now, BLOCK);
-            // Every second a standstill of 0.3 s.
+            // Every second a stall of 0.3 s.
             let is_still = n % 188 > 130;
             while !is_still && pace.poll(now, &mut microphone) {
                 microphone.pull(&mut block);

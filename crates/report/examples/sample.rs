@@ -1,4 +1,4 @@
-//! Writes a report of invented but lifelike runs, for looking at the pages without measuring anything.
+//! Writes a report of invented but realistic runs, for viewing the pages without measuring.
 //!
 //! `cargo run -p antiphon-report --example sample -- OUT.html [--many] [--seconds N]` writes `OUT.html` and, beside
 //! it, `OUT.svg`. With `--many`, seven transports instead of two.
@@ -33,7 +33,7 @@ struct Manner {
     title: &'static str,
     /// Extra milliseconds on every packet.
     extra_ms: f32,
-    /// Resends after this long and holds back what follows (TCP), or resends without holding back, or not at all.
+    /// Resends after this long and holds back what follows (TCP), resends without holding back, or never resends.
     resend_ms: Option<f32>,
     in_order: bool,
     gives_up: bool,
@@ -93,9 +93,9 @@ const MANNERS: [Manner; 7] = [
 
 const TARGET_MS: f32 = 40.0;
 
-/// One transport over a link with bursty loss and delay that wanders, swells and spikes.
+/// One transport over a link with bursty loss and a varying delay with spikes.
 fn run(manner: &Manner, seconds: f32) -> TransportPanel {
-    // One seed for the impairments, so that all transports meet the same.
+    // One seed for the impairments, so that all transports get the same.
     let mut impairments = Rng::fork(SEED, "weather");
     let mut own = Rng::fork(SEED, manner.name);
     let frames = (seconds * 1000.0 / PERIOD_MS) as usize;

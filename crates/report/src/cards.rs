@@ -1,4 +1,4 @@
-//! Recommendations and sounds: what a reader acts on.
+//! Recommendations and sounds: the parts of a page that a reader acts on.
 
 use crate::html::{beside, escape, inline};
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 pub struct Card {
     /// The need, such as "Play together".
     pub heading: String,
-    /// What to take; empty when nothing measured meets the need.
+    /// The recommended choice; empty when nothing measured meets the need.
     pub answer: String,
-    /// Which series' colour the answer wears, so that it is found again in the charts.
+    /// Number of the series' colour in which the answer is shown, so that the charts' colour identifies it.
     pub colour: Option<usize>,
-    /// The figure that decided, in a sentence.
+    /// The figure that decided, as a sentence.
     pub because: String,
-    /// What to mind when following the advice; may be empty.
+    /// What to watch for when following the advice; may be empty.
     pub caution: String,
-    /// How sure the advice is, 0 to 1; `None` if what was measured does not tell.
+    /// Confidence in the advice, 0 to 1; `None` if the measurements do not give it.
     pub confidence: Option<f64>,
     /// The same in words.
     pub sureness: String,
@@ -35,7 +35,7 @@ pub struct Clip {
     pub file: String,
     /// What to listen for; may be empty.
     pub note: String,
-    /// Which series' colour the title wears.
+    /// Number of the series' colour in which the title is shown.
     pub colour: Option<usize>,
     /// The strip of the loss map (see [`crate::Strip::name`]) whose cells play this clip; may be empty.
     pub strip: String,
@@ -75,7 +75,7 @@ pub(crate) fn swatch(colour: Option<usize>) -> String {
     colour.map_or(String::new(), |c| format!("<i class=\"swatch c{}\"></i>", c % COLOURS))
 }
 
-/// How many colours the style sheet has; further series begin again with the first.
+/// Number of colours in the style sheet; further series reuse them from the first.
 pub(crate) const COLOURS: usize = 8;
 
 pub(crate) fn render_clips(clips: &[Clip], out: &mut String) {

@@ -5,7 +5,7 @@ use crate::html::{escape, inline, script_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A chart of one or more series. Dragging zooms, a double click or Escape shows all again.
+/// A chart of one or more series. Dragging zooms; a double click or Escape shows everything again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
@@ -19,13 +19,13 @@ pub struct Chart {
     pub y: Axis,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
-    /// Fixed values worth a dashed line, such as a playout delay.
+    /// Fixed values shown as dashed lines, such as a playout delay.
     pub marks: Vec<Mark>,
     /// Whether a button switches the vertical axis between linear and logarithmic.
     pub log_toggle: bool,
-    /// Whether each series has a panel of its own at first, all to one scale; a button lays them over each other.
+    /// Whether each series first has its own panel, all to one scale; a button overlays them.
     pub panels: bool,
-    /// What the ticks of [`Series::ticks`] stand for, such as "lost".
+    /// What the ticks of [`Series::ticks`] mark, such as "lost".
     pub ticks_label: String,
 }
 
@@ -57,7 +57,7 @@ pub enum Scale {
     Linear,
     /// By their logarithm; values of 0 and below are not drawn.
     Log,
-    /// Shares of 1 by their logarithm, labelled "1 in 100": rare things stay readable.
+    /// Shares of 1 by their logarithm, labelled "1 in 100": rare events stay readable.
     Share,
 }
 
@@ -67,17 +67,17 @@ pub enum Scale {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// The colour, by number; equal numbers look equal throughout a page, and 8 begin again with the first.
+    /// Number of the colour; equal numbers look equal throughout a page, and number 8 is the first colour again.
     pub colour: usize,
     /// How it is drawn.
     pub style: Style,
-    /// Where the values stand. Need not be sorted; values that are not finite are left out.
+    /// Positions of the values on the x axis. Need not be sorted; values that are not finite are left out.
     pub x: Vec<f64>,
     /// The values, `None` for a gap; those beyond the length of `x` are left out.
     pub y: Vec<Option<f64>>,
-    /// Half widths of the values' confidence intervals, drawn as bars; empty or shorter where there are none.
+    /// Half widths of the values' confidence intervals, drawn as bars; empty or shorter if there are none.
     pub half_widths: Vec<Option<f64>>,
-    /// Where ticks stand above the chart, such as the send times of lost packets.
+    /// Positions of ticks above the chart, such as the send times of lost packets.
     pub ticks: Vec<f64>,
 }
 
@@ -90,13 +90,13 @@ pub enum Style {
     /// Values joined by straight lines.
     #[default]
     Line,
-    /// The same, dashed: a printed figure beside our own.
+    /// The same, dashed: a published figure beside our own.
     Dashed,
     /// Each value holds until the next.
     Steps,
 }
 
-/// A value worth a dashed line across the chart.
+/// A value shown as a dashed line across the chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mark {
@@ -181,11 +181,11 @@ impl Series {
     }
 }
 
-/// Where a value stands, the value, the half width of its interval.
+/// Position of a value, the value, the half width of its interval.
 type Point = (f64, (Option<f64>, Option<f64>));
 
-/// Moves values that stand on one spot apart by one `quantum` each: the drawing joins series by their `x`, and of two
-/// values at one place it would keep one.
+/// Separates values at the same position by one `quantum` each: the drawing joins series by their `x`, and would keep
+/// only one of two values at the same position.
 fn spread<V>(points: &mut [(f64, V)], quantum: f64) {
     let mut last = f64::NEG_INFINITY;
     for point in points {

@@ -1,4 +1,4 @@
-//! The report of `antiphon compare` as plain data, and the way from there to a page.
+//! The report of `antiphon compare` as plain data, and its conversion to a page.
 
 use crate::cards::Clip;
 use crate::fate::Fate;
@@ -6,7 +6,7 @@ use crate::shares::target_for;
 use crate::table::Row;
 use serde::{Deserialize, Serialize};
 
-/// All that the report says, as plain data; an empty list or string leaves its piece out.
+/// Contents of the report as plain data; an empty list or string omits its part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompareReport {
@@ -16,11 +16,11 @@ pub struct CompareReport {
     pub verdict: String,
     /// What was streamed, when, for how long, by which version: pairs of term and value.
     pub meta: Vec<(String, String)>,
-    /// The command line that repeats the run, seed and all.
+    /// The command line that repeats the run, seed included.
     pub command: String,
     /// The link the streams crossed.
     pub link: LinkNote,
-    /// What the latency of every packet is.
+    /// The meaning of every packet's latency.
     pub latency: LatencyNote,
     /// One panel per transport; the order gives the colours.
     pub transports: Vec<TransportPanel>,
@@ -44,9 +44,9 @@ pub struct LinkNote {
     pub name: String,
     /// Its settings: pairs of term and value.
     pub parameters: Vec<(String, String)>,
-    /// How the streams were made to feel it.
+    /// How the link was applied to the streams.
     pub method: String,
-    /// What this way of modelling can't show.
+    /// What this way of modelling does not show.
     pub limits: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct LinkNote {
 pub struct LatencyNote {
     /// Its name, such as "round trip".
     pub label: String,
-    /// From where to where it counts.
+    /// Between which two points it is measured.
     pub definition: String,
 }
 
@@ -66,8 +66,8 @@ impl Default for LatencyNote {
     }
 }
 
-/// What happened to the packets of one transport. The three lists speak of the same packets in order of sending; where
-/// one is shorter, the others' surplus is not shown in what needs both.
+/// What happened to the packets of one transport. The three lists describe the same packets in order of sending; if one
+/// is shorter, figures that need it omit the packets beyond its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TransportPanel {
@@ -77,7 +77,7 @@ pub struct TransportPanel {
     pub title: String,
     /// When each packet was sent, in ms since the first packet of the run.
     pub sent_ms: Vec<f32>,
-    /// How long each packet took, in ms; `None` if it never came. A late packet has one.
+    /// How long each packet took, in ms; `None` if it never came. A late packet has a value.
     pub latency_ms: Vec<Option<f32>>,
     /// The fate of each packet.
     pub fate: Vec<Fate>,
@@ -93,17 +93,17 @@ pub struct TransportPanel {
 pub struct Advice {
     /// The purpose, such as "Play together".
     pub purpose: String,
-    /// The transport's name; empty if none will do.
+    /// The transport's name; empty if none is suitable.
     pub transport: String,
-    /// The figure that decided, in a sentence.
+    /// The figure that decided, as a sentence.
     pub because: String,
-    /// What to mind; may be empty.
+    /// What to watch for; may be empty.
     pub caution: String,
-    /// How sure this is, 0 to 1; `None` if the run does not tell.
+    /// Confidence, 0 to 1; `None` if the run does not give it.
     pub confidence: Option<f64>,
     /// The same in words.
     pub sureness: String,
-    /// What to type to do so; may be empty.
+    /// Commands to do so; may be empty.
     pub commands: Vec<String>,
 }
 
@@ -113,12 +113,12 @@ pub struct Advice {
 pub struct TradeOff {
     /// Shares of packets missed, late and lost together, such as 0.01.
     pub shares: Vec<f64>,
-    /// Playout delays in ms as `[share][transport]`; `None` where no playout delay does it or too few packets were sent to tell.
+    /// Playout delays in ms as `[share][transport]`; `None` if no playout delay suffices or too few packets were sent.
     pub targets_ms: Vec<Vec<Option<f64>>>,
 }
 
 impl TradeOff {
-    /// Read off the packets of `transports`, for one packet in 10, 100, 1000 and 10 000.
+    /// Computed from the packets of `transports`, for one packet in 10, 100, 1000 and 10 000.
     pub fn from_frames(transports: &[TransportPanel]) -> Self {
         let shares = vec![0.1, 0.01, 0.001, 0.0001];
         let targets = |share: &f64| transports.iter().map(|t| target_for(&t.latency_ms, *share)).collect();

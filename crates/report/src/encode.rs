@@ -1,4 +1,4 @@
-//! Columns of numbers in few bytes, and the hash that lets the page's own script run and no other.
+//! Columns of numbers in few bytes, and the hash that allows only the page's own script to run.
 //!
 //! A column is quantised, differenced, and written as variable-length integers in base 64: a packet's send time and
 //! latency take about five characters each instead of eighteen as decimal text. `report.js` holds the decoder.
@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The page's numbers, each distinct column once however many figures draw it.
+/// The page's numbers; each distinct column is stored once, however many figures draw it.
 #[derive(Default)]
 pub(crate) struct Pool {
     columns: Vec<Value>,
@@ -14,7 +14,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The index of a column of `values` in steps of `quantum`.
+    /// Adds a column of `values` in steps of `quantum`; returns its index.
     pub fn add(&mut self, values: impl IntoIterator<Item = Option<f64>>, quantum: f64) -> usize {
         let column = json!([quantum, base64(&differences(values, quantum))]);
         let next = self.columns.len();
@@ -62,7 +62,7 @@ fn differences(values: impl IntoIterator<Item = Option<f64>>, quantum: f64) -> V
     out
 }
 
-/// The decoder counts in doubles, exact to 2⁵³; a difference of two such values, doubled, still fits.
+/// The decoder uses doubles, exact to 2⁵³; a difference of two such values, doubled, still fits.
 const LARGEST: f64 = (1u64 << 50) as f64;
 
 /// Base 64 with padding (RFC 4648 §4), which browsers decode natively.
@@ -79,7 +79,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// SHA-256 of `data` (FIPS 180-4 §6.2), in base 64 as a content security policy wants it.
+/// SHA-256 of `data` (FIPS 180-4 §6.2), in base 64 as a content security policy requires.
 pub(crate) fn sha256_base64(data: &[u8]) -> String {
     let (constants, mut state) = prime_roots();
     let mut message = data.to_vec();
@@ -123,7 +123,7 @@ fn compress(state: &mut [u32; 8], block: &[u8], constants: &[u32; 64]) {
 }
 
 /// The constants of FIPS 180-4 §4.2.2 and §5.3.3: the first 32 fractional bits of the cube roots of the first 64
-/// primes, and of the square roots of the first 8. Computed in integers, so nothing hangs on a libm.
+/// primes, and of the square roots of the first 8. Computed in integers, so they do not depend on a libm.
 fn prime_roots() -> ([u32; 64], [u32; 8]) {
     let primes: Vec<u128> = (2u128..312).filter(|n| (2..*n).all(|d| n % d != 0)).collect();
     let root = |prime: u128, power: u32| -> u32 {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plain reading of the format, as `report.js` does it.
+    /// A direct decoder of the format, like the one in `report.js`.
     fn decode(column: &Value) -> Vec<Option<f64>> {
         let quantum = column[0].as_f64().unwrap();
         let text = column[1].as_str().unwrap().trim_end_matches('=');
@@ -232,7 +232,7 @@ mod tests {
             prop_assert_eq!(back.len(), values.len());
             for (a, b) in values.iter().zip(back) {
                 prop_assert_eq!(a.is_some(), b.is_some());
-                // Half a quantum is the promise; a fault of one step would show.
+                // The tolerance is half a quantum; an error of one step would show.
                 prop_assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 0.000_501);
             }
         }

@@ -10,17 +10,17 @@ use serde_json::json;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It was there when it was to be played.
+    /// It had arrived when it was to be played.
     Received,
-    /// The network lost it, and protection or repetition brought it back in time.
+    /// The network lost it, and protection or repetition recovered it in time.
     Recovered,
-    /// It came, but after its moment: the receiver's verdict.
+    /// It arrived after its playout time, according to the receiver.
     Late,
-    /// The sender gave it up, its deadline being past.
+    /// The sender dropped it, because its deadline had passed.
     Expired,
     /// The network lost it.
     Lost,
-    /// It was concealed for a cause that is none of the above, such as a device that ran dry.
+    /// It was concealed for another reason, such as a device that ran out of samples.
     Concealed,
 }
 
@@ -63,9 +63,9 @@ impl Fate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LossMap {
-    /// One strip per thing compared.
+    /// One strip for each item compared.
     pub strips: Vec<Strip>,
-    /// What the latency of a strip's packets is called, such as "round trip".
+    /// Name of the latency of a strip's packets, such as "round trip".
     pub latency_label: String,
 }
 
@@ -75,7 +75,7 @@ pub struct LossMap {
 pub struct Strip {
     /// The name.
     pub name: String,
-    /// Which series' colour the name wears.
+    /// Number of the series' colour in which the name is shown.
     pub colour: Option<usize>,
     /// Each packet's fate.
     pub fates: Vec<Fate>,
@@ -153,12 +153,12 @@ impl Strip {
     }
 }
 
-/// A microsecond: finer than any screen, and what the operating system's time stamps are good for.
+/// A microsecond: finer than any screen, and the useful resolution of the operating system's time stamps.
 pub(crate) const SECONDS_QUANTUM: f64 = 1e-6;
 /// The same, in milliseconds.
 pub(crate) const MS_QUANTUM: f64 = 1e-3;
 
-/// Letter and count for each run of equal fates: a stream without trouble takes six characters.
+/// Letter and count for each run of equal fates: a stream without losses takes six characters.
 fn run_lengths(fates: &[Fate]) -> String {
     fates.chunk_by(|a, b| a == b).map(|run| format!("{}{}", run[0].letter(), run.len())).collect()
 }

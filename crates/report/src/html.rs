@@ -20,13 +20,13 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Escaped text in which `` `words` `` stand as code.
+/// Escaped text in which `` `words` `` become code.
 pub(crate) fn inline(text: &str) -> String {
     let mut out = String::new();
     let mut pieces = text.split('`').peekable();
     let mut code = false;
     while let Some(piece) = pieces.next() {
-        // A back-quote without a partner is an ordinary character.
+        // An unpaired back-quote is an ordinary character.
         match (code, pieces.peek().is_some()) {
             (true, true) => out.push_str(&format!("<code>{}</code>", escape(piece))),
             (true, false) => out.push_str(&format!("`{}", escape(piece))),
@@ -37,7 +37,7 @@ pub(crate) fn inline(text: &str) -> String {
     out
 }
 
-/// JSON that may stand inside a `<script>` element: no `<` can begin an end tag or a comment.
+/// JSON that is safe inside a `<script>` element: no `<` can begin an end tag or a comment.
 pub(crate) fn script_json(value: &serde_json::Value) -> String {
     value
         .to_string()
@@ -48,10 +48,10 @@ pub(crate) fn script_json(value: &serde_json::Value) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// A file beside the report as a URL reference, or `None` if `name` would lead anywhere else.
+/// A file beside the report as a URL reference, or `None` if `name` would lead elsewhere.
 ///
-/// Refused: absolute paths, `..`, back-slashes, and anything a browser could take for a scheme or a host. All
-/// that is not unreserved (RFC 3986 §2.3) or a slash is percent-encoded, so a colon can't make a scheme.
+/// Refused: absolute paths, `..`, back-slashes, and anything that a browser could read as a scheme or a host. Every
+/// character that is not unreserved (RFC 3986 §2.3) or a slash is percent-encoded, so a colon can't make a scheme.
 pub(crate) fn beside(name: &str) -> Option<String> {
     let whole = !name.is_empty() && name.len() <= 1024 && !name.contains(['\\', '\0']);
     if !whole || name.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
@@ -69,22 +69,22 @@ pub(crate) fn beside(name: &str) -> Option<String> {
     Some(out)
 }
 
-/// A name reduced to what an `id` may hold everywhere: letters, digits and hyphens.
+/// A name reduced to characters that are valid in every `id`: letters, digits and hyphens.
 pub(crate) fn slug(name: &str) -> String {
     let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let joined: String = kept.collect();
     joined.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// A number with `decimals` places and a thin space between thousands, as the page writes all of them.
+/// A number with `decimals` places and a thin space between thousands, the format of all numbers on the page.
 pub fn number(value: f64, decimals: usize) -> String {
     let plain = format!("{:.*}", decimals.min(12), value.abs());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
-    // "-0.00" says less than "0.00".
+    // "-0.00" is shown as "0.00".
     let zero = plain.chars().all(|c| matches!(c, '0' | '.'));
     let mut out = String::from(if value < 0.0 && !zero { "\u{2212}" } else { "" });
     for (i, digit) in whole.chars().enumerate() {
-        // Four digits read well unbroken (ISO 80000-1 §7.3.1 leaves the choice).
+        // Four digits are readable without a space (ISO 80000-1 §7.3.1 leaves the choice).
         if i > 0 && whole.len() > 4 && (whole.len() - i) % 3 == 0 {
             out.push('\u{202f}');
         }
@@ -139,7 +139,7 @@ mod tests {
         fn escaped_text_holds_no_markup(text in ".*") {
             let safe = escape(&text);
             prop_assert!(!safe.contains(['<', '>', '"', '\'']));
-            // Every ampersand left begins one of our own references.
+            // Every remaining ampersand begins one of our own references.
             for part in safe.split('&').skip(1) {
                 prop_assert!(["amp;", "lt;", "gt;", "quot;", "#39;"].iter().any(|r| part.starts_with(r)));
             }

@@ -1,12 +1,12 @@
-//! Reports as one HTML file that needs nothing else: no server, no network, no fonts of others.
+//! Reports as one HTML file that needs nothing else: no server, no network, no external fonts.
 //!
-//! A [`Page`] is made of [`Section`]s, and a section of [`Part`]s, each fed with plain data: prose, facts, cards,
+//! A [`Page`] consists of [`Section`]s, and a section of [`Part`]s, each filled with plain data: prose, facts, cards,
 //! [`Table`], [`Chart`], [`Bars`], [`LossMap`], audio [`Clip`]s, notes. [`render_compare`] builds the report of
-//! `antiphon compare` from these pieces, and [`compare_svg`] a still picture of the same run for a README.
+//! `antiphon compare` from these parts, and [`compare_svg`] a still picture of the same run for a README.
 //!
-//! Text, tables, bars and players work without JavaScript; charts and loss maps are drawn by a bundled script that a
-//! content security policy names by its hash. Every string from outside is escaped on its way in, so a caller passes
-//! names, commands and file names as they are. Equal input gives equal bytes.
+//! Text, tables, bars and players work without JavaScript; a bundled script, which a content security policy identifies
+//! by its hash, draws charts and loss maps. Every string from outside is escaped on input, so a caller passes names,
+//! commands and file names unchanged. Equal input gives equal bytes.
 
 mod cards;
 mod chart;

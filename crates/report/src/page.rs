@@ -1,4 +1,4 @@
-//! The page and its sections: what holds the pieces together.
+//! The page and its sections.
 
 use crate::cards::{Card, Clip, render_cards, render_clips};
 use crate::chart::Chart;
@@ -20,7 +20,7 @@ pub struct Page {
     pub verdict: String,
     /// What was done, when and with what: pairs of term and value under the verdict.
     pub facts: Vec<(String, String)>,
-    /// The command line that makes the page's results again; may be empty.
+    /// The command line that reproduces the page's results; may be empty.
     pub command: String,
     /// The sections in reading order; their titles make the page's navigation.
     pub sections: Vec<Section>,
@@ -159,7 +159,7 @@ impl Section {
         self
     }
 
-    /// The section's anchor; `index` keeps two sections of one title apart from each other.
+    /// The section's anchor; `index` distinguishes two sections with the same title.
     fn anchor(&self, index: usize) -> String {
         format!("s{}-{}", index + 1, slug(&self.title))
     }
@@ -220,10 +220,10 @@ fn render_command(line: &str, out: &mut String) {
     ));
 }
 
-/// Nothing may be fetched but sounds beside the report, and only our own scripts may run.
+/// Only sounds beside the report may be fetched, and only our own scripts may run.
 ///
-/// `file:` is named because browsers disagree whether `'self'` covers it. Inline style stays open: uPlot and the
-/// bars set widths by it, and style can't fetch anything under this policy.
+/// `file:` is named because browsers differ on whether `'self'` covers it. Inline style is allowed: uPlot and the bars
+/// set widths with it, and style can't fetch anything under this policy.
 fn policy(scripts: &[&str]) -> String {
     let hashes: String =
         scripts.iter().map(|s| format!(" 'sha256-{}'", sha256_base64(s.as_bytes()))).collect();
@@ -257,7 +257,7 @@ mod tests {
         for script in [UPLOT_JS, REPORT_JS, THEME_JS] {
             let lower = script.to_lowercase();
             assert!(!lower.contains("</script") && !lower.contains("<!--"));
-            // The parser turns CR LF into LF, and the hash would no longer fit.
+            // The parser turns CR LF into LF, and the hash would not match.
             assert!(!script.contains('\r'));
             assert!(!lower.contains("eval(") && !lower.contains("new function"));
             assert!(!lower.contains("fetch(") && !lower.contains("xmlhttprequest"));

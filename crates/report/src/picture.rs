@@ -1,5 +1,5 @@
-//! A still picture of a comparison, for a README: plain SVG, with a background of its own so that it reads on light and
-//! dark pages alike.
+//! A still picture of a comparison, for a README: plain SVG with its own background, so that it is readable on light
+//! and dark pages.
 
 use crate::compare::{CompareReport, TransportPanel};
 use crate::fate::Fate;
@@ -7,21 +7,21 @@ use crate::html::{escape, number};
 use crate::table::{Cell, Row};
 use std::fmt::Write;
 
-/// Latency over time and the loss of every transport as one SVG document of about 960 units' width.
+/// Latency over time and the loss of every transport as one SVG document, about 960 units wide.
 ///
 /// Rows of the table marked `key` are written beside each transport's panel, as many as fit.
 pub fn compare_svg(report: &CompareReport) -> String {
     draw(report, " xmlns=\"http://www.w3.org/2000/svg\"")
 }
 
-/// The same for use inside HTML, which knows the name space by itself.
+/// The same for use inside HTML, where the name space is implied.
 pub(crate) fn inline_svg(report: &CompareReport) -> String {
     draw(report, "")
 }
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 28.0;
-/// Left edge of the panels; the figures stand before it.
+/// Left edge of the panels; the figures are to the left of it.
 const LEFT: f64 = 300.0;
 const RIGHT: f64 = WIDTH - MARGIN;
 const PANEL: f64 = 92.0;
@@ -38,7 +38,7 @@ const RULE: &str = "#dde2e8";
 const COLOURS: [&str; 8] =
     ["#1769aa", "#c2500a", "#0b8068", "#84479f", "#8a6a00", "#bf3f78", "#55606e", "#2f8fbf"];
 
-/// How time and latency become places; one for all panels, so that they compare.
+/// Maps time and latency to positions; the same for all panels, so that they can be compared.
 struct Frame {
     seconds: f64,
     ceiling_ms: f64,
@@ -53,7 +53,7 @@ impl Frame {
             .flat_map(|t| t.latency_ms.iter().flatten().copied().filter(|l| l.is_finite()))
             .collect();
         latency.sort_by(f32::total_cmp);
-        // One stray packet must not press all others flat: what lies above the ceiling is drawn on it.
+        // One outlier must not flatten all other packets: packets above the ceiling are drawn on it.
         let high = latency.get((latency.len() * 999 / 1000).min(latency.len().saturating_sub(1)));
         Frame {
             seconds: sent.fold(0.0, |a, s| f64::from(s).max(a)).max(1.0) / 1000.0,
@@ -159,7 +159,7 @@ fn figure(row: &Row, index: usize) -> String {
     value.map_or("\u{2013}".into(), |v| format!("{}\u{202f}{}", number(v, row.decimals), row.unit))
 }
 
-/// The rules of a panel and what they stand for.
+/// The grid lines of a panel with their labels.
 fn grid(svg: &mut String, frame: &Frame, top: f64) {
     for share in [0.0, 0.5, 1.0] {
         let y = top + PANEL * (1.0 - share);
@@ -172,8 +172,8 @@ fn grid(svg: &mut String, frame: &Frame, top: f64) {
     }
 }
 
-/// Latency over time: each place at most one dot, and fewer places for a run of minutes, so that it makes no large
-/// picture.
+/// Latency over time: at most one dot per position, and fewer positions for a run of minutes, which limits the size of
+/// the picture.
 fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Frame, top: f64) {
     let per_unit = if transport.latency_ms.len() > 20_000 { 1.0 } else { 2.0 };
     let place = |v: f64| (v * per_unit).round() as i32;
@@ -197,7 +197,7 @@ fn dots(svg: &mut String, transport: &TransportPanel, colour: &str, frame: &Fram
     svg.push_str("\"/>\n");
 }
 
-/// The dashed line of a playout delay; `label` only where the panel above does not say the same.
+/// The dashed line of a playout delay; `label` is false if the panel above has the same label.
 fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f64) {
     let target = f64::from(target);
     if !(target > 0.0 && target < frame.ceiling_ms) {
@@ -215,7 +215,7 @@ fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f
     }
 }
 
-/// Every packet's fate along the time axis; packets that share a place show the worst of them.
+/// Every packet's fate along the time axis; packets at the same position show the worst fate.
 fn strip(svg: &mut String, transport: &TransportPanel, frame: &Frame, top: f64) {
     let _ = writeln!(
         svg,
@@ -244,7 +244,7 @@ fn strip(svg: &mut String, transport: &TransportPanel, frame: &Frame, top: f64) 
     }
 }
 
-/// Colours that stay apart for colour-blind eyes (after Okabe and Ito 2008), the same as in `report.css`.
+/// Colours that colour-blind readers can distinguish (after Okabe and Ito 2008), the same as in `report.css`.
 fn fate_colour(fate: Fate) -> &'static str {
     match fate {
         Fate::Received => "#dbe7f1",
@@ -256,7 +256,7 @@ fn fate_colour(fate: Fate) -> &'static str {
     }
 }
 
-/// Where a fate's mark begins, as a share of the strip's height, and how far it reaches: shape tells what colour may not.
+/// Where a fate's mark begins, as a share of the strip's height, and its length: fates differ in shape and colour.
 fn fate_reach(fate: Fate) -> (f64, f64) {
     match fate {
         Fate::Lost => (0.0, STRIP),
@@ -319,7 +319,7 @@ fn shorten(words: &str, limit: usize) -> String {
     words.chars().take(limit.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
-/// `words` in lines of at most `width` characters, two at most: a picture is no place for an essay.
+/// `words` in lines of at most `width` characters, two at most, since a picture has little room.
 fn wrap(words: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The sections of a comparison's report: which piece shows which of its data.
+//! The sections of a comparison's report, with the data each of them shows.
 
 use crate::cards::{Card, Clip};
 use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale, Series, Style};
@@ -9,7 +9,7 @@ use crate::shares::{burst_lengths, not_there_after};
 use crate::table::{Bars, Better, Cell, Column, Row, Table};
 
 impl CompareReport {
-    /// The report as a page, to which a caller may add sections of its own.
+    /// The report as a page, to which a caller may add its own sections.
     pub fn page(&self) -> Page {
         let sections = [
             self.advice_section(),
@@ -237,7 +237,7 @@ impl CompareReport {
     }
 }
 
-/// Lengths of bursts, from and to: single packets first, then doubling, as concealment copes with about 20 ms.
+/// Lengths of bursts, from and to: single packets first, then doubling, as concealment handles about 20 ms.
 const BURST_CLASSES: [(usize, usize); 8] =
     [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, usize::MAX)];
 
@@ -264,7 +264,7 @@ impl TransportPanel {
         }
     }
 
-    /// Drawn up to `end_ms`, though nothing more may come: what is missing by then stays missing.
+    /// Drawn up to `end_ms`, even without further arrivals: what is missing by then stays missing.
     fn distribution(&self, colour: usize, end_ms: f32) -> Series {
         let mut steps = not_there_after(&self.latency_ms, DISTRIBUTION_POINTS);
         match steps.last() {
@@ -275,7 +275,7 @@ impl TransportPanel {
         }
         let mut shares: Vec<Option<f64>> =
             std::iter::once(Some(1.0)).chain(steps.iter().map(|s| Some(s.1))).collect();
-        // Zero can't stand on a logarithmic axis; the last step is drawn up to where it would fall.
+        // Zero is not on a logarithmic axis; the last step is drawn up to where it would fall.
         if let [.., before, last @ Some(0.0)] = shares.as_mut_slice() {
             *last = *before;
         }
@@ -301,7 +301,7 @@ impl TransportPanel {
     }
 }
 
-/// More clouds of dots than this hide each other.
+/// With more overlaid series than this, dots hide each other.
 const OVERLAID: usize = 2;
 
 /// Points of a distribution: two per pixel of a phone.
@@ -321,7 +321,7 @@ mod tests {
         let lossy = panel(&[Some(1.0), None]).distribution(0, 9.0);
         assert_eq!(lossy.x, [0.0, 1.0, 9.0]);
         assert_eq!(lossy.y, [Some(1.0), Some(0.5), Some(0.5)]);
-        // All came by 2 ms: the last step ends there, and nothing is drawn where no packet is missing.
+        // All arrived by 2 ms: the last step ends there, and nothing is drawn where no packet is missing.
         let whole = panel(&[Some(1.0), Some(2.0)]).distribution(0, 9.0);
         assert_eq!(whole.x, [0.0, 1.0, 2.0]);
         assert_eq!(whole.y, [Some(1.0), Some(0.5), Some(0.5)]);

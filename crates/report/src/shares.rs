@@ -1,17 +1,17 @@
-//! What the charts show, computed the plain way from each packet's latency and fate.
+//! Values of the charts, computed directly from each packet's latency and fate.
 
 use crate::fate::Fate;
 
-/// The share of packets that are not there `x` ms after they were sent, as steps `(x_ms, share)`.
+/// The share of packets that have not arrived `x` ms after they were sent, as steps `(x_ms, share)`.
 ///
-/// A packet that never came counts as not there for ever, so the curve ends at the loss, and a transport can't look
-/// quick by losing what would have been slow. The share holds from its `x` to the next. At most `limit` steps are
-/// given, the slowest packets all among them; none for an empty run.
+/// A packet that never arrived counts at every `x`, so the curve ends at the loss, and a transport can't look faster by
+/// losing slow packets. The share holds from its `x` to the next. At most `limit` steps are returned, including all of
+/// the slowest packets; none for an empty run.
 pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f64)> {
     let total = latency_ms.len() as f64;
     let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
     there.sort_by(f32::total_cmp);
-    // The tail is what the chart is read for: half the points go to it one by one.
+    // The chart is read at its tail: half the points are its packets, one by one.
     let tail = there.len().saturating_sub(limit / 2);
     let stride = tail.div_ceil((limit / 2).max(1)).max(1);
     let mut steps: Vec<(f64, f64)> = Vec::new();
@@ -28,15 +28,15 @@ pub fn not_there_after(latency_ms: &[Option<f32>], limit: usize) -> Vec<(f64, f6
     steps
 }
 
-/// The smallest playout delay, in ms, at which at most `share` of all packets are missed, late and lost together.
+/// The smallest playout delay, in ms, at which at most `share` of all packets are missing, late and lost together.
 ///
-/// `None` if no playout delay does it (more than that are lost), or if fewer than `1 / share` packets were sent, so that one
-/// packet would decide.
+/// `None` if no playout delay suffices (more than that are lost), or if fewer than `1 / share` packets were sent, so
+/// that one packet would decide.
 pub fn target_for(latency_ms: &[Option<f32>], share: f64) -> Option<f64> {
     let mut there: Vec<f32> = latency_ms.iter().flatten().copied().filter(|l| l.is_finite()).collect();
     there.sort_by(f32::total_cmp);
     let total = latency_ms.len();
-    // A share such as 0.001 is not exact in binary; 3000 · 0.001 must be allowed its third packet.
+    // A share such as 0.001 is not exact in binary; 3000 · 0.001 must allow three packets.
     let allowed = (total as f64 * share + 1e-9).floor() as usize;
     let needed = total.checked_sub(allowed)?;
     if allowed == 0 || needed == 0 {

@@ -4,7 +4,7 @@ use crate::cards::swatch;
 use crate::html::{escape, inline, number};
 use serde::{Deserialize, Serialize};
 
-/// A table of figures: things compared as columns, figures as rows.
+/// A table of figures: compared items as columns, figures as rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Table {
@@ -24,7 +24,7 @@ pub struct Column {
     pub title: String,
     /// A second line under it; may be empty.
     pub note: String,
-    /// The series' colour the heading wears.
+    /// Number of the series' colour in which the heading is shown.
     pub colour: Option<usize>,
 }
 
@@ -51,17 +51,17 @@ pub struct Row {
     pub label: String,
     /// Its unit; empty for a pure number.
     pub unit: String,
-    /// What exactly it says, with its source; shown as a footnote and when pointed at. May be empty.
+    /// Its exact definition, with its source; shown as a footnote and on hover. May be empty.
     pub definition: String,
     /// Which way is good; the best value is emphasised.
     pub better: Better,
-    /// One value per column; missing ones read as not measured.
+    /// One value per column; missing ones are shown as not measured.
     pub values: Vec<Cell>,
     /// Decimal places.
     pub decimals: usize,
-    /// How many samples stand behind each value, by column; empty or shorter where that means nothing.
+    /// Number of samples of each value, by column; empty or shorter where it has no meaning.
     pub samples: Vec<Option<u64>>,
-    /// Whether the figure is one of the few that stand for the whole (shown in the still picture).
+    /// Whether the figure is a key figure of the run (shown in the still picture).
     pub key: bool,
 }
 
@@ -81,7 +81,7 @@ impl Cell {
     /// Nothing was measured.
     pub const MISSING: Cell = Cell::Missing(None);
 
-    /// A text that is folded.
+    /// Whether it is text long enough to be folded.
     fn is_prose(&self) -> bool {
         matches!(self, Cell::Text(words) if words.chars().count() > SHORT)
     }
@@ -145,13 +145,13 @@ impl Row {
         self.values.iter().any(Cell::is_prose)
     }
 
-    /// The one sample count all values share, if they do.
+    /// The sample count that all values share, if they do.
     fn common_samples(&self) -> Option<u64> {
         let first = self.samples.first().copied().flatten()?;
         self.samples.iter().all(|n| *n == Some(first)).then_some(first)
     }
 
-    /// `counted`: the group's heading says the sample counts already.
+    /// `counted`: the group's heading already states the sample counts.
     fn render(&self, columns: usize, footnote: Option<(usize, String)>, counted: bool, out: &mut String) {
         let title = match self.definition.as_str() {
             "" => String::new(),
@@ -200,7 +200,7 @@ impl Row {
 
 /// The class of tables with prose in them.
 const WORDS: &str = " class=\"words\"";
-/// More columns than this stand closer together.
+/// More columns than this are set closer together.
 const WIDE: usize = 7;
 /// Longer texts in cells are folded.
 const SHORT: usize = 40;
@@ -258,7 +258,7 @@ impl Table {
         }
     }
 
-    /// Leaves the width to the columns that hold prose.
+    /// Gives the width to the columns that contain prose.
     fn render_widths(&self, out: &mut String) {
         out.push_str("<colgroup><col class=\"tight\">");
         for column in 0..self.columns.len() {

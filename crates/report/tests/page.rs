@@ -1,4 +1,4 @@
-//! The whole report as a reader gets it: nothing from outside becomes markup, nothing is fetched, nothing is missing.
+//! The complete report: no input becomes markup, nothing is fetched, nothing is missing.
 
 use antiphon_core::Rng;
 use antiphon_report::{
@@ -71,11 +71,11 @@ fn report(transports: usize, frames: usize) -> CompareReport {
     }
 }
 
-/// The same report with every string replaced by one that tries to break out.
+/// The same report with every string replaced by one that attempts an injection.
 fn hostile() -> CompareReport {
     fn poison(value: &mut serde_json::Value) {
         match value {
-            // Fates and directions are words of ours; all else comes from outside.
+            // Fates and directions are our own words; all other strings come from outside.
             serde_json::Value::String(text) if text.is_empty() || is_ours(text) => {}
             serde_json::Value::String(text) => *text = format!("{HOSTILE}{text}"),
             serde_json::Value::Array(items) => items.iter_mut().for_each(poison),
@@ -160,7 +160,7 @@ fn nothing_is_fetched() {
             assert!(fine, "<{name} {attributes}>");
         }
     }
-    // The one address in the file is uPlot's own comment.
+    // The only address in the file is in uPlot's own comment.
     let addresses: Vec<_> = html.match_indices("://").map(|(i, _)| &html[i - 5..i + 30]).collect();
     assert!(addresses.iter().all(|a| a.contains("://github.com/leeoniya/uPlot")), "{addresses:?}");
     assert!(html.contains("default-src 'none'; script-src 'sha256-"));
@@ -252,7 +252,7 @@ fn a_report_survives_json() {
     let given = report(2, 40);
     let json = serde_json::to_string(&given).unwrap();
     assert_eq!(serde_json::from_str::<CompareReport>(&json).unwrap(), given);
-    // What a later version adds or an earlier one lacks has a default.
+    // Fields that a later version adds or an earlier one lacks have defaults.
     assert_eq!(serde_json::from_str::<CompareReport>("{}").unwrap(), CompareReport::default());
 }
 

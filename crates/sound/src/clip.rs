@@ -1,4 +1,4 @@
-//! The clips that come with the program, so that it can be tried without a file at hand.
+//! The clips bundled with the program, so that it can be tried without a sound file.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use crate::stream::Opener;
 use crate::wav::{WavDecoder, WavInfo, refuse};
 use crate::{Notes, OpenError};
 
-/// A bundled clip. Origin, licence and making of each are in `assets/LICENSES.md`.
+/// A bundled clip. `assets/LICENSES.md` lists origin, licence and production of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clip {
     /// Percussion: transients. 48 kHz, stereo, 10.7 s.
@@ -48,7 +48,7 @@ impl Clip {
         }
     }
 
-    /// The sampling rates it exists in, in Hz, the usual one first.
+    /// The sampling rates in which it exists, in Hz, the most usual first.
     pub fn rates(self) -> &'static [u32] {
         match self {
             Clip::SpeechMale | Clip::SpeechFemale => &[48_000, 8_000],
@@ -78,7 +78,7 @@ impl Clip {
         }
     }
 
-    /// What is played, one after the other.
+    /// The parts to play, one after the other.
     pub(crate) fn openers(self, rate: u32) -> Vec<Opener> {
         let one = |clip: Clip| -> Opener { Box::new(move |notes, _| Ok((clip.open(rate, notes)?, 0))) };
         match self {

@@ -1,4 +1,4 @@
-//! What turns bytes into samples, and the compressed formats among them.
+//! The interface of decoders, which turn bytes into samples, and the compressed formats.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +22,7 @@ pub(crate) trait Decode: Send {
     /// Sample frames in all, where known.
     fn length(&self) -> Option<u64>;
 
-    /// Appends the next sample frames (perhaps none) to `out`; `false` at the end, an error where nothing more can be
+    /// Appends the next sample frames (perhaps none) to `out`; `false` at the end, an error if nothing more can be
     /// read.
     fn decode(&mut self, out: &mut Vec<f32>) -> Result<bool, String>;
 }
@@ -46,7 +46,7 @@ pub(crate) struct Compressed {
 impl Compressed {
     /// Opens `source`, called `name` in messages.
     pub fn open(source: Box<dyn MediaSource>, name: &str, notes: &Notes) -> Result<Self, OpenError> {
-        // Hostile bytes have made decoders panic before; a library's panic must not become ours.
+        // Hostile bytes have made decoders panic before; a library's panic must not end this program.
         catch_unwind(AssertUnwindSafe(|| Self::probe(source, name, notes))).unwrap_or_else(|_| {
             Err(OpenError::NotAudio { name: name.into(), why: "its decoder failed on it".into() })
         })
@@ -55,7 +55,7 @@ impl Compressed {
     fn probe(source: Box<dyn MediaSource>, name: &str, notes: &Notes) -> Result<Self, OpenError> {
         let not_audio = |error: Error| OpenError::NotAudio { name: name.into(), why: error.to_string() };
         let unsupported = |why: &str| OpenError::Unsupported { name: name.into(), why: why.into() };
-        // Cover pictures are of no use here; tags are bounded by what a player would show.
+        // Cover pictures are not used; tags are limited to what a player would show.
         let tags = MetadataOptions::default()
             .limit_visual_bytes(Limit::Maximum(0))
             .limit_tag_bytes(Limit::Maximum(64 * 1024));
@@ -82,7 +82,7 @@ impl Compressed {
             Some(..=16) => SampleFormat::L16,
             Some(17..=24) => SampleFormat::L24,
             Some(_) => SampleFormat::F32,
-            // Lossy codecs have no word length; players take 16 bits, which almost always was the input.
+            // Lossy codecs have no word length; players use 16 bits, which almost always was the input.
             None => SampleFormat::L16,
         };
         let (track, length, known) = (track.id, track.num_frames, shape(parameters));
@@ -106,7 +106,7 @@ impl Compressed {
         Ok(opened)
     }
 
-    /// Some streams say only in their first packet what they are: decodes it, for [`Self::decode`] to find.
+    /// Some streams state their format only in their first packet: decodes it and keeps it for [`Self::decode`].
     fn first_block(&mut self) -> Result<StreamFormat, OpenError> {
         let empty = |why: Option<String>| OpenError::Empty { name: self.name.clone(), why };
         loop {
@@ -190,7 +190,7 @@ impl Decode for Compressed {
             }
         }
         self.decoded += (self.block.len() / self.stream.channels()) as u64;
-        // A damaged lossy stream can decode to anything.
+        // A damaged lossy stream can decode to any values.
         out.extend(self.block.iter().map(|x| if x.is_finite() { *x } else { 0.0 }));
         self.block.clear();
         Ok(true)

@@ -1,4 +1,4 @@
-//! Destination of a recording: a WAV file whose header is correct at every moment, or a pipe.
+//! Destination of a recording: a WAV file whose header is correct at any time, or a pipe.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -10,13 +10,13 @@ use crate::wav::Header;
 
 /// The blocking end of a sink.
 pub(crate) trait Deposit: Send {
-    /// Takes samples; an error means that nothing more can be taken.
+    /// Writes samples; an error means that no more can be written.
     fn store(&mut self, samples: &[f32]) -> io::Result<()>;
 
-    /// Makes everything stored so far readable for others.
+    /// Makes everything stored so far readable by others.
     fn checkpoint(&mut self) -> io::Result<()>;
 
-    /// The same at the end. Called after an error too, and then does what is still possible.
+    /// The same at the end. Also called after an error; then does what is still possible.
     fn close(&mut self) -> io::Result<()>;
 
     /// Bytes of sound that arrived, without a header.
@@ -26,15 +26,15 @@ pub(crate) trait Deposit: Send {
     fn frame_bytes(&self) -> u64;
 }
 
-/// The few things a recording asks of a file: small, so that a test can run out of space after any byte.
+/// The file operations that a recording needs: few, so that a test can run out of space after any byte.
 pub(crate) trait Medium: Write + Send {
     /// Overwrites the beginning, which exists already.
     fn rewrite_start(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Shortens to `length` bytes; further writes append.
+    /// Truncates to `length` bytes; further writes append.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Waits until the disk has it.
+    /// Waits until the data is on the disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -55,14 +55,14 @@ impl Medium for File {
     }
 }
 
-/// A WAV file in the making.
+/// A WAV file being written.
 pub(crate) struct WavDeposit<M> {
     medium: M,
     header: Header,
     raw: RawFormat,
     header_bytes: u64,
     data: u64,
-    /// Bytes of sound that the header knows of.
+    /// Bytes of sound according to the header.
     told: u64,
     encoded: Vec<u8>,
 }
@@ -83,8 +83,8 @@ impl<M: Medium> WavDeposit<M> {
         })
     }
 
-    /// The header is brought up to date after this many bytes: half a second of sound, so that a crash costs less than
-    /// the second that is promised even when the disk is slow.
+    /// The header is updated after this many bytes: half a second of sound, so that a crash costs less than the
+    /// promised second even with a slow disk.
     fn checkpoint_bytes(&self) -> u64 {
         u64::from(self.header.stream.rate()) / 2 * self.header.frame_bytes()
     }
@@ -112,7 +112,7 @@ impl<M: Medium> Deposit for WavDeposit<M> {
         }
     }
 
-    /// Sound first, header second: the header never covers more than there is.
+    /// Sound first, header second: the header never claims more than the file holds.
     fn checkpoint(&mut self) -> io::Result<()> {
         if self.told == self.data {
             return Ok(());
@@ -125,7 +125,7 @@ impl<M: Medium> Deposit for WavDeposit<M> {
 
     fn close(&mut self) -> io::Result<()> {
         let whole = self.data / self.header.frame_bytes() * self.header.frame_bytes();
-        // The header goes first: on a full disk it is the one thing that still can be written, being there already.
+        // The header first: on a full disk it can still be written, since its bytes already exist.
         let header = self.medium.rewrite_start(&self.header.emit(whole));
         let cut = match whole < self.data {
             true => self.medium.cut(self.header_bytes + whole),
@@ -254,7 +254,7 @@ pub(crate) mod tests {
                 let _ = deposit.close();
                 let bytes = disk.bytes.lock().unwrap();
                 let info = WavInfo::parse(&mut &bytes[..]).unwrap();
-                // Every whole sample frame that fitted, and not one more.
+                // Every whole sample frame that fitted, and no more.
                 let fitted = (room - start) as u64 / header.frame_bytes() * header.frame_bytes();
                 assert_eq!((info.claimed, deposit.bytes()), (Some(fitted), fitted), "room for {room}");
                 assert!(bytes.len() as u64 - info.data_start - fitted <= 1);
@@ -268,11 +268,11 @@ pub(crate) mod tests {
         let mut deposit = WavDeposit::create(disk.clone(), header(SampleFormat::L16, 2)).unwrap();
         for block in 1..1_000u64 {
             deposit.store(&[0.5; 2 * 64]).unwrap();
-            // What a reader finds if the program is killed now.
+            // The file as a reader finds it if the program is killed now.
             let bytes = disk.bytes.lock().unwrap();
             let told = WavInfo::parse(&mut &bytes[..]).unwrap().claimed.unwrap() / 4;
             let stored = 64 * block;
-            // 4 000 sample frames are half a second; one block more would show a checkpoint that comes late.
+            // 4 000 sample frames are half a second; one block more would show a late checkpoint.
             assert!(told <= stored && stored - told < 4_000, "{told} of {stored}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::clip::Clip;
 use crate::settings::CARDS;
 
-/// One thing that can be captured from, played to, or both.
+/// A device or other target that can be captured from, played to, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
     /// A short name.
@@ -14,13 +14,13 @@ pub struct Device {
     pub source: Option<String>,
     /// A sink URI to start from, if it can be played to.
     pub sink: Option<String>,
-    /// Whether this version has it; if not, `about` says what does the job.
+    /// Whether this version supports it; if not, `about` names an alternative.
     pub available: bool,
-    /// Whether it runs at a pace of its own, as a sound card does.
+    /// Whether it runs at its own pace, as a sound card does.
     pub clocked: bool,
 }
 
-/// Everything this version can capture from and play to, then what it cannot yet.
+/// Everything that this version can capture from and play to, then what it does not support yet.
 pub fn devices() -> Vec<Device> {
     let device = |name: &str, about: &str, source: Option<&str>, sink: Option<&str>| Device {
         name: name.into(),

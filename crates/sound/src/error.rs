@@ -1,4 +1,4 @@
-//! Why a source or a sink could not be opened: each message names what to do about it.
+//! Why a source or a sink could not be opened: each message says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum OpenError {
     /// A quantity without its unit, or out of range.
     #[error(transparent)]
     Unit(#[from] UnitError),
-    /// A sampling rate, channel count or sample format that is not carried.
+    /// An unsupported sampling rate, channel count or sample format.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// A scheme that is no source or sink.
@@ -27,9 +27,9 @@ pub enum OpenError {
         kind: &'static str,
         /// The text.
         name: String,
-        /// The likeliest meant.
+        /// The most similar name.
         nearest: Option<String>,
-        /// All that would be understood.
+        /// All known names.
         known: String,
     },
     /// Something planned that this version cannot do.
@@ -37,15 +37,15 @@ pub enum OpenError {
     NotInThisVersion {
         /// The requested value.
         what: String,
-        /// What does the job today.
+        /// The current alternative.
         instead: String,
     },
-    /// A wrong combination of otherwise sound settings.
+    /// An invalid combination of valid settings.
     #[error("{what}: {remedy}")]
     Refused {
         /// The error.
         what: String,
-        /// What would be right.
+        /// What would be valid.
         remedy: String,
     },
     /// No such file or folder.
@@ -62,7 +62,7 @@ pub enum OpenError {
         /// The path as written.
         path: PathBuf,
     },
-    /// The operating system forbids it.
+    /// The operating system denies access.
     #[error("{}: permission denied ({access}): change its permissions (ls -l shows them) or choose another path", .path.display())]
     Permission {
         /// The path as written.
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// `reading` or `writing`.
         access: &'static str,
     },
-    /// A recording of this name exists; recordings are never overwritten unasked.
+    /// A recording of this name exists; recordings are overwritten only on request.
     #[error("{} exists and is kept: record to {}, or add ?number=yes (next free number) or ?overwrite=yes", .path.display(), .free.display())]
     Exists {
         /// The path as written.
@@ -78,15 +78,15 @@ pub enum OpenError {
         /// A name that is free.
         free: PathBuf,
     },
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("{}: {why}", .path.display())]
     Io {
         /// The path as written.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's message.
         why: String,
     },
-    /// The bytes are no sound that is understood.
+    /// The bytes are not a supported sound format.
     #[error(
         "{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav"
     )]
@@ -112,14 +112,14 @@ pub enum OpenError {
         /// Why, where known.
         why: Option<String>,
     },
-    /// Raw sound without a description.
+    /// Raw sound without a description of its format.
     #[error("standard {stream} carries bare samples: say how, for example {example}; missing: {missing}")]
     NeedsFormat {
         /// `input` or `output`.
         stream: &'static str,
         /// A full example.
         example: &'static str,
-        /// The keys that are not there.
+        /// The missing keys.
         missing: String,
     },
     /// Standard input or output is a terminal.
@@ -130,7 +130,7 @@ pub enum OpenError {
         /// How to use it.
         remedy: &'static str,
     },
-    /// A sink that was asked for another rate or channel count than the stream's.
+    /// A sink with another rate or channel count than the stream's.
     #[error(
         "the sink was asked for {wanted}, but the stream is {stream}: drop rate= and channels=, or convert before"
     )]
@@ -143,7 +143,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The operating system's answer for `path`, in words that help. `access`: `reading` or `writing`.
+    /// The operating system's error for `path`, as a helpful message. `access`: `reading` or `writing`.
     pub(crate) fn io(path: &Path, access: &'static str, error: &io::Error) -> Self {
         let path = path.to_path_buf();
         match error.kind() {
@@ -184,10 +184,10 @@ impl OpenError {
     }
 }
 
-/// What a source or sink has to say beside the sound: a file that ended early, a header that was mended.
+/// Messages of a source or sink besides the sound: a file that ended early, a header that was repaired.
 ///
-/// Written on the thread that reads or writes the disk, read by the thread that talks to the user; the media thread touches it
-/// never.
+/// Written on the thread that reads or writes the disk, read by the thread of the user interface; never touched by the
+/// media thread.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     lines: Arc<Mutex<Vec<String>>>,
@@ -199,7 +199,7 @@ impl Notes {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a line; a line already there is not repeated, and a file that is broken everywhere fills no memory.
+    /// Adds a line, unless it is already there; so a file with many errors does not fill the memory.
     pub(crate) fn add(&self, line: impl Into<String>) {
         const MOST: usize = 16;
         let line = line.into();

@@ -3,7 +3,7 @@
 //! Both laws are eight segments of sixteen equal steps per sign, each segment twice as wide as the one below. Values
 //! are given on the 16-bit scale: mu-law's 14-bit numbers times four, A-law's 13-bit numbers times eight.
 
-/// Added before the segment is sought, so that segments begin at powers of two (33 on the 14-bit scale).
+/// Added before the segment is determined, so that segments begin at powers of two (33 on the 14-bit scale).
 const MU_BIAS: i32 = 33 << 2;
 /// The largest magnitude mu-law can hold before the bias: 8 158 on the 14-bit scale.
 const MU_CLIP: i32 = 8_158 << 2;
@@ -16,7 +16,7 @@ pub(crate) fn mu_law_to_linear(octet: u8) -> i16 {
     (if bits & 0x80 != 0 { -magnitude } else { magnitude }) as i16
 }
 
-/// The mu-law octet nearest below `linear` in magnitude, as the recommendation decides.
+/// The mu-law octet for `linear`, the nearest below in magnitude, as the recommendation specifies.
 pub(crate) fn linear_to_mu_law(linear: i16) -> u8 {
     let sign = if linear < 0 { 0x80 } else { 0 };
     let biased = i32::from(linear).abs().min(MU_CLIP) + MU_BIAS;
@@ -37,7 +37,7 @@ pub(crate) fn a_law_to_linear(octet: u8) -> i16 {
     (if bits & 0x80 != 0 { magnitude } else { -magnitude }) as i16
 }
 
-/// The A-law octet whose interval holds `linear`.
+/// The A-law octet whose interval contains `linear`.
 pub(crate) fn linear_to_a_law(linear: i16) -> u8 {
     let value = i32::from(linear);
     let (sign, magnitude) = if value >= 0 { (0x80, value) } else { (0, !value) };
@@ -64,7 +64,7 @@ mod tests {
     fn every_octet_survives_decoding_and_encoding() {
         for octet in 0..=255u8 {
             assert_eq!(linear_to_a_law(a_law_to_linear(octet)), octet);
-            // Mu-law has two zeros, and positive zero is the one that is sent.
+            // Mu-law has two zeros; positive zero is sent.
             let expected = if octet == 0x7f { 0xff } else { octet };
             assert_eq!(linear_to_mu_law(mu_law_to_linear(octet)), expected);
         }

@@ -1,8 +1,8 @@
-//! Where sound comes from and goes to on this machine: files, pipes, test tones, bundled clips, recordings.
+//! Sources and sinks of sound on this machine: files, pipes, test tones, bundled clips, recordings.
 //!
 //! A text becomes a plain value ([`SourceSpec`], [`SinkSpec`]) and then an opened [`OpenedSource`] or [`OpenedSink`],
-//! whose `pull` and `push` run on the media thread. Whatever blocks (disks, pipes, decoders) does so on a thread of its
-//! own, behind a bounded ring:
+//! whose `pull` and `push` run on the media thread. Blocking work (disks, pipes, decoders) runs on a separate thread,
+//! behind a bounded ring:
 //!
 //! ```text
 //! file, pipe, clip ─ decoder ─ thread ─ ring ─ pull      push ─ ring ─ thread ─ WAV file, pipe

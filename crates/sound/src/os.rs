@@ -1,6 +1,6 @@
-//! What only the operating system knows: the time, what standard input and output are, and how much a pipe holds.
+//! Information from the operating system: the time, the kind of standard input and output, and the size of a pipe.
 //!
-//! A pipe holds 64 KiB, 0.34 s of 16-bit stereo at 48 kHz: sound that waits in it is delay. It is made to hold two blocks.
+//! A pipe holds 64 KiB, 0.34 s of 16-bit stereo at 48 kHz, which adds delay: the pipe is reduced to two blocks.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use antiphon_core::Instant;
 use antiphon_media::StreamFormat;
 
-/// The time since now. Only the thread that reads a pipe asks for it, to tell a live source by its pace.
+/// The time since now. Used only by the thread that reads a pipe, to detect a live source by its pace.
 #[allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -25,24 +25,24 @@ pub(crate) fn stdin() -> io::Result<File> {
     io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// Standard output as bytes, without the lines of [`io::Stdout`].
+/// Standard output as bytes, without the line buffering of [`io::Stdout`].
 pub(crate) fn stdout() -> io::Result<File> {
     io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// Whether what is behind it may have a clock or a listener waiting: pipes, sockets, devices. A regular file has neither.
+/// Whether a clock or a listener may be at its other end: pipes, sockets, devices. A regular file has neither.
 pub(crate) fn is_stream(file: &File) -> bool {
     file.metadata().is_ok_and(|data| !data.is_file())
 }
 
-/// Bytes that a pipe of such sound is to hold, `sample` bytes for a sample: two blocks of the usual 256 sample frames, and
-/// no less than a page, which is the least that Linux gives (pipe(7)).
+/// Bytes that a pipe of such sound should hold, with `sample` bytes per sample: two blocks of the usual 256 sample
+/// frames, but at least a page, the minimum in Linux (pipe(7)).
 pub(crate) fn pipe_bytes(stream: StreamFormat, sample: usize) -> usize {
     (2 * 256 * sample * stream.channels()).max(4096)
 }
 
-/// Makes a pipe hold `bytes`, rounded up to pages, where it holds more; anything else stays as it is. Without effect while
-/// more than that is in it, and where the system can't.
+/// Reduces a pipe that holds more to `bytes`, rounded up to pages. No effect on other files, while the pipe contains
+/// more than that, or on systems without support.
 #[cfg(target_os = "linux")]
 pub(crate) fn shorten_pipe(pipe: &File, bytes: usize) {
     use nix::fcntl::{FcntlArg, fcntl};
@@ -52,12 +52,12 @@ pub(crate) fn shorten_pipe(pipe: &File, bytes: usize) {
     if let Ok(bytes) = i32::try_from(bytes)
         && bytes < holds
     {
-        // A pipe with more in it than that refuses; what waits there is delay for those who don't read, not a fault.
+        // A pipe that contains more refuses; the sound in it is only a delay, not an error.
         let _still_full = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(bytes));
     }
 }
 
-/// Only Linux lets a program say how much a pipe holds.
+/// Only Linux lets a program set the size of a pipe.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn shorten_pipe(_pipe: &File, _bytes: usize) {}
 

@@ -1,8 +1,8 @@
-//! Sound that comes through a pipe, read on a thread of its own.
+//! Sound from a pipe, read on a separate thread.
 //!
-//! Behind a pipe is a microphone or a file, and only its pace tells which ([`LiveMeter`]). A file is held up by a full ring
-//! until it is pulled: none of it may be left out. A microphone can't be held up, as its sound would grow old in the pipe
-//! and in the program before it: its thread reads on, and what finds no room is left out.
+//! A pipe's source is a microphone or a file, and only its pace shows which ([`LiveMeter`]). A full ring stops a file
+//! until it is pulled: none of it may be left out. A microphone can't be stopped, as its sound would become old in the
+//! pipe and in the writing program: the thread continues reading, and drops what does not fit.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,22 +18,22 @@ use crate::os;
 use crate::stream::{REST, ring_samples};
 use crate::{Notes, OpenError};
 
-/// The input of a pipe, and how it is examined.
+/// The input of a pipe, and how to examine it.
 pub(crate) struct Piped {
     pub decoder: Box<dyn Decode>,
-    /// What it reads from, to be shortened when it is live, with the bytes that it is to hold then.
+    /// The pipe, to be shortened if it is live, and the bytes that it should hold then.
     pub pipe: Option<(File, usize)>,
-    /// Whether it is live, where that is known without looking at its pace.
+    /// Whether it is live, if known independently of its pace.
     pub live: Option<bool>,
-    /// The time; passed in so that tests have one of their own.
+    /// The time; passed in so that tests control it.
     pub clock: Box<dyn Fn() -> Instant + Send>,
 }
 
-/// What both threads see.
+/// State shared by both threads.
 #[derive(Default)]
 struct Shared {
     live: AtomicBool,
-    /// Sample frames that found no room.
+    /// Sample frames dropped for lack of room.
     dropped: AtomicU64,
     /// Set once, before sound is waited for: the reading thread never waits for this lock.
     wake: Mutex<Option<Wake>>,
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-/// The media thread's end.
+/// The part on the media thread.
 pub(crate) struct PipeSource {
     ring: Consumer<f32>,
     stream: StreamFormat,
@@ -56,14 +56,14 @@ pub(crate) struct PipeSource {
     shared: Arc<Shared>,
     feeder: Thread,
     splice: Splice,
-    /// Whether anything was pulled: before that there is nothing to join to.
+    /// Whether anything was pulled: before that there is no sound to blend with.
     begun: bool,
-    /// Part of [`Shared::dropped`] that was reported already.
+    /// The part of [`Shared::dropped`] that has already been reported.
     told: u64,
 }
 
 impl PipeSource {
-    /// Starts reading. Nothing is read here, as a pipe's first bytes may be long in coming.
+    /// Starts the reading thread. Does not read here, as a pipe's first bytes may come late.
     pub fn start(piped: Piped, notes: &Notes) -> Result<Self, OpenError> {
         let decoder = piped.decoder;
         let (stream, sample, length) = (decoder.format(), decoder.sample_format(), decoder.length());
@@ -110,7 +110,7 @@ impl Source for PipeSource {
     fn pull(&mut self, block: &mut [f32]) -> Pull {
         let channels = self.stream.channels();
         let wanted = block.len() - block.len() % channels;
-        // Asked before the ring is: what was written before the feeder left is then surely seen.
+        // Checked before the ring: then everything that the feeder wrote before it ended is seen.
         let ended = self.ring.is_abandoned();
         let there = self.ring.slots();
         let full = there == self.ring.buffer().capacity();
@@ -146,7 +146,7 @@ impl Source for PipeSource {
         let channels = self.stream.channels();
         let overflowed = self.shared.dropped.load(Ordering::Acquire) != self.told;
         let there = self.ring.slots() / channels;
-        // What a full ring holds is older than what found no room in it.
+        // Sound in a full ring is older than the sound dropped for lack of room.
         let keep = if overflowed { 0 } else { frames.min(there) };
         if let Ok(chunk) = self.ring.read_chunk((there - keep) * channels) {
             if self.begun && !chunk.is_empty() {
@@ -167,18 +167,19 @@ impl Source for PipeSource {
 
 impl Drop for PipeSource {
     fn drop(&mut self) {
-        // It sees the abandoned ring and ends; waiting for it could mean waiting for the program that writes into the pipe.
+        // The feeder sees the abandoned ring and ends; joining it could mean waiting for the program that writes the
+        // pipe.
         self.feeder.unpark();
     }
 }
 
-/// The reading thread's end.
+/// The part on the reading thread.
 struct Feeder {
     decoder: Box<dyn Decode>,
     pipe: Option<(File, usize)>,
     ring: Producer<f32>,
     pending: Vec<f32>,
-    /// `None` where it is known whether the pipe is live.
+    /// `None` if it is known whether the pipe is live.
     meter: Option<LiveMeter>,
     clock: Box<dyn Fn() -> Instant + Send>,
     shared: Arc<Shared>,
@@ -197,7 +198,7 @@ impl Feeder {
         shared.wake();
     }
 
-    /// Decodes the next samples; `false` when nothing will follow.
+    /// Decodes the next samples; `false` if nothing will follow.
     fn read(&mut self) -> bool {
         self.pending.clear();
         self.decoder.decode(&mut self.pending).unwrap_or_else(|why| {
@@ -219,7 +220,7 @@ impl Feeder {
         }
     }
 
-    /// Puts what was read into the ring. What finds no room is waited with, or left out of a live source.
+    /// Puts the samples read into the ring. Those that do not fit wait, or are dropped from a live source.
     fn hand_over(&mut self) {
         let channels = self.decoder.format().channels();
         let mut sent = 0;

@@ -1,4 +1,4 @@
-//! How samples lie in a file or a pipe, and their way to and from 32-bit float.
+//! Sample encodings in files and pipes, and conversion to and from 32-bit float.
 
 use antiphon_media::SampleFormat;
 
@@ -35,8 +35,8 @@ pub struct RawFormat {
     pub big_endian: bool,
 }
 
-/// What `format=` of a pipe understands. The byte order is always written: `s16` alone means one thing on the wire and
-/// another in a file.
+/// Values of a pipe's `format=`. The byte order is always written: `s16` alone means one thing on the wire and another
+/// in a file.
 const NAMES: [(&str, Encoding, bool); 11] = [
     ("s16le", Encoding::S16, false),
     ("s16be", Encoding::S16, true),
@@ -52,7 +52,7 @@ const NAMES: [(&str, Encoding, bool); 11] = [
 ];
 
 impl RawFormat {
-    /// As WAV stores it.
+    /// The encoding in the byte order of WAV.
     pub(crate) const fn little(encoding: Encoding) -> Self {
         RawFormat { encoding, big_endian: false }
     }
@@ -76,7 +76,7 @@ impl RawFormat {
         }
     }
 
-    /// The sample format that carries all of it; for 32-bit integers and doubles, the nearest.
+    /// The sample format that represents it exactly; for 32-bit integers and doubles, the nearest.
     pub fn sample_format(self) -> SampleFormat {
         match self.encoding {
             Encoding::U8 | Encoding::S16 => SampleFormat::L16,
@@ -87,9 +87,9 @@ impl RawFormat {
         }
     }
 
-    /// Appends the samples in `bytes` to `out`, full scale ±1.0; bytes behind the last whole sample are ignored.
+    /// Appends the samples in `bytes` to `out`, full scale ±1.0; bytes after the last whole sample are ignored.
     ///
-    /// Integers up to 24 bits and G.711 are exact. Infinities and NaN, which only a broken file holds, become silence.
+    /// Integers up to 24 bits and G.711 are exact. Infinities and NaN, found only in broken files, become silence.
     pub(crate) fn decode(self, bytes: &[u8], out: &mut Vec<f32>) {
         let finite = |x: f32| if x.is_finite() { x } else { 0.0 };
         let scale16 = |x: i16| f32::from(x) / 32_768.0;
@@ -111,7 +111,7 @@ impl RawFormat {
         out.extend(samples);
     }
 
-    /// Appends `samples` to `out` as they are stored: rounded to nearest, clipped at full scale, NaN as silence.
+    /// Appends `samples` to `out` in their stored form: rounded to nearest, clipped at full scale, NaN as silence.
     pub(crate) fn encode(self, samples: &[f32], out: &mut Vec<u8>) {
         for &x in samples {
             match self.encoding {
@@ -130,7 +130,7 @@ impl RawFormat {
         }
     }
 
-    /// The value that is left of `x` once it has been stored.
+    /// The value of `x` after it has been stored and read back.
     pub(crate) fn nearest(self, x: f32) -> f32 {
         let stored = |bits: u32| to_integer(x, bits) as f32 / (1u64 << (bits - 1)) as f32;
         let law = |value: i16| f32::from(value) / 32_768.0;

@@ -1,5 +1,5 @@
-//! A sink whose samples are written by a thread of its own: the media thread copies them into a bounded ring and nothing
-//! else. The thread looks for them now and then, which suits a disk; where a listener may be behind a pipe, each push wakes
+//! A sink whose samples are written on a separate thread: the media thread only copies them into a bounded ring. The
+//! writer polls the ring, which is enough for a disk; if a listener may be at the other end of a pipe, each push wakes
 //! it.
 
 use std::io;
@@ -16,14 +16,14 @@ use crate::deposit::Deposit;
 use crate::stream::{REST, ring_samples};
 use crate::{Notes, OpenError};
 
-/// How long [`Sink::finish`] waits without seeing a byte move: then the disk or the pipe's reader hangs, and a program
-/// that was asked to end must end.
+/// How long [`Sink::finish`] waits without progress: then the disk or the pipe's reader hangs, and a program that was
+/// asked to end must end.
 const STALL: Duration = Duration::from_secs(5);
 
 /// Samples taken out of the ring at once.
 const CHUNK: usize = 16 * 1024;
 
-/// What both threads see.
+/// State shared by both threads.
 #[derive(Default)]
 struct Shared {
     finishing: AtomicBool,
@@ -32,12 +32,12 @@ struct Shared {
     cause: Mutex<Option<String>>,
 }
 
-/// The media thread's end.
+/// The part on the media thread.
 pub(crate) struct RecordSink {
     ring: Producer<f32>,
     stream: StreamFormat,
-    /// Sample frames that found no room. They become silence as soon as there is room, so that what follows stays
-    /// where it belongs in time.
+    /// Sample frames that found no room. They are replaced by silence as soon as there is room, so that later sound
+    /// keeps its place in time.
     owed: u64,
     dropped: u64,
     shared: Arc<Shared>,
@@ -89,14 +89,14 @@ impl RecordSink {
         })
     }
 
-    /// Has every push written at once, for pipes that are listened to. Costs a push one system call at most, and none while the
-    /// writer is at work.
+    /// Lets every push be written at once, for pipes with listeners. Costs at most one system call per push, and none
+    /// while the writer is running.
     pub fn prompt(mut self) -> Self {
         self.prompt = true;
         self
     }
 
-    /// Writes `owed` sample frames of silence as far as there is room.
+    /// Writes `owed` sample frames of silence, as many as there is room for.
     fn pay(&mut self) {
         let channels = self.stream.channels();
         let frames = (self.ring.slots() / channels).min(usize::try_from(self.owed).unwrap_or(usize::MAX));
@@ -191,7 +191,7 @@ impl Drop for RecordSink {
     }
 }
 
-/// The writing thread's end.
+/// The part on the writing thread.
 struct Writer {
     ring: Consumer<f32>,
     deposit: Box<dyn Deposit>,
@@ -216,7 +216,7 @@ impl Writer {
 
     fn store_all(&mut self) -> io::Result<()> {
         loop {
-            // Asked before the ring is: what was pushed before the end is then surely seen.
+            // Checked before the ring: then everything that was pushed before the end is seen.
             let ending = self.shared.finishing.load(Ordering::Acquire) || self.ring.is_abandoned();
             let (samples, _) = self.ring.pop_partial_slice(&mut self.chunk);
             if !samples.is_empty() {
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// What happened and how much is safe, as a message for the user.
+    /// What happened and how much was saved, as a message for the user.
     fn explain(&self, error: &io::Error) -> String {
         let (name, bytes) = (&self.name, self.deposit.bytes());
         let frames = bytes / self.deposit.frame_bytes();

@@ -1,4 +1,4 @@
-//! Meanings of the query keys of sources and sinks, and how a text is recognised as a URI, a path or a dash.
+//! Meanings of the query keys of sources and sinks, and recognition of a text as a URI, a path or a dash.
 
 use std::path::PathBuf;
 
@@ -7,23 +7,23 @@ use antiphon_core::uri::{Query, Uri, UriError};
 
 use crate::OpenError;
 
-/// What a user wrote, before its keys are looked at.
+/// What a user wrote, before its keys are read.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// `-` or `-?key=value`: standard input or output.
     Dash(Query),
-    /// A path, written with `file:` or without.
+    /// A path, with or without `file:`.
     Path(PathBuf, Query),
     /// Any other scheme, with the text after it.
     Other { scheme: String, name: String, query: Query },
 }
 
-/// Schemes of sound cards and sound servers: part of the design, not of this version.
+/// Schemes of sound cards and sound servers: designed, but not in this version.
 pub(crate) const CARDS: [(&str, &str); 4] =
     [("jack", "JACK"), ("pulse", "PulseAudio"), ("pipewire", "PipeWire"), ("alsa", "ALSA")];
 
 impl Target {
-    /// `exists` tells whether a path names something: an existing file called `a?b.wav` or `take:1.wav` is that file.
+    /// `exists` returns whether a path exists: an existing file called `a?b.wav` or `take:1.wav` is that file.
     pub fn parse(text: &str, schemes: &[&str], exists: fn(&str) -> bool) -> Result<Target, OpenError> {
         if text.is_empty() {
             return Err(OpenError::refused("an empty name", "write a path, a URI, or - for a pipe"));
@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-/// The text before the first colon, if it can be a scheme: at least two letters, as one is a drive.
+/// The text before the first colon, if it can be a scheme: at least two letters, as a single one is a drive.
 fn scheme_of(text: &str) -> Option<String> {
     let (scheme, _) = text.split_once(':')?;
     let sound = scheme.len() > 1
@@ -69,7 +69,7 @@ fn scheme_of(text: &str) -> Option<String> {
     sound.then(|| scheme.to_ascii_lowercase())
 }
 
-/// The error for a scheme that is none here, or not yet. `pipe`: how a sound card is reached today.
+/// The error for an unknown scheme, or one not yet supported. `pipe`: how to reach a sound card in this version.
 pub(crate) fn refuse_scheme(kind: &'static str, scheme: &str, known: &[&str], pipe: &str) -> OpenError {
     match CARDS.iter().find(|(card, _)| *card == scheme) {
         Some((_, name)) => OpenError::NotInThisVersion {

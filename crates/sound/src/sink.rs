@@ -1,4 +1,4 @@
-//! Sinks by URI: first a plain value ([`SinkSpec`]), then the thing itself. And two that need no file.
+//! Sinks by URI: first a plain value ([`SinkSpec`]), then the opened sink. Also two sinks that need no file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -17,10 +17,10 @@ use crate::settings::{self, Target};
 use crate::wav::Header;
 use crate::{Notes, OpenError};
 
-/// What to do when a recording of that name exists. A take is never lost unasked.
+/// What to do when a recording of that name exists. Nothing is overwritten unless requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// Refuse, and offer a free name.
+    /// Refuse, and suggest a free name.
     #[default]
     Refuse,
     /// Take the next free number: `take-2.wav`.
@@ -29,42 +29,42 @@ pub enum Existing {
     Overwrite,
 }
 
-/// A sink as it was asked for. Nothing is opened yet.
+/// A sink as requested. Nothing is opened yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SinkSpec {
     /// What it is.
     pub kind: SinkKind,
-    /// `rate=`, in Hz: what the stream is to be converted to before it gets here.
+    /// `rate=`, in Hz: the rate to which the stream is converted before it reaches the sink.
     pub rate: Option<u32>,
-    /// `channels=`, likewise.
+    /// `channels=`, in the same way.
     pub channels: Option<u32>,
 }
 
-/// What a sink is.
+/// The kinds of sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SinkKind {
     /// A WAV file.
     File {
-        /// As written.
+        /// The path as written.
         path: PathBuf,
-        /// `format=`; else what the stream carries.
+        /// `format=`; otherwise the stream's sample format.
         sample: Option<SampleFormat>,
         /// What to do when it exists.
         existing: Existing,
     },
-    /// Standard output, bare samples.
+    /// Standard output, raw samples.
     Stdout(RawFormat),
-    /// Nowhere, for measurements.
+    /// Discards everything, for measurements.
     Null,
 }
 
-/// A sink that is ready to be pushed to.
+/// A sink that is ready for pushes.
 pub struct OpenedSink {
     /// What the media thread pushes to.
     pub sink: Box<dyn Sink>,
     /// Messages about it, now and when it is finished.
     pub notes: Notes,
-    /// The file that is written, with its number where one was asked for.
+    /// The file being written, with its number if one was requested.
     pub path: Option<PathBuf>,
 }
 
@@ -72,8 +72,8 @@ const SCHEMES: [&str; 2] = ["file", "null"];
 const CARD_BY_PIPE: &str =
     "antiphon receive … '-?format=s16le&rate=48kHz&channels=2' | aplay -f S16_LE -r 48000 -c 2 -t raw";
 
-/// Opens the sink that `text` names (a URI, a plain path, or `-`) for a stream of `stream`, whose samples are worth
-/// `material`.
+/// Opens the sink that `text` names (a URI, a plain path, or `-`) for a stream of `stream` whose samples have the
+/// precision of `material`.
 pub fn open_sink(text: &str, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
     text.parse::<SinkSpec>()?.open(stream, material)
 }
@@ -107,7 +107,7 @@ impl FromStr for SinkSpec {
             }
         };
         let spec = SinkSpec { kind, rate: settings::rate(&query)?, channels: settings::channels(&query)? };
-        // Absurd values are refused here and not when the stream arrives.
+        // Invalid values are refused here and not when the stream arrives.
         StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
         Ok(spec)
     }
@@ -122,7 +122,7 @@ impl TryFrom<&Uri> for SinkSpec {
 }
 
 fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
-    // A WAV file under another format's name would be refused by the next program that opens it.
+    // A WAV file with another format's extension would be refused by the next program that opens it.
     const OTHERS: [&str; 9] = ["flac", "mp3", "ogg", "oga", "opus", "aac", "m4a", "aif", "aiff"];
     let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
     if let Some(other) = extension.filter(|e| OTHERS.contains(&e.as_str())) {
@@ -143,7 +143,7 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
 }
 
 impl SinkSpec {
-    /// Finds out, before a stream is waited for, whether the sink could be opened now. Leaves nothing behind.
+    /// Checks, before waiting for a stream, whether the sink could be opened now. Leaves no file behind.
     pub fn check(&self) -> Result<(), OpenError> {
         let SinkKind::File { path, existing, .. } = &self.kind else { return Ok(()) };
         if *existing == Existing::Refuse && path.exists() {
@@ -163,7 +163,7 @@ impl SinkSpec {
         std::fs::remove_file(&probe).map_err(|error| OpenError::io(folder, "writing", &error))
     }
 
-    /// Opens it for a stream of `stream`, whose samples are worth `material`.
+    /// Opens it for a stream of `stream` whose samples have the precision of `material`.
     pub fn open(&self, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
         let rate = self.rate.unwrap_or(stream.rate());
         let wanted = StreamFormat::new(rate, self.channels.unwrap_or(stream.channels() as u32))?;
@@ -206,7 +206,7 @@ fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<Re
     Ok(if is_stream { sink.prompt() } else { sink })
 }
 
-/// A new file, by exclusive creation: between a check and an opening another program could have made one.
+/// Creates a file exclusively: another program could make one between a check and an opening.
 pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
     const MOST: u32 = 9_999;
     let failed = |error: io::Error| OpenError::io(path, "writing", &error);
@@ -258,13 +258,13 @@ pub struct MemorySink {
     ring: Producer<f32>,
 }
 
-/// What a [`MemorySink`] was given; on any thread.
+/// The contents of a [`MemorySink`]; usable on any thread.
 pub struct Memory {
     ring: Consumer<f32>,
 }
 
 impl MemorySink {
-    /// A sink with room for `frames` sample frames, all of it allocated here, and the other end of it.
+    /// A sink with room for `frames` sample frames, all of it allocated here, and the [`Memory`] to read it.
     pub fn new(stream: StreamFormat, frames: usize) -> (Self, Memory) {
         let (producer, consumer) = RingBuffer::new(frames * stream.channels());
         let sink = MemorySink { stream, ring: producer };

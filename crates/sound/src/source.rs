@@ -1,4 +1,4 @@
-//! Sources by URI: first a plain value ([`SourceSpec`]), then the thing itself.
+//! Sources by URI: first a plain value ([`SourceSpec`]), then the opened source.
 
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
@@ -22,34 +22,34 @@ use crate::tone::{Signal, Tone, ToneSource, frames};
 use crate::wav::{self, WavDecoder, WavInfo};
 use crate::{Notes, OpenError};
 
-/// A source as it was asked for. Nothing is opened yet, so it can be checked with the rest of a command line.
+/// A source as requested. Nothing is opened yet, so it can be checked with the rest of a command line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SourceSpec {
     /// A sound file.
     File {
-        /// As written.
+        /// The path as written.
         path: PathBuf,
-        /// Begin again at the end, for ever.
+        /// Start again at the end, without limit.
         repeat: bool,
         /// Leave out the beginning (of the first round).
         start: Duration,
     },
     /// Standard input.
     Stdin {
-        /// Raw samples in this layout, or with `None` a file that describes itself.
+        /// Raw samples in this layout; with `None`, a file with its own header.
         layout: Option<(RawFormat, StreamFormat)>,
-        /// Whether it has a clock of its own; with `None` its pace decides. A regular file never has one.
+        /// Whether it has its own clock; with `None` its pace decides. A regular file never has one.
         live: Option<bool>,
     },
     /// A test signal.
     Tone(Tone),
     /// A bundled clip.
     Clip {
-        /// Which.
+        /// The clip.
         clip: Clip,
-        /// In Hz, one of [`Clip::rates`].
+        /// The rate in Hz, one of [`Clip::rates`].
         rate: u32,
-        /// Begin again at the end, for ever.
+        /// Start again at the end, without limit.
         repeat: bool,
         /// Leave out the beginning (of the first round).
         start: Duration,
@@ -178,7 +178,7 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
             let seed = query.read("seed", |text| {
                 text.parse::<u64>().map_err(|_| "write a whole number such as seed=7")
             })?;
-            // Above -1.76 dB uniform noise would leave full scale (see tone::NOISE_OVER_SINE).
+            // Above -1.76 dB uniform noise would exceed full scale (see tone::NOISE_OVER_SINE).
             (Signal::Noise { seed: seed.unwrap_or(1) }, -20.0, -2.0)
         }
         _ => {
@@ -199,14 +199,14 @@ fn tone_spec(name: &str, query: &Query) -> Result<Tone, OpenError> {
     })
 }
 
-/// `440Hz`, or with nothing said 440 Hz (ISO 16); words that are no frequency are taken for a misspelt signal.
+/// `440Hz`; by default 440 Hz (ISO 16). A word that is not a frequency is treated as a misspelt signal.
 fn sine_frequency(name: &str) -> Result<u32, OpenError> {
     match name {
         "" => Ok(440),
         word if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             Err(OpenError::unknown("tone", word, ["440Hz", "sweep", "click", "noise"]))
         }
-        // A bare number is most likely Hz; the units module would offer kHz.
+        // A number without a unit is most likely in Hz; the units module would suggest kHz.
         bare if bare.bytes().all(|b| b.is_ascii_digit()) => {
             Err(OpenError::refused(format!("tone:{bare} has no unit"), format!("write tone:{bare}Hz")))
         }
@@ -262,7 +262,7 @@ fn open_path(path: &Path, repeat: bool, start: Duration, notes: &Notes) -> Resul
     let name = path.display().to_string();
     let skip = match start.is_zero() {
         true => 0,
-        // The rate is known only from the open file, so it is first opened for that alone.
+        // Only the open file gives the rate, so it is first opened for that alone.
         false => frames(start, open_file(path, &Notes::default(), 0)?.0.format().rate()),
     };
     let owned = path.to_path_buf();
@@ -275,7 +275,7 @@ fn open_path(path: &Path, repeat: bool, start: Duration, notes: &Notes) -> Resul
 fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, u64), OpenError> {
     let failed = |error: io::Error| OpenError::io(path, "reading", &error);
     let name = path.display().to_string();
-    // Looked at before it is opened: opening a named pipe waits for its writer, and a folder opens well.
+    // Examined before it is opened: opening a named pipe waits for its writer, and a folder opens without error.
     let kind = std::fs::metadata(path).map_err(failed)?;
     if kind.is_dir() {
         return Err(OpenError::Directory { path: path.into() });
@@ -322,8 +322,8 @@ fn open_stdin(
     PipeSource::start(Piped { decoder, pipe: Some((pipe, bytes)), live, clock: os::clock() }, notes)
 }
 
-/// Finds out what comes through a pipe. A WAV header wins over the described layout: with one in front, the bytes are
-/// not bare samples.
+/// Finds out what a pipe contains. A WAV header overrides the described layout: with one in front, the bytes are not
+/// raw samples.
 fn sniff(
     mut input: Box<dyn Read + Send + Sync>,
     layout: Option<(RawFormat, StreamFormat)>,

@@ -1,5 +1,5 @@
-//! A source whose bytes are read and decoded on a thread of its own, and handed over through a bounded ring: the media
-//! thread copies samples and nothing else.
+//! A source whose bytes are read and decoded on a separate thread and passed on through a bounded ring: the media
+//! thread only copies samples.
 
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::decode::Decode;
 use crate::{Notes, OpenError};
 
-/// Opens one item of a playlist. The number says how many sample frames the caller wants left out; the number given
-/// back, how many the decoder could leave out by itself.
+/// Opens one item of a playlist. The argument is the number of sample frames to leave out; the returned number is how
+/// many of them the decoder skipped itself.
 pub(crate) type Opener = Box<dyn Fn(&Notes, u64) -> Result<(Box<dyn Decode>, u64), OpenError> + Send>;
 
 /// The playlist: what is played, in which order, and from where.
@@ -22,14 +22,14 @@ pub(crate) struct Playlist {
     pub repeat: bool,
     /// Sample frames left out of the first round.
     pub skip: u64,
-    /// Sample frames of all items together, where that is known beforehand.
+    /// Sample frames of all items together, if known beforehand.
     pub length: Option<u64>,
 }
 
-/// Samples that a ring between a disk and the media thread holds.
+/// Samples in the ring between a disk and the media thread.
 ///
-/// Three seconds ride out what disks and schedulers do; 1.5 MB keep a stereo program within its 12 MB. Many channels
-/// get more than that: a quarter of a second at least, and room for two of the largest blocks.
+/// Three seconds cover delays of disks and schedulers; 1.5 MB keep a stereo program within its 12 MB. Many channels get
+/// more than that: a quarter of a second at least, and room for two of the largest blocks.
 pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
     const MOST: usize = 1_500_000 / size_of::<f32>();
     let (rate, channels) = (stream.rate() as usize, stream.channels());
@@ -38,10 +38,10 @@ pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
     frames * channels
 }
 
-/// How long a thread at the slow end of a ring rests before it looks again. The ring holds at least five such rests.
+/// How long a thread at the slow end of a ring sleeps between polls. The ring holds at least five such periods.
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
-/// The media thread's end.
+/// The part on the media thread.
 pub(crate) struct StreamSource {
     ring: Consumer<f32>,
     stream: StreamFormat,
@@ -51,8 +51,8 @@ pub(crate) struct StreamSource {
 }
 
 impl StreamSource {
-    /// Opens the first item, fills the ring on this thread (so that the first pull finds sound, and every common fault
-    /// is an error here), and leaves the rest to a thread.
+    /// Opens the first item, fills the ring on this thread (so that the first pull finds sound, and every common error
+    /// is reported here), and leaves the rest to a thread.
     pub fn start(playlist: Playlist, name: &str, notes: &Notes) -> Result<Self, OpenError> {
         let late = playlist.skip > 0;
         let (decoder, skipped) = playlist.items[0](notes, playlist.skip)?;
@@ -105,7 +105,7 @@ impl Source for StreamSource {
     fn pull(&mut self, block: &mut [f32]) -> Pull {
         let channels = self.stream.channels();
         let wanted = block.len() - block.len() % channels;
-        // Asked before the ring is: what was written before the feeder left is then surely seen.
+        // Checked before the ring: then everything that the feeder wrote before it ended is seen.
         let ended = self.ring.is_abandoned();
         let there = self.ring.slots();
         let full = there == self.ring.buffer().capacity();
@@ -138,13 +138,13 @@ impl Source for StreamSource {
 impl Drop for StreamSource {
     fn drop(&mut self) {
         if let Some(feeder) = &self.feeder {
-            // It sees the abandoned ring and ends; waiting for it could mean waiting for a disk.
+            // The feeder sees the abandoned ring and ends; waiting for it could mean waiting for a disk.
             feeder.unpark();
         }
     }
 }
 
-/// The reading thread's end.
+/// The part on the reading thread.
 struct Feeder {
     playlist: Playlist,
     item: usize,
@@ -154,7 +154,7 @@ struct Feeder {
     sent: usize,
     /// Samples still to be left out.
     skip: u64,
-    /// Samples of this round, so that a repeated file without sound does not spin for ever.
+    /// Samples of this round, so that repeating a file without sound is not an endless loop.
     round: u64,
     notes: Notes,
 }
@@ -181,7 +181,7 @@ impl Feeder {
         }
     }
 
-    /// Fills the ring; `false` when nothing will follow.
+    /// Fills the ring; `false` if nothing will follow.
     fn fill(&mut self) -> bool {
         loop {
             let (_, rest) = self.ring.push_partial_slice(&self.pending[self.sent..]);
@@ -197,7 +197,7 @@ impl Feeder {
         }
     }
 
-    /// Decodes the next samples into `pending`; `false` when nothing will follow.
+    /// Decodes the next samples into `pending`; `false` if nothing will follow.
     fn more(&mut self) -> bool {
         match self.decoder.decode(&mut self.pending) {
             Ok(true) => {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn hands_over_everything_once_and_in_order() {
-        // Longer than the ring (3 s at 8 kHz), so that the thread takes part.
+        // Longer than the ring (3 s at 8 kHz), so that the thread is used.
         let mut source = StreamSource::start(counting(60_001, false, 0), "count", &Notes::default()).unwrap();
         assert_eq!(source.length(), Some(60_001));
         let heard = drain(&mut source, 514, usize::MAX);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(samples(48_000, 2), 288_000);
         assert_eq!(samples(8_000, 1), 24_000);
         assert!(samples(192_000, 2) * 4 <= 1_500_000);
-        // The widest stream gets its quarter of a second: 12 MB.
+        // The widest stream gets a quarter of a second: 12 MB.
         assert_eq!(samples(192_000, 64), 48_000 * 64);
     }
 }

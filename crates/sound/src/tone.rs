@@ -15,19 +15,19 @@ pub enum Signal {
     Sine(u32),
     /// A sine whose frequency rises (or falls) by the same factor every second.
     Sweep {
-        /// At the beginning, in Hz.
+        /// Frequency at the beginning, in Hz.
         from: u32,
-        /// At the end, in Hz.
+        /// Frequency at the end, in Hz.
         to: u32,
     },
     /// Single sample frames at `n * every` for n = 1, 2, …, in all channels; everything between is silence.
     Clicks {
-        /// From click to click. The first comes after one such time, when streams have settled.
+        /// Time between clicks. The first comes after one such time, when streams have settled.
         every: Duration,
     },
     /// White noise, uniformly distributed, independent between channels; equal seeds give equal noise.
     Noise {
-        /// Of the random generator.
+        /// Seed of the random generator.
         seed: u64,
     },
 }
@@ -35,16 +35,16 @@ pub enum Signal {
 /// A test signal with its settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tone {
-    /// What sounds.
+    /// The signal.
     pub signal: Signal,
-    /// In dB relative to full scale. A full-scale sine is 0 dB and noise is measured by its root mean square against
-    /// that (AES17-2015 §3.12); clicks by their peak.
+    /// In dB relative to full scale. A full-scale sine is 0 dB; noise is measured by its root mean square relative to
+    /// that (AES17-2015 §3.12), clicks by their peak.
     pub level_db: f64,
     /// Rate and channels.
     pub stream: StreamFormat,
     /// The precision: samples are rounded to it, so that a lossless stream carries them exactly.
     pub sample: SampleFormat,
-    /// How long; `None` for ever.
+    /// Its length; `None`: unlimited.
     pub length: Option<Duration>,
 }
 
@@ -85,12 +85,12 @@ impl ToneSource {
         }
     }
 
-    /// The value all channels share at sample frame `n`.
+    /// The value of all channels at sample frame `n`.
     fn value(&self, n: u64) -> f64 {
         let rate = u64::from(self.tone.stream.rate());
         match self.tone.signal {
             Signal::Sine(hertz) => {
-                // Whole cycles are dropped in integers: the phase of the last hour is as exact as the first second's.
+                // Whole cycles are removed in integers: the phase after an hour is as exact as in the first second.
                 let cycle = (n % rate) * u64::from(hertz) % rate;
                 self.amplitude * (TAU * cycle as f64 / rate as f64).sin()
             }
@@ -158,7 +158,7 @@ impl Source for ToneSource {
     fn set_waker(&mut self, _wake: Wake) {}
 }
 
-/// `x` as `sample` can hold it.
+/// `x` rounded to what `sample` represents.
 fn round(sample: SampleFormat, x: f64) -> f32 {
     RawFormat::from(sample).nearest(x as f32)
 }
@@ -195,12 +195,12 @@ mod tests {
     fn a_tone_has_its_frequency_level_and_length() {
         let heard = play(tone(Signal::Sine(1_000), -20.0, 2));
         assert_eq!(heard.len(), 2 * 96_000);
-        // Whole cycles, so the root mean square is 0.1/√2 but for rounding to 24 bits; 0.001 dB would be 1e-5.
+        // Whole cycles, so the root mean square is 0.1/√2 except for rounding to 24 bits; 0.001 dB would be 1e-5.
         assert!((rms(&heard) - 0.1 / 2f64.sqrt()).abs() < 1e-7);
         let left = || heard.iter().step_by(2);
         let rising = left().zip(left().skip(1)).filter(|(a, b)| **a < 0.0 && **b >= 0.0).count();
         assert_eq!(rising, 1_999);
-        // The same phase after an hour, to the bit.
+        // Exactly the same phase after an hour.
         let source = ToneSource::new(tone(Signal::Sine(441), 0.0, 1));
         assert_eq!(source.value(12_345), source.value(12_345 + 3_600 * 48_000));
     }

@@ -1,4 +1,4 @@
-//! A whole source into a file at once, where no media thread is waiting.
+//! Writes a whole source into a file, outside the media thread.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::deposit::{Deposit, WavDeposit};
 use crate::sink::{Existing, create};
 use crate::wav::Header;
 
-/// Writes all of `source`, which must end, into a WAV file at `path`, replacing what is there; answers the sample
+/// Writes all of `source`, which must end, into a WAV file at `path`, replacing an existing file; returns the sample
 /// frames written. For threads that may wait for a disk.
 pub fn write_whole(path: &Path, source: &mut dyn Source, sample: SampleFormat) -> Result<u64, OpenError> {
     let stream = source.format();
@@ -25,7 +25,7 @@ pub fn write_whole(path: &Path, source: &mut dyn Source, sample: SampleFormat) -
                 deposit.store(&block[..frames * stream.channels()]).map_err(failed)?;
                 written += frames as u64;
             }
-            // The decoder's thread is at work.
+            // The decoder's thread is still decoding.
             Pull::Starved => std::thread::park_timeout(Duration::from_millis(1)),
             Pull::End => break,
         }
@@ -34,7 +34,7 @@ pub fn write_whole(path: &Path, source: &mut dyn Source, sample: SampleFormat) -
     Ok(written)
 }
 
-/// Sample frames at a time.
+/// Sample frames per block.
 const BLOCK: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every format, decoded through the public interface and compared with what its own reference decoder gives.
+//! Every format, decoded through the public interface and compared with its reference decoder.
 //!
 //! Vectors, and who made them (all from sine waves by SoX 14.4.2): `stereo-24bit.flac` by flac 1.4.2 with blocks of
 //! 1 024 (96 kHz, 440 and 660 Hz at half scale, 0.05 s); `tone.ogg` by oggenc 1.4.2 at quality 1 and `tone.mp3` by LAME
@@ -98,8 +98,8 @@ fn voice_clips_are_there_as_mu_law() {
     assert_eq!(clip.source.format(), StreamFormat::new(8_000, 1).unwrap());
     assert_eq!(clip.source.sample_format(), SampleFormat::MuLaw);
     let samples = drain(&mut clip);
-    // A sixth of the 48 kHz clip; its level (-20.0 dB by SoX's `stats`) as of the same speech. Half a dB would show a
-    // wrong segment or sign, whose noise is loud.
+    // A sixth of the 48 kHz clip; its level (-20.0 dB by SoX's `stats`) is that of the same speech. Half a dB would
+    // show a wrong segment or sign, whose noise is loud.
     assert_eq!(samples.len(), 96_154);
     let power = samples.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / samples.len() as f64;
     assert!((10.0 * power.log10() + 20.04).abs() < 0.02, "{} dB", 10.0 * power.log10());
@@ -112,10 +112,10 @@ fn lossy_files_have_their_length_and_their_tones() {
         let mut file = open(&fixture(name));
         assert_eq!(file.source.format(), StreamFormat::new(44_100, 2).unwrap());
         let samples = drain(&mut file);
-        // Encoder delay and padding are trimmed: not a sample frame more or less than was encoded.
+        // Encoder delay and padding are trimmed: exactly as many sample frames as were encoded.
         assert_eq!(samples.len(), 2 * 22_050, "{name}");
         for (channel, hertz) in [(0, 440.0), (1, 660.0)] {
-            // Those decoders round to 16 bits, which averages out to some 1e-6; a window or a scale gone wrong is 1e-2.
+            // Those decoders round to 16 bits, which averages out to some 1e-6; a wrong window or scale is 1e-2.
             let found = amplitude(&samples, 2, channel, 44_100.0, hertz);
             assert!((found / levels[channel] - 1.0).abs() < 1e-4, "{name}: {found} at {hertz} Hz");
         }
@@ -130,7 +130,7 @@ fn recorded_sound_equals_played_sound() {
         for (rate, channels) in [(8_000, 1), (48_000, 2), (44_100, 5)] {
             let stream = StreamFormat::new(rate, channels).unwrap();
             let path = dir.path().join(format!("{}-{channels}.wav", sample.name()));
-            // Noise that is rounded to the format already, so that it must come back exactly. An odd number of frames.
+            // Noise that is already rounded to the format, so that it must come back exactly. An odd number of frames.
             let noise = format!(
                 "tone:noise?seed=5&rate={rate}Hz&channels={channels}&format={}&seconds=501ms",
                 sample.name()

@@ -1,4 +1,4 @@
-//! After start-up, pulling and pushing neither allocate nor free: counted per thread by the allocator itself.
+//! After start-up, pulling and pushing neither allocate nor free: the allocator counts per thread.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -64,11 +64,11 @@ fn pushing_never_allocates_even_on_overrun_or_failure() {
     file.sink.finish().unwrap();
 }
 
-/// Set for the process that the test below starts; a run of all ignored tests has nothing on standard input.
+/// Set for the process that the test below starts; a run of all ignored tests has no standard input.
 const PASSES_ON: &str = "PASSES_STANDARD_INPUT_ON";
 
-/// Not a test but the other process: what comes live on standard input goes out on standard output, each block when the
-/// source says so.
+/// Not a test but the other process: copies live sound from standard input to standard output, each block when the
+/// source wakes it.
 #[test]
 #[ignore = "run by the next test, in a process of its own"]
 fn passes_standard_input_on() {
@@ -83,7 +83,7 @@ fn passes_standard_input_on() {
     let (mut block, mut blocks, mut now) = ([0.0; 2 * 256], 0u64, Instant::ZERO);
     let allocated = Counting::calls(|| {
         loop {
-            // Every block is asked for in its own time: there is no other clock here.
+            // Every block is pulled in its own time: there is no other clock here.
             while pace.poll(now, &mut *source) {
                 match source.pull(&mut block) {
                     Pull::Frames(frames) => sink.push(&block[..2 * frames]).unwrap(),
@@ -119,7 +119,7 @@ fn live_pipes_pass_blocks_on_without_allocating() {
     for n in 0..200u8 {
         let block = [n + 1; 4 * 256];
         input.write_all(&block).unwrap();
-        // What the harness says comes before the first block.
+        // The harness prints before the first block.
         while n == 0 && begun.last() != Some(&1) {
             begun.extend([0]);
             let at = begun.len() - 1;

@@ -1,4 +1,5 @@
-//! What only a process of its own can show: a kill in the middle of a recording, a file-size limit, pipes. The test binary runs itself again as that process.
+//! Tests that need a separate process: a kill in the middle of a recording, a file-size limit, pipes. The test binary
+//! runs itself again as that process.
 
 #![cfg(target_os = "linux")]
 
@@ -92,7 +93,7 @@ fn a_recording_that_is_killed_is_readable_and_mended() {
         let line = lines.next().unwrap().unwrap();
         if let Some(count) = line.strip_prefix("pushed ") {
             pushed = count.parse().unwrap();
-            // The writer follows within its rest of 50 ms; without a clock here, the file's length says that it did.
+            // The writer follows within its period of 50 ms; without a clock here, the file's length shows that it did.
             while fs::metadata(&path).map_or(0, |file| file.len()) < 2 * pushed.saturating_sub(4_800) {
                 std::thread::yield_now();
             }
@@ -129,7 +130,7 @@ fn a_file_that_may_not_grow_fails_clearly_and_stays_readable() {
     let length = fs::metadata(&path).unwrap().len();
     let (found, notes) = frames(&path);
     assert!(length == 200 * 512 || length == 200 * 1024, "{length} bytes");
-    // The header is 80 bytes; both lengths leave a whole number of four-byte frames behind it.
+    // The header is 80 bytes; both lengths leave a whole number of four-byte frames after it.
     assert_eq!((found, notes.len()), ((length - 80) / 4, 0));
     assert!(said.contains(&format!("{} bytes of sound", 4 * found)), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Packets of any link, real or virtual, into a pcapng file that opens in common analysers.
+//! Writes packets of any link, real or virtual, to a pcapng file that common analysers open.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,9 +10,9 @@ use crate::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
 
 /// Writes UDP and TCP packets, whose headers it composes, to a pcapng file.
 ///
-/// Times are in nanoseconds, exact. Memory is bounded: a buffer of [`crate::pcapng::BUFFER`] bytes and one packet. After
-/// an error of the medium nothing more is written, and every call returns an error of that kind; the file holds whole
-/// packets up to there (unless its medium is a [`crate::pcapng::Stream`]).
+/// Times are in nanoseconds, exact. Memory is bounded: a buffer of [`crate::pcapng::BUFFER`] bytes and one packet.
+/// After an error of the medium nothing more is written, and every call returns an error of that kind; the file holds
+/// whole packets up to that point (unless its medium is a [`crate::pcapng::Stream`]).
 ///
 /// ```
 /// use antiphon_core::Instant;
@@ -41,8 +41,8 @@ pub struct CaptureWriter<M> {
 pub struct Interface(u32);
 
 impl<M: Medium> CaptureWriter<M> {
-    /// Begins a file that `comment` explains. Times are shown as if [`Instant::ZERO`] were `unix_nanos_at_zero`
-    /// nanoseconds after 1970 began; in virtual time that may as well be zero.
+    /// Begins a file with the description `comment`. Times are shown as if [`Instant::ZERO`] were `unix_nanos_at_zero`
+    /// nanoseconds after the beginning of 1970; for virtual time, zero is fine.
     pub fn begin(medium: M, comment: &str, unix_nanos_at_zero: u64) -> io::Result<Self> {
         Ok(CaptureWriter {
             file: PcapngFile::begin(medium, comment)?,
@@ -54,7 +54,7 @@ impl<M: Medium> CaptureWriter<M> {
         })
     }
 
-    /// A further interface: one end of a link, or one host. An error if there are [`MOST_INTERFACES`] already.
+    /// Adds an interface: one end of a link, or one host. An error if there are [`MOST_INTERFACES`] already.
     pub fn interface(&mut self, name: &str, description: &str) -> io::Result<Interface> {
         self.check()?;
         if self.packets.len() >= MOST_INTERFACES {
@@ -63,14 +63,14 @@ impl<M: Medium> CaptureWriter<M> {
         }
         self.packets.push(0);
         let id = Interface(self.file.interface(name, description));
-        // Descriptions wait for no packet, so that many of them do not fill the memory.
+        // Descriptions are written at once, so that many of them do not fill the memory.
         let result = self.file.flush();
         self.keep(result).map(|()| id)
     }
 
-    /// A UDP datagram that crossed `interface` at `at`.
+    /// Writes a UDP datagram that crossed `interface` at `at`.
     ///
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if no IP packet holds it; the file then goes on without it.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is too long for an IP packet; the file continues without it.
     pub fn udp(
         &mut self,
         interface: Interface,
@@ -85,7 +85,7 @@ impl<M: Medium> CaptureWriter<M> {
         self.write(interface, at, way)
     }
 
-    /// A TCP segment that crossed `interface` at `at`. Errors as [`Self::udp`].
+    /// Writes a TCP segment that crossed `interface` at `at`. Errors as [`Self::udp`].
     #[allow(
         clippy::too_many_arguments,
         reason = "a segment is no less than this, and each has a type of its own"
@@ -105,7 +105,7 @@ impl<M: Medium> CaptureWriter<M> {
         self.write(interface, at, way)
     }
 
-    /// An ICMP echo message with `data` zeros that crossed `interface` at `at`. Errors as [`Self::udp`].
+    /// Writes an ICMP echo message with `data` zeros that crossed `interface` at `at`. Errors as [`Self::udp`].
     #[allow(clippy::too_many_arguments, reason = "as for a segment")]
     pub fn echo(
         &mut self,
@@ -122,7 +122,7 @@ impl<M: Medium> CaptureWriter<M> {
         self.write(interface, at, way)
     }
 
-    /// Writes the totals, flushes, and gives the medium back.
+    /// Writes the totals, flushes, and returns the medium.
     pub fn finish(mut self) -> io::Result<M> {
         self.check()?;
         for (interface, packets) in self.packets.iter().enumerate() {
@@ -157,7 +157,7 @@ fn unfit(error: HeaderError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
-/// Interfaces of one file: as many as a laboratory has stations, and more than an analyser's list shows at once.
+/// Limit of interfaces in a file: as many as a laboratory has stations, and more than an analyser's list shows at once.
 pub const MOST_INTERFACES: usize = 4_096;
 
 #[cfg(test)]

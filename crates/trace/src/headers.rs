@@ -1,34 +1,34 @@
-//! IP, UDP and TCP headers around bytes that a socket or a modelled link has carried.
+//! IP, UDP and TCP headers around bytes carried by a socket or a modelled link.
 //!
-//! Neither shows them; what is written here is made up, with addresses, ports, lengths and checksums that are right,
-//! and TTL, DSCP and identification that say nothing.
+//! Sockets and links do not provide headers, so these are made up: addresses, ports, lengths and checksums are correct;
+//! TTL, DSCP and identification have no meaning.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What a TCP header says beside the ports (RFC 9293 §3.1).
+/// Fields of a TCP header besides the ports (RFC 9293 §3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     /// Sequence number of the first byte, or of the SYN or FIN.
     pub seq: u32,
-    /// The next sequence number that is awaited from the other side; zero without [`flag::ACK`].
+    /// The next sequence number expected from the other side; zero without [`flag::ACK`].
     pub ack: u32,
-    /// Of [`flag`].
+    /// Flags from [`flag`].
     pub flags: u8,
-    /// The value in the header: not yet shifted by the window scale.
+    /// The value in the header: without the window scale applied.
     pub window: u16,
-    /// Options, filled up to whole 32-bit words; 40 bytes at most.
+    /// Options, padded to whole 32-bit words; 40 bytes at most.
     pub options: &'a [u8],
 }
 
 /// Why no packet was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// An IP packet can't say that it is so long.
+    /// Too long for the length field of an IP packet.
     #[error("{len} bytes do not fit into an IP packet, which takes {max}; split them")]
     TooLong {
         /// Bytes of payload, with the TCP header if there is one.
         len: usize,
-        /// Bytes that the IP header leaves.
+        /// Bytes available after the IP header.
         max: usize,
     },
     /// TCP options must be whole words and fit into the header.
@@ -43,13 +43,13 @@ pub enum HeaderError {
 pub mod flag {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
-    /// The stream's beginning.
+    /// The beginning of the stream.
     pub const SYN: u8 = 0x02;
-    /// The connection is broken off.
+    /// The connection is reset.
     pub const RST: u8 = 0x04;
-    /// To be handed to the application at once.
+    /// To be passed to the application at once.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x10;
 }
 
@@ -71,13 +71,13 @@ pub fn udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, payload: &[u8]) 
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
     let sum = transport_checksum(from.ip(), to.ip(), UDP, &out[transport..]);
-    // Zero would mean that there is none (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
+    // Zero would mean that there is no checksum (RFC 768), which IPv6 forbids (RFC 8200 §8.1).
     let sum = if sum == 0 { 0xffff } else { sum };
     out[transport + 6..transport + 8].copy_from_slice(&sum.to_be_bytes());
     Ok(())
 }
 
-/// Writes an IP packet of any protocol into `out` in place of what is there: `payload` is the protocol's packet, whole,
+/// Writes an IP packet of any protocol into `out`, replacing its content: `payload` is the protocol's complete packet,
 /// its checksum included.
 pub fn plain(
     out: &mut Vec<u8>,
@@ -91,14 +91,14 @@ pub fn plain(
     Ok(())
 }
 
-/// What an ICMP echo message says of itself (RFC 792).
+/// Fields of an ICMP echo message (RFC 792).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// Whether it answers a request.
+    /// Whether it is a reply.
     pub reply: bool,
     /// The host that sent the request.
     pub id: u16,
-    /// Which request.
+    /// Number of the request.
     pub number: u16,
 }
 
@@ -173,7 +173,7 @@ pub fn tcp(
     Ok(())
 }
 
-/// Writes the IP header for `len` bytes of payload; returns where these begin, and how many they are. Addresses of two
+/// Writes the IP header for `len` bytes of payload; returns where the payload begins, and its length. Addresses of two
 /// families are written as IPv6, the IPv4 one in its mapped form.
 fn ip(
     out: &mut Vec<u8>,
@@ -183,7 +183,7 @@ fn ip(
     len: usize,
 ) -> Result<(usize, u16), HeaderError> {
     out.clear();
-    // IPv4 counts its header in (RFC 791), IPv6 does not (RFC 8200).
+    // IPv4's length includes its header (RFC 791), IPv6's does not (RFC 8200).
     let max = usize::from(u16::MAX) - if from.is_ipv4() && to.is_ipv4() { IPV4_HEADER } else { 0 };
     if len > max {
         return Err(HeaderError::TooLong { len, max });
@@ -226,7 +226,7 @@ fn transport_checksum(from: IpAddr, to: IpAddr, protocol: u8, bytes: &[u8]) -> u
     finish(add(addresses + u64::from(protocol) + bytes.len() as u64, bytes))
 }
 
-/// Adds the 16-bit words of `bytes`, a last odd byte as the upper half of one (RFC 1071 §1).
+/// Adds the 16-bit words of `bytes`; a last odd byte is the upper half of a word (RFC 1071 §1).
 fn add(sum: u64, bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let last = words.remainder().first().map_or(0, |byte| u64::from(*byte) << 8);
@@ -250,7 +250,7 @@ const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
 const ECHO_HEADER: usize = 8;
-/// What the header's length field leaves: 15 words, 5 of them taken.
+/// The header's length field allows 15 words, 5 of them taken.
 const MOST_OPTIONS: usize = 40;
 /// TTL or hop limit: the recommended default (RFC 1700).
 const HOPS: u8 = 64;
@@ -270,7 +270,7 @@ mod tests {
     fn a_udp_packet_byte_by_byte() {
         let mut out = vec![9; 3];
         udp(&mut out, "192.0.2.1:1000".parse().unwrap(), "192.0.2.2:2000".parse().unwrap(), b"abc").unwrap();
-        // Checksums worked out apart, by the rules of RFC 1071.
+        // Checksums computed independently, by the rules of RFC 1071.
         let expected = [
             0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb6, 0xca, 192, 0, 2, 1, 192, 0, 2, 2, 0x03, 0xe8, 0x07,
             0xd0, 0, 11, 0xab, 0xb9, b'a', b'b', b'c',

@@ -1,7 +1,7 @@
-//! Messages put together again from what a transport's packets held, for captures.
+//! Reassembles messages from the contents of a transport's packets, for captures.
 //!
-//! An observer sees what crossed one point: parts may be missing, come in any order or come again, and a peer may send
-//! parts that no end ever follows. Memory is bounded therefore, and what could not be shown is counted.
+//! A capture sees the traffic at one point: parts may be missing, reordered or repeated, and a peer may send parts of
+//! messages that never end. Therefore memory is bounded, and parts that could not be shown are counted.
 
 mod cutter;
 mod joiner;

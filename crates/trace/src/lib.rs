@@ -1,8 +1,8 @@
-//! What is written down about packets: [captures](capture) of whole packets as pcapng, for analysers, also of what is
-//! [inside] them, and [passports](passport) of times and losses, for replay.
+//! Records of packets: [captures](capture) of whole packets as pcapng, for analysers, with the messages [inside] them,
+//! and [passports](passport) of times and losses, for replay.
 //!
-//! Nothing here knows a socket, a clock or a thread: times are handed in, bytes go to an [`io::Write`](std::io::Write).
-//! `net` writes what real sockets carried, the laboratory what virtual links did.
+//! Nothing here uses a socket, a clock or a thread: times are passed in, bytes go to an [`io::Write`](std::io::Write).
+//! `net` records what real sockets carried, the laboratory what virtual links carried.
 
 pub mod capture;
 pub mod headers;

@@ -1,6 +1,6 @@
-//! Path passports: when each packet of a stream was sent and when it came, or that it was lost; no payload.
+//! Path passports: when each packet of a stream was sent and when it arrived, or that it was lost; no payload.
 //!
-//! A passport is a text of JSON lines, one packet a line, so that people, spreadsheets and scripts read it:
+//! A passport is a text of JSON lines, one packet per line, for people, spreadsheets and scripts:
 //!
 //! ```text
 //! {"passport":{"version":1,"antiphon":"0.1.0","command":"antiphon compare …","seed":1,"units":"…"}}
@@ -10,11 +10,11 @@
 //! {"end":{"packets":2,"unrecorded":0}}
 //! ```
 //!
-//! The first line is the [`Header`]. Each [`Section`] tells of one transport in one direction; the [`PacketRow`]s behind
-//! it are in rising order of their numbers. A number without a line was never put on the path (refused, expired). The
-//! last line says that the recording came to its end; a file without it, as a killed process leaves, still counts.
+//! The first line is the [`Header`]. Each [`Section`] describes one transport in one direction; the [`PacketRow`]s
+//! after it are in rising order of their numbers. A number without a line was never put on the path (refused, expired).
+//! The last line marks the end of the recording; a file without it, as left by a killed process, is still valid.
 //!
-//! How times are to be read depends on what each end knew, which [`Delays`] says:
+//! How to read the times depends on what each end knew, which [`Delays`] states:
 //!
 //! | recorded by | `delays` | `sent_ns`, `arrived_ns` |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@
 //! | `send`, acknowledged transport | `round-trip` | handed over, and acknowledged |
 //! | `send`, any other | `unknown` | handed over; `arrived_ns` is null and says nothing |
 //!
-//! [`Passport::paths`] makes of it what a link model replays.
+//! [`Passport::paths`] converts it to what a link model replays.
 
 mod path;
 mod read;
@@ -40,10 +40,10 @@ pub use read::{MAX_LINE, MAX_PACKETS, MAX_SECTIONS, Passport, PassportReader, Re
 pub use window::{Hole, Window};
 pub use write::PassportWriter;
 
-/// The format's version: another one is refused, since its meaning is not known.
+/// The format's version: other versions are refused, since their meaning is not known.
 pub const VERSION: u32 = 1;
 
-/// What a passport as a whole says of itself.
+/// Description of the whole passport.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// [`VERSION`].
@@ -54,7 +54,7 @@ pub struct Header {
     pub command: String,
     /// Its seed.
     pub seed: u64,
-    /// What numbers are in; for people.
+    /// Units of the numbers; for people.
     pub units: String,
 }
 
@@ -71,22 +71,22 @@ impl Header {
     }
 }
 
-/// What holds for all packets of one transport in one direction.
+/// Properties of all packets of one transport in one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Section {
     /// Scheme of the transport.
     pub transport: String,
-    /// Which way.
+    /// Direction of the packets.
     pub direction: Direction,
-    /// What the times are worth.
+    /// How the times may be used.
     pub delays: Delays,
     /// The clocks used, in words.
     pub clock: String,
-    /// Whether the transport repairs losses itself: then times contain its repairs, and the path's own losses don't show.
+    /// Whether the transport repairs losses itself: then times include its repairs and hide the path's own losses.
     pub repairs: bool,
     /// Bytes of headers around the message (the transport's, UDP's or TCP's, IPv4's) that are counted in a packet's size.
     pub header_bytes: u32,
-    /// Size of the largest packet, headers included; of the first one where the stream was recorded as it ran.
+    /// Size of the largest packet, headers included; of the first one if the stream was recorded live.
     pub packet_bytes: u32,
     /// Mean time between packets in nanoseconds, if there were two when the section began.
     pub interval_ns: Option<u64>,
@@ -100,7 +100,7 @@ pub fn fields() -> String {
     "number, sent_ns, arrived_ns, bytes, duplicates".into()
 }
 
-/// Which way packets went.
+/// Direction of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -112,16 +112,16 @@ pub enum Direction {
     Both,
 }
 
-/// What times of sending and arrival are worth together.
+/// How times of sending and arrival relate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delays {
-    /// Read from one clock: their difference is the time on the way.
+    /// Read from one clock: their difference is the one-way delay.
     OneWay,
-    /// Read from one clock: their difference is the time there and back.
+    /// Read from one clock: their difference is the round trip.
     RoundTrip,
-    /// Read from two clocks: their difference is the time on the way but for a constant, and for what the clocks drift
-    /// apart. Subtract the smallest.
+    /// Read from two clocks: their difference is the one-way delay except for a constant and the drift of the clocks.
+    /// Subtract the smallest.
     Relative,
     /// Only times of sending are known.
     Unknown,
@@ -132,13 +132,13 @@ pub enum Delays {
 pub struct PacketRow {
     /// Counts packets of the stream; rises within a section.
     pub number: u64,
-    /// When it was sent, in nanoseconds since the run began; `None` where it is unknown.
+    /// When it was sent, in nanoseconds since the run began; `None` if unknown.
     pub sent: Option<i64>,
-    /// When it first came; `None` if it was lost, or if arrivals are not known ([`Delays::Unknown`]).
+    /// When it first arrived; `None` if it was lost, or if arrivals are not known ([`Delays::Unknown`]).
     pub arrived: Option<i64>,
-    /// Its size, headers included; `None` where it did not reach the writer of the passport.
+    /// Its size, headers included; `None` if it did not reach the writer of the passport.
     pub bytes: Option<u32>,
-    /// How often it came again.
+    /// How often it arrived again.
     pub duplicates: u32,
 }
 
@@ -147,7 +147,7 @@ pub struct PacketRow {
 pub struct End {
     /// Packets in all sections.
     pub packets: u64,
-    /// Packets that the recorder was too slow for; they look lost.
+    /// Packets missed because the recorder was too slow; they look lost.
     pub unrecorded: u64,
 }
 
@@ -166,12 +166,12 @@ pub enum PassportError {
     /// The file can't be read.
     #[error("cannot read the passport: {0}")]
     Io(#[from] io::Error),
-    /// It begins with something else.
+    /// The file does not begin with a passport's header.
     #[error(
         "this is no passport: its first line must be {{\"passport\":…}}; 'antiphon compare --passport FILE' writes one"
     )]
     NotAPassport,
-    /// A version that is not known here.
+    /// An unknown version.
     #[error(
         "the passport has version {found}, and this program reads version {VERSION}: record it again, or take a newer Antiphon"
     )]
@@ -184,15 +184,15 @@ pub enum PassportError {
     Line {
         /// Counted from 1.
         line: u64,
-        /// What would be right.
+        /// What would be valid.
         why: String,
     },
-    /// It has nothing of the transport asked for.
+    /// It contains nothing of the requested transport.
     #[error("the passport has nothing of '{transport}'; it has {known}")]
     NoTransport {
-        /// The scheme asked for.
+        /// The requested scheme.
         transport: String,
-        /// Those in it.
+        /// The schemes in it.
         known: String,
     },
     /// It contains no information about the path.

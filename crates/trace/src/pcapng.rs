@@ -1,15 +1,15 @@
 //! Blocks of a pcapng file (draft-ietf-opsawg-pcapng), written whole or not at all.
 //!
-//! By hand, since the library at hand (pcap-file 2.0) writes the statistics block's time with its halves swapped, and
-//! since the buffer must end at a block boundary whenever it goes to the file: then a process killed at any moment
-//! leaves a file that opens.
+//! Written here, since the available library (pcap-file 2.0) writes the statistics block's time with its halves
+//! swapped, and since the buffer must end at a block boundary whenever it goes to the file: then a process killed at
+//! any time leaves a file that can be opened.
 
 use std::fs::File;
 use std::io::{self, Write};
 
 /// Where a capture is written to.
 pub trait Medium: Write {
-    /// Cuts off what lies beyond `len` bytes: the part of a block for which there was no room.
+    /// Truncates to `len` bytes: removes the part of a block for which there was no room.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
@@ -47,7 +47,7 @@ impl<W: Write> Medium for Stream<W> {
     }
 }
 
-/// Writes blocks through a buffer, which holds [`BUFFER`] bytes and one packet at most.
+/// Writes blocks through a buffer, which holds at most [`BUFFER`] bytes and one packet.
 pub struct PcapngFile<M> {
     medium: M,
     buffer: Vec<u8>,
@@ -63,20 +63,20 @@ pub struct Packet<'a> {
     pub interface: u32,
     /// Nanoseconds since 1970.
     pub nanos: u64,
-    /// Which way it crossed the interface.
+    /// In which direction it crossed the interface.
     pub way: Way,
     /// The IP packet.
     pub bytes: &'a [u8],
 }
 
-/// Which way a packet crossed an interface.
+/// Direction in which a packet crossed an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Into the host.
     Inbound,
     /// Out of the host.
     Outbound,
-    /// Not said, as in the middle of a link.
+    /// Unspecified, as in the middle of a link.
     Unknown,
 }
 
@@ -85,12 +85,12 @@ pub enum Way {
 pub struct Totals {
     /// Packets in the file.
     pub packets: u64,
-    /// Packets that the file lacks.
+    /// Packets missing from the file.
     pub dropped: u64,
 }
 
 impl<M: Medium> PcapngFile<M> {
-    /// Begins a section, which `comment` explains, and writes it out at once.
+    /// Begins a section with the description `comment`, and writes it at once.
     pub fn begin(medium: M, comment: &str) -> io::Result<Self> {
         let mut file =
             PcapngFile { medium, buffer: Vec::with_capacity(2 * BUFFER), written: 0, interfaces: 0 };
@@ -145,7 +145,7 @@ impl<M: Medium> PcapngFile<M> {
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
     }
 
-    /// Writes an interface's totals as they stand at `nanos` since 1970.
+    /// Writes an interface's totals at `nanos` since 1970.
     pub fn statistics(&mut self, interface: u32, nanos: u64, totals: Totals) {
         self.block(INTERFACE_STATISTICS, |buffer| {
             buffer.extend_from_slice(&interface.to_le_bytes());
@@ -157,8 +157,8 @@ impl<M: Medium> PcapngFile<M> {
         });
     }
 
-    /// Hands everything to the medium. On an error, what went there before stays, up to the last whole block, if the
-    /// medium can cut.
+    /// Writes everything to the medium. On an error, earlier data stays, up to the last whole block, if the medium can
+    /// be truncated.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -166,7 +166,7 @@ impl<M: Medium> PcapngFile<M> {
         let result = self.medium.write_all(&self.buffer).and_then(|()| self.medium.flush());
         match &result {
             Ok(()) => self.written += self.buffer.len() as u64,
-            // A device or a pipe can't be cut; the error that counts is the one of writing.
+            // A device or a pipe can't be truncated; the error to report is the one of writing.
             Err(_) => drop(self.medium.cut(self.written)),
         }
         self.buffer.clear();
@@ -190,7 +190,7 @@ impl<M: Medium> PcapngFile<M> {
     }
 }
 
-/// Code, length, value, filled up to a whole word. Every part of a block is one, so the buffer's length tells.
+/// Code, length, value, padded to a whole word. All parts are padded, so the buffer's length gives the padding.
 fn option(buffer: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     buffer.extend_from_slice(&code.to_le_bytes());
@@ -219,7 +219,7 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
-/// Tells readers the byte order (§4.1).
+/// Shows readers the byte order (§4.1).
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Packets begin with an IPv4 or IPv6 header (tcpdump.org's list of link types).
 const LINKTYPE_RAW: u16 = 101;
@@ -227,7 +227,7 @@ const LINKTYPE_RAW: u16 = 101;
 const NANOSECONDS: u8 = 9;
 /// The program that wrote the file.
 const APPLICATION: &str = concat!("antiphon ", env!("CARGO_PKG_VERSION"));
-/// Buffered bytes that are worth a system call.
+/// Bytes buffered before a system call is made.
 pub const BUFFER: usize = 1 << 18;
 
 /// Option codes (§3.5, §4.1 to §4.6).

@@ -7,7 +7,7 @@ use crate::input::{BrokenReason, Wire};
 use crate::message::{StreamId, Tag};
 use crate::stats::Counters;
 
-/// An endpoint that records its calls, arguments included, and answers each with something of its own.
+/// An endpoint that records its calls, arguments included, and returns a distinct result for each.
 #[derive(Default)]
 struct Recorder {
     calls: RefCell<Vec<String>>,
@@ -156,7 +156,7 @@ fn a_layer_that_changes_nothing_forwards_every_method() {
     assert_eq!(names, methods, "every method of Endpoint, each once");
 }
 
-/// A layer that overrides every hook, and reaches the inner endpoint by none but those that must hand something on.
+/// A layer that overrides every hook, and reaches the inner endpoint only through those that must forward something.
 #[derive(Default)]
 struct Everything {
     inner: Recorder,

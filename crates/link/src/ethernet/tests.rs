@@ -10,7 +10,7 @@ fn port(rate: BitRate) -> Port<Vec<u8>> {
     Port::new(rate, PACKETS, 1)
 }
 
-/// When a packet that is sent at once is through.
+/// When a packet that is sent at once has been sent.
 fn alone(rate: BitRate, payload: usize) -> u64 {
     let mut port = port(rate);
     assert!(port.offer(Instant::ZERO, vec![0; payload + HEADERS]).is_none());
@@ -27,7 +27,7 @@ fn frames_take_what_the_standard_says() {
     );
     // A block of Medusa: 960 bytes of UDP, 1014 on the wire: 81.1 µs at 100 Mbit/s.
     assert_eq!(alone(ETHERNET_100, 960), 81_120);
-    // The least frame: 64 bytes and preamble, up to 18 bytes of UDP payload.
+    // The shortest frame: 64 bytes and preamble, up to 18 bytes of UDP payload.
     assert_eq!([0, 18, 19].map(|payload| frame_len(payload + HEADERS)), [72, 72, 73]);
     assert_eq!(frame_len(usize::MAX), usize::MAX);
 }
@@ -57,8 +57,8 @@ fn a_gap_parts_frames_but_delays_none() {
 
 #[test]
 fn full_frames_fill_the_wire_as_far_as_overhead_allows() {
-    // UDP payload per second in full frames: 1472/(1500 + 18 + 8 + 12) = 95.7 % of the rate, in the least ones
-    // 18/84 = 21.4 %. Without the gap it would be 96.5 % and 25 %.
+    // UDP payload per second in full frames: 1472/(1500 + 18 + 8 + 12) = 95.7 % of the rate, in the shortest 18/84 =
+    // 21.4 %. Without the gap it would be 96.5 % and 25 %.
     for (payload, share) in [(1472, 1472.0 / 1538.0), (18, 18.0 / 84.0)] {
         let mut port = port(ETHERNET_1000);
         let (mut now, mut through) = (Instant::ZERO, 0u64);
@@ -70,7 +70,7 @@ fn full_frames_fill_the_wire_as_far_as_overhead_allows() {
             through += u64::from(port.poll_at(now).is_some()) * payload as u64;
         }
         let rate = through as f64 * 8.0 / 0.1 / 1e9;
-        // One frame more or less is 0.012 % at most.
+        // One frame more or less is at most 0.012 %.
         assert!((rate / share - 1.0).abs() < 2e-4, "{payload}: {rate}, not {share}");
     }
 }
@@ -131,7 +131,7 @@ fn a_switch_that_is_polled_late_keeps_its_own_time() {
     for at in [0, 5_000_000] {
         assert!(switch.offer(Instant::from_nanos(at), 1, vec![0; 1500]).is_none());
     }
-    // Inside 10 µs, then 122.08 µs; what came 5 ms later has not held up what came before.
+    // The fabric takes 10 µs, then 122.08 µs; what came 5 ms later has not delayed what came before.
     for through in [132_080, 5_132_080] {
         let out = switch.poll_at(Instant::from_millis(900)).expect("it is through");
         assert_eq!((out.0, out.1), (Instant::from_nanos(through), 1));
@@ -178,7 +178,7 @@ fn a_switch_that_is_full_drops_and_counts() {
         while switch.poll_at(now).is_some() {}
         assert!(switch.counters(1).expect("a port").balances());
     }
-    // 20 ms at 1.2304 ms a frame: 16 through, one on its way, five wait, the last is inside still.
+    // 20 ms at 1.2304 ms a frame: 16 sent, one being sent, five wait, the last is still in the fabric.
     let counters = switch.counters(1).expect("a port");
     assert_eq!((counters.delivered, counters.queued, counters.in_flight), (16, 6, 1));
     assert_eq!(counters.overflowed, 200 - 16 - 6 - 1);

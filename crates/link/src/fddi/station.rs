@@ -11,13 +11,13 @@ use crate::packet::{Counters, Packet};
 pub(super) struct Station<P> {
     pub(super) spec: StationSpec,
     pub(super) counters: Counters,
-    /// When the token last came.
+    /// When the token last arrived.
     pub(super) visited: Option<Instant>,
     synchronous: VecDeque<(Instant, P)>,
     asynchronous: VecDeque<(Instant, P)>,
     /// When the token rotation timer runs out next.
     expires: Instant,
-    /// How often it ran out since the token came (Late_Ct).
+    /// How often it ran out since the token arrived (Late_Ct).
     late: u32,
 }
 
@@ -52,10 +52,10 @@ impl<P: Packet> Station<P> {
         None
     }
 
-    /// The timers as the token comes: asynchronous time, and whether the token had been claimed.
+    /// Sets the timers when the token arrives: asynchronous time, and whether the token had been claimed.
     ///
-    /// Early (Late_Ct = 0): what is left of the rotation timer goes into the holding timer, and it restarts. Late: it
-    /// runs on, so that what is lost now is made good at the next rotation, and there is no asynchronous time.
+    /// Early (Late_Ct = 0): the rest of the rotation timer goes into the holding timer, and it restarts. Late: it runs
+    /// on, so that the delay is made up for at the next rotation, and there is no asynchronous time.
     pub(super) fn timers(&mut self, now: Instant, ttrt: Duration) -> (Duration, bool) {
         while self.expires <= now {
             self.expires += ttrt;
@@ -76,7 +76,7 @@ impl<P: Packet> Station<P> {
         }
     }
 
-    /// The frame that a visit sends next, and how long it takes. Frames that come later than `at` are not there yet.
+    /// The frame that a visit sends next, and how long it takes. Frames that come after `at` are ignored.
     pub(super) fn next(&mut self, at: Instant, visit: &Visit) -> Option<(RingClass, P, Duration)> {
         if visit.frames == 0 {
             return None;
@@ -95,7 +95,7 @@ impl<P: Packet> Station<P> {
         Some((RingClass::Asynchronous, packet, time))
     }
 
-    /// Time in which the token went round as before.
+    /// Shifts the timers by time in which the token rotated as before.
     pub(super) fn skip(&mut self, skipped: Duration) {
         self.expires += skipped;
         self.visited = self.visited.map(|visited| visited + skipped);

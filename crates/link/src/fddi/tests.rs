@@ -119,7 +119,7 @@ fn rotations_are_bounded_whatever_the_load() {
         }
         let rotations = ring.rotations();
         assert!(rotations.longest <= 16 * MS && rotations.mean() <= 8 * MS, "seed {seed}: {rotations:?}");
-        // The impairments happened: tokens were late, and of the time more than half was sent.
+        // The impairments happened: tokens were late, and more than half of the time was used for sending.
         assert!(rotations.longest > 8 * MS && rotations.claims == 0, "seed {seed}: {rotations:?}");
         for station in 0..n as usize {
             assert!(ring.counters(station).expect("a station").balances());
@@ -145,7 +145,7 @@ fn synchronous_traffic_gets_its_share_whatever_else_is_sent() {
     while let Some(Sent { at, from, class, .. }) = ring.poll(Instant::from_millis(10_000)) {
         refill(&mut ring, at, from, class);
         if class == Synchronous {
-            // Frames back to back are of one visit.
+            // Frames back to back belong to one visit.
             if visits.is_empty() || at.since(last) > Duration::from_micros(130) {
                 longest = longest.max(at.since(last));
                 visits.push(0u32);
@@ -204,7 +204,7 @@ fn a_frame_on_an_idle_ring_waits_half_a_rotation_on_average() {
         sum += wait.as_secs_f64() * 1e6;
         now = sent.at;
     }
-    // Standard error 80/√12/√n = 0.163 µs; four of them. Going on from where it was sent would wait 80 each time.
+    // Standard error 80/√12/√n = 0.163 µs; four of them. From the last sender on, each would wait 80.
     let mean = sum / f64::from(n);
     assert!((mean - 40.0).abs() < 0.65, "{mean}");
     assert_eq!(ring.rotations().longest, Duration::from_nanos(80_000 + 10_000 + 880));
@@ -218,7 +218,7 @@ fn skipped_rounds_are_as_good_as_single_ones() {
     let mut now = Instant::ZERO;
     for _ in 0..300 {
         now += Duration::from_micros(u64::from(rng.below(100_000)));
-        // This one has come to `now` in single steps when the frames come, and has nothing to skip.
+        // This one has reached `now` in single steps when the frames come, and skips nothing.
         while stepping.at < now {
             stepping.step();
         }
@@ -270,7 +270,7 @@ fn impossible_rings_and_frames_are_refused() {
     );
     let mut ring = ring(8 * MS, vec![StationSpec { synchronous: Some(MS), queue: 2, ..plain }; 2]);
     let mut refused = |class, len: usize| ring.offer(Instant::ZERO, 0, class, vec![0; len]).is_some();
-    // Too long for the ring; not; too long for the allocation never passes, so it must not wait; and the queue's limit.
+    // Too long for the ring; not too long; too long for the allocation, so it must not wait; the queue's limit.
     assert!(refused(Asynchronous, FDDI_MAX_FRAME - FDDI_OVERHEAD + 1));
     assert!(!refused(Asynchronous, FDDI_MAX_FRAME - FDDI_OVERHEAD));
     let mut small = Ring::<Vec<u8>>::new(&RingSpec {

@@ -33,7 +33,7 @@ fn every_key_is_read() {
         corrupt: Ratio(0.0025),
     };
     assert_eq!(read.up, expected);
-    // Every key of the table is one that is read, and its example is understood.
+    // Every key of the table is read, and its example is valid.
     for (key, example, _) in KEYS {
         assert!(spec(&format!("{key}={example}")).up.value(key).is_some(), "{key}={example}");
     }
@@ -125,7 +125,7 @@ fn presets_and_changed_presets_round_trip() {
     assert_eq!(spec("up.loss=1.754%/33%/90%/0.1%").to_string(), "up.loss=1.754%/33%/90%/0.1%");
 }
 
-/// A share with up to six decimals of a percent, as people write them.
+/// A share in percent with up to six decimals.
 fn share() -> impl Strategy<Value = Ratio> {
     (0u32..=100_000_000).prop_map(|millionths| Ratio(f64::from(millionths) / 1e6 / 100.0))
 }

@@ -28,8 +28,8 @@ fn arrivals(path: &ReplayPath, offers: &[u64]) -> Vec<Option<f64>> {
 fn between_samples_losses_hold_and_arrivals_lie_on_a_line() {
     let path = path(&[(10, Some(20)), (20, Some(30)), (30, None), (40, Some(10))], ReplayEnd::Hold);
     // Before the first: its delay. From 10 to 20 arrivals go from 30 to 50. The lost one at 30 has the delay half-way
-    // between 30 ms and 10 ms, so that those ahead of it arrive at its 50: all with the one before it. From 30 on all is
-    // lost until 40, behind which the last state holds.
+    // between 30 ms and 10 ms, so that packets before it arrive at its 50, together with the previous sample. From 30
+    // on all are lost until 40, after which the last state holds.
     let offers = [0, 10, 15, 19, 20, 25, 29, 30, 39, 40, 50];
     let expected = [20.0, 30.0, 40.0, 48.0, 50.0, 50.0, 50.0, -1.0, -1.0, 50.0, 60.0];
     let expected = expected.map(|ms: f64| (ms >= 0.0).then_some(ms));
@@ -62,7 +62,7 @@ fn the_end_holds_or_starts_again() {
     let expected = [Some(29.0), Some(32.0), None, Some(56.0), Some(302.0)];
     assert_eq!(arrivals(&again, &[25, 30, 45, 50, 300]), expected);
     assert_eq!(again.duration(), Duration::from_millis(30));
-    // Samples behind the period are not reached, nor looked ahead to.
+    // Samples after the period are neither used nor considered for interpolation.
     let cut = path(&[(0, Some(2)), (10, Some(2)), (20, None)], ReplayEnd::Repeat(Duration::from_millis(15)));
     assert_eq!(arrivals(&cut, &[12, 14, 15, 20]), [Some(14.0), Some(16.0), Some(17.0), Some(22.0)]);
 }
@@ -85,14 +85,14 @@ fn the_line_is_bounded() {
     assert!(!link.has_room() && link.counters().balances());
 }
 
-/// Sends at `times`, and gives for each packet when it arrived.
+/// Sends at `times`, and returns for each packet when it arrived.
 fn sent_through(path: &ReplayPath, times: &[Instant]) -> (Vec<Option<Instant>>, Counters) {
     let mut link = Replay::new(path.clone());
     let mut arrived = vec![None; times.len()];
     for (n, at) in times.iter().enumerate() {
         assert!(link.offer(*at, (n as u64).to_le_bytes().to_vec()).is_none());
         assert!(link.counters().balances());
-        // Late polling gives the model's instants all the same.
+        // Late polling still returns the model's instants.
         if n % 3 == 0 {
             take(&mut link, *at, &mut arrived);
         }
@@ -132,8 +132,8 @@ fn recorded(samples: &[(u64, Option<u64>)], end: ReplayEnd) -> ReplayPath {
 }
 
 proptest! {
-    /// Offered at the times of the recording, every packet meets the fate of the recording, to the nanosecond; and again
-    /// in the second run of one that repeats.
+    /// Offered at the times of the recording, every packet gets its recorded fate, to the nanosecond; and again in the
+    /// second run of a repeating one.
     #[test]
     fn the_same_times_give_the_same_fates(samples in any_samples()) {
         let path = recorded(&samples, ReplayEnd::Hold);
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(arrived, expected.iter().map(|at| at.as_ref().map(later)).collect::<Vec<_>>());
     }
 
-    /// Where the path kept order, so does its replay, whatever is offered when; and nothing arrives before it was sent.
+    /// Where the path kept order, its replay does too, at any times of offers; and nothing arrives before it was sent.
     #[test]
     fn order_is_kept_where_it_was(samples in any_samples(), seed in any::<u64>(), repeat in any::<bool>()) {
         let mut last = 0;
@@ -161,7 +161,7 @@ proptest! {
             last = delay.map_or(last, |delay| at + delay);
             (*at, delay)
         }).collect();
-        // Where it starts again it could not keep order: the last packet may come after the next run's first.
+        // At the restart it could not keep order: the last packet may arrive after the next run's first.
         let tail = Duration::from_nanos(last + 1);
         let end = if repeat { ReplayEnd::Repeat(tail) } else { ReplayEnd::Hold };
         let path = recorded(&in_order, end);

@@ -16,22 +16,22 @@ use crate::queue::MAX_PACKETS;
 
 /// An 802.11g cell in virtual time.
 ///
-/// `offer` packets to stations, `poll` them out where they arrive when `poll_timeout` has come; polled late, it catches
-/// up. A packet's [`Packet::wire_len`] is that of its IP packet; the cell adds what the MAC does. Nothing is allocated
-/// per packet once the queues have grown (but for multicast by [`Packet::duplicate`], one copy per receiver).
+/// `offer` packets to stations, and `poll` them where they arrive when `poll_timeout` is due; polled late, it catches
+/// up. A packet's [`Packet::wire_len`] is that of its IP packet; the cell adds the MAC's overhead. Nothing is allocated
+/// per packet once the queues have grown (except by [`Packet::duplicate`] for multicast, one copy per receiver).
 ///
-/// A station notices another's frame one slot after it began, which is what the slot time is made of (carrier sensing
-/// and turnaround): accesses less than a slot apart collide. There is no capture: all that collides is lost.
+/// A station detects another's frame one slot after it began, which is how the slot time is defined (carrier sensing
+/// and turnaround): accesses less than a slot apart collide. There is no capture: all colliding frames are lost.
 pub struct Cell<P> {
     phy: Phy,
     slot: Duration,
     access_point: Option<usize>,
     stations: Vec<Station>,
-    /// Of all stations, one after the other: contenders for the channel are adjacent.
+    /// Queues of all stations in sequence: contenders for the channel are adjacent in memory.
     queues: Vec<Contender<P>>,
     medium: Medium,
     flights: Vec<Flight>,
-    /// The queues that access the channel at once, and when; kept for its memory.
+    /// The queues that access the channel at once, and when; a field to reuse its memory.
     starting: Vec<(usize, Instant)>,
     /// The next event of the medium.
     next: Option<Instant>,
@@ -40,7 +40,7 @@ pub struct Cell<P> {
 
 struct Station {
     rate: Rate,
-    /// From the end of its frame to that of the acknowledgement.
+    /// From the end of its frame to the end of the acknowledgement.
     answer: Duration,
     /// The bytes of its last frame to one station, and how long that took.
     last_frame: (usize, Duration),
@@ -74,11 +74,11 @@ enum Medium {
 #[derive(Clone, Copy)]
 struct Flight {
     station: usize,
-    /// In the cell's list.
+    /// Index in the cell's list of queues.
     queue: usize,
     start: Instant,
     frame_end: Instant,
-    /// With acknowledgement; without one `frame_end`.
+    /// End with acknowledgement; without one equal to `frame_end`.
     end: Instant,
     /// The station that is to acknowledge it; `None`: multicast.
     to: Option<usize>,
@@ -87,7 +87,7 @@ struct Flight {
 }
 
 impl<P: Packet> Cell<P> {
-    /// A cell after `spec`; `seed` is forked for every queue and station by its number.
+    /// A cell as specified by `spec`; `seed` is forked for every queue and station by its number.
     pub fn new(spec: &CellSpec, seed: u64) -> Result<Self, CellError> {
         spec.validate()?;
         let mut queues = Vec::new();
@@ -109,9 +109,9 @@ impl<P: Packet> Cell<P> {
         })
     }
 
-    /// Takes a packet at `now`, which never goes back; gives it back if the queue is full or if it is addressed to the
-    /// station that offers it. With DCF the category does not matter at that station, but it does where an access
-    /// point with EDCA passes the packet on.
+    /// Takes a packet at `now`, which never goes back; returns it if the queue is full or if it is addressed to the
+    /// station that offers it. With DCF the station ignores the category, but an access point with EDCA that relays the
+    /// packet uses it.
     ///
     /// # Panics
     ///
@@ -161,7 +161,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// When to poll next; `None` when nothing is to be sent or fetched. It may be that nothing comes out then.
+    /// When to poll next; `None` when nothing is to be sent or fetched. That poll may return nothing.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match (self.arrived.front(), self.next) {
@@ -171,7 +171,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// What a station has done.
+    /// Counters of a station.
     ///
     /// # Panics
     ///
@@ -182,13 +182,13 @@ impl<P: Packet> Cell<P> {
         StationCounters { queued, ..station.counters }
     }
 
-    /// What all stations have done together.
+    /// Sums of the counters of all stations.
     pub fn totals(&self) -> StationCounters {
         let all = (0..self.stations.len()).map(|n| self.counters(StationId(n as u16)));
         all.fold(StationCounters::default(), StationCounters::plus)
     }
 
-    /// Whether every station's counters balance, and what was acknowledged has been received or is relayed.
+    /// Whether every station's counters balance, and every acknowledged packet has been received or relayed.
     pub fn balances(&self) -> bool {
         let total = self.totals();
         (0..self.stations.len()).all(|n| self.counters(StationId(n as u16)).balances())
@@ -238,8 +238,8 @@ impl<P: Packet> Cell<P> {
         };
     }
 
-    /// The idle time that began at `since` is over: every station that accesses the channel within a slot sends, of its queues
-    /// the first; the others stop counting, or give way to it.
+    /// The idle time that began at `since` is over: every station that accesses the channel within a slot sends, from
+    /// the first of its queues that do; the other queues stop counting, or yield to it.
     fn begin(&mut self, since: Instant, at: Instant) {
         let limit = at + self.slot;
         self.starting.clear();
@@ -280,8 +280,8 @@ impl<P: Packet> Cell<P> {
         self.flights.push(Flight { station: n, queue, start, frame_end, end, to, failed: false, txop_end });
     }
 
-    /// Time of a frame alone and with its acknowledgement. The wait for one that does not come is taken to be as long,
-    /// for the sender as for those who could not read the frame (EIFS).
+    /// Time of a frame alone and with its acknowledgement. Waiting for a missing acknowledgement is assumed to take as
+    /// long, for the sender and for stations that could not read the frame (EIFS).
     #[inline]
     fn durations(&mut self, n: usize, to: Option<usize>, bytes: usize) -> (Duration, Duration) {
         if to.is_none() {
@@ -295,7 +295,7 @@ impl<P: Packet> Cell<P> {
         (last_frame.1, last_frame.1 + *answer)
     }
 
-    /// The station that is to acknowledge what `n` sends to `to`; `None`: all are meant.
+    /// The station that is to acknowledge what `n` sends to `to`; `None`: multicast.
     fn next_hop(&self, n: usize, to: Destination) -> Option<usize> {
         match (self.access_point, to) {
             (Some(access_point), _) if access_point != n => Some(access_point),
@@ -310,7 +310,7 @@ impl<P: Packet> Cell<P> {
         let sender_fails = self.stations[flight.station].channel.fails(flight.start);
         match flight.to {
             Some(to) => {
-                // Both ends draw, whatever the other drew.
+                // Both ends draw, whatever the result of the other.
                 flight.failed = self.stations[to].channel.fails(flight.start) | sender_fails;
                 self.flights[0].failed = flight.failed;
                 if !flight.failed
@@ -328,7 +328,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// A packet has come to `n`: to stay, or to be relayed.
+    /// A packet has arrived at `n`: to be delivered or relayed.
     fn arrive(&mut self, at: Instant, n: usize, held: Held<P>) {
         if held.route.to != Destination::Station(StationId(n as u16)) {
             self.stations[n].counters.relayed += 1;
@@ -352,7 +352,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// A frame to all is over; `lost`: for all stations.
+    /// A multicast frame has ended; `lost`: for all stations.
     fn multicast(&mut self, at: Instant, flight: Flight, lost: bool) {
         let sender = flight.station;
         let Some(held) = self.queues[flight.queue].pop() else { return };
@@ -369,7 +369,8 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Acknowledged or not, the senders now know, and the channel is free; or the only one goes on with its burst.
+    /// The senders know whether the frame was acknowledged; the channel is free, or the only sender continues its
+    /// burst.
     fn end_exchange(&mut self, at: Instant) {
         self.medium = Medium::Idle { since: at };
         let collided = self.flights.len() > 1;
@@ -391,7 +392,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Whether the next frame of the queue that has just sent fits in the rest of its transmit opportunity.
+    /// Whether the next frame of the queue that has just sent fits into its transmit opportunity.
     fn may_go_on(&mut self, at: Instant, flight: Flight) -> bool {
         if flight.txop_end <= at {
             return false;
@@ -401,7 +402,7 @@ impl<P: Packet> Cell<P> {
         at + SIFS + self.durations(flight.station, to, bytes).1 <= flight.txop_end
     }
 
-    /// A failure: another attempt after a longer back-off, or the end of the packet.
+    /// A failure: another attempt after a longer back-off, or the packet is dropped.
     fn give_way(&mut self, n: usize, queue: usize) {
         let counters = &mut self.stations[n].counters;
         match self.queues[queue].failed() {

@@ -13,12 +13,12 @@ pub(super) struct Channel {
     fade: Option<Outages>,
 }
 
-/// Exponential gaps between outages of exponential length, running in time whatever the traffic.
+/// Exponential gaps between outages of exponential length, independent of the traffic.
 struct Outages {
     gap: f64,
     mean: f64,
     rng: Rng,
-    /// The next outage, or the present one.
+    /// The next outage, or the current one.
     from: Instant,
     until: Instant,
 }
@@ -32,8 +32,8 @@ impl Channel {
         }
     }
 
-    /// Whether a frame sent at `start` fails. Called with instants that never go back. A clean channel draws nothing: its
-    /// generator is for errors alone.
+    /// Whether a frame sent at `start` fails. Called with instants that never go back. A clean channel draws nothing:
+    /// its generator is for errors only.
     #[inline]
     pub(super) fn fails(&mut self, start: Instant) -> bool {
         let error = self.error > 0.0 && self.rng.chance(self.error);
@@ -95,7 +95,7 @@ mod tests {
         // A gap that leaves the outage out of the period would be off by 10 %.
         let share = f64::from(out) / f64::from(n);
         assert!((share / 0.1 - 1.0).abs() < 0.03, "{share}");
-        // Looked at each millisecond, a run is 1/(1-e^(-1/20)) = 20.5 long, but that a gap under 1 ms can hide (0.5 %).
+        // Sampled each millisecond, a run is 1/(1-e^(-1/20)) = 20.5 long, but a gap under 1 ms can be missed (0.5 %).
         let run = f64::from(out) / f64::from(outages);
         assert!((run / 20.6 - 1.0).abs() < 0.03, "{run}");
     }

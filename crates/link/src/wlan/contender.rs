@@ -1,4 +1,4 @@
-//! One transmit queue and its claim to the channel: contention window, back-off, retries.
+//! One transmit queue that contends for the channel: contention window, back-off, retries.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use antiphon_core::{Instant, Rng};
 use super::phy::Phy;
 use super::spec::{Access, Category, Destination, StationId};
 
-/// A packet on its way through the cell.
+/// A packet that the cell holds.
 pub(super) struct Held<P> {
     pub(super) packet: P,
     /// Bytes on the air, MAC header and FCS included.
     pub(super) bytes: usize,
     pub(super) route: Route,
-    /// When it came into the queue.
+    /// When it was queued.
     arrived: Instant,
 }
 
@@ -27,24 +27,24 @@ pub(super) struct Route {
 
 /// A queue that contends for the channel.
 pub(super) struct Contender<P> {
-    /// Its station.
+    /// The station it belongs to.
     station: usize,
     access: Access,
     aifs: u64,
     slot: u64,
-    /// EDCA counts the slot in which another station begins to send, DCF does not: the former looks at the channel at
-    /// the beginning of a slot, the latter counts when it has been idle to its end (IEEE 802.11-2007 §9.2.5.2, §9.9.1.3;
-    /// Tinnirello, Bianchi, Xiao: "Refinements on IEEE 802.11 Distributed Coordination Function Modeling
-    /// Approaches", 2010).
+    /// EDCA counts the slot in which another station begins to send, DCF does not: EDCA checks the channel at the
+    /// beginning of a slot, DCF counts a slot that was idle to its end (IEEE 802.11-2007 §9.2.5.2, §9.9.1.3;
+    /// Tinnirello, Bianchi, Xiao: "Refinements on IEEE 802.11 Distributed Coordination Function Modeling Approaches",
+    /// 2010).
     counts_busy_slot: bool,
     limit: usize,
     retry_limit: u8,
     cw: u32,
-    /// For how long the channel must be idle before it sends: AIFS and the slots that are left.
+    /// How long the channel must be idle before it sends: AIFS and the remaining slots.
     wait: u64,
-    /// When the head came; [`NEVER`] while nothing waits.
+    /// When the head was queued; [`NEVER`] while nothing waits.
     head_came: Instant,
-    /// Slots left at the beginning of the present idle time; `None`: back-off and post-backoff are over.
+    /// Slots left at the beginning of the current idle time; `None`: back-off and post-backoff are over.
     backoff: Option<u32>,
     failed: u8,
     held: VecDeque<Held<P>>,
@@ -54,7 +54,7 @@ pub(super) struct Contender<P> {
 /// When a queue without packets sends.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// Packets for which a queue has room from the beginning; the usual queues never grow.
+/// Packets for which a queue has room from the beginning; typical queues never grow.
 const ROOM: usize = 128;
 
 impl<P> Contender<P> {
@@ -126,8 +126,8 @@ impl<P> Contender<P> {
         None
     }
 
-    /// When it will send if no other station does before: AIFS and its slots after the channel became idle at `since`, or at once
-    /// if they are over; [`NEVER`] while nothing waits.
+    /// When it will send if no other station does before: AIFS and its slots after the channel became idle at `since`,
+    /// or at once if they are over; [`NEVER`] while nothing waits.
     #[inline]
     pub(super) fn access_at(&self, since: Instant) -> Instant {
         self.head_came.max(Instant::from_nanos(since.as_nanos().saturating_add(self.wait)))
@@ -147,14 +147,14 @@ impl<P> Contender<P> {
         }
     }
 
-    /// A packet is done with: contention starts again, with a post-backoff even if nothing waits.
+    /// A packet is finished: contention restarts, with a post-backoff even if nothing waits.
     pub(super) fn start_over(&mut self) {
         self.cw = self.access.cw_min;
         self.failed = 0;
         self.back_off();
     }
 
-    /// The head was not acknowledged. Gives it back if that was the last attempt.
+    /// The head was not acknowledged. Returns it if that was the last attempt.
     pub(super) fn failed(&mut self) -> Option<Held<P>> {
         if self.failed >= self.retry_limit {
             self.start_over();
@@ -166,7 +166,7 @@ impl<P> Contender<P> {
         None
     }
 
-    /// Takes the head out, sent.
+    /// Removes the head, which was sent.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Held<P>> {
         (self.cw, self.failed) = (self.access.cw_min, 0);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_count_stops_and_goes_on() {
-        // DCF leaves the slot in which another sends for later, EDCA counts it.
+        // DCF does not count the slot in which another station sends, EDCA does.
         for (edca, left) in [(false, 3), (true, 2)] {
             let mut one = contender(edca, 7);
             one.push(micros(0), 1, 100, ROUTE, true);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(one.backoff, Some(1));
         one.freeze(micros(1000), micros(1000 + 70));
         assert_eq!(one.backoff, None);
-        // What arrives then, with the channel busy, draws again.
+        // A packet that arrives while the channel is busy draws again.
         one.push(micros(1080), 1, 100, ROUTE, true);
         assert!(one.backoff.is_some());
     }

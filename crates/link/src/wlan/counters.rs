@@ -2,44 +2,44 @@
 
 use std::time::Duration;
 
-/// What one station has done with its packets. Totals, but for `queued` and `waiting`.
+/// Counters of one station. Totals, except `queued` and `waiting`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StationCounters {
     /// Packets handed in for sending.
     pub offered: u64,
-    /// Packets that this access point took from a station to pass them on.
+    /// Packets that this access point took from a station to relay.
     pub relayed: u64,
     /// Packets that the next station acknowledged.
     pub acknowledged: u64,
-    /// Packets sent to all, whether or not they were received.
+    /// Multicast packets sent, whether or not they were received.
     pub multicast: u64,
-    /// Packets dropped since the queue was full.
+    /// Packets dropped because the queue was full.
     pub overflowed: u64,
-    /// Packets dropped since the last retry had failed.
+    /// Packets dropped because the last retry had failed.
     pub exhausted: u64,
     /// Packets in its queues now, the one being sent included.
     pub queued: u64,
 
-    /// Packets for this station that it acknowledged (those to be relayed are counted there).
+    /// Packets for this station that it acknowledged (those to be relayed are in `relayed`).
     pub received: u64,
-    /// Copies of multicast packets on their way to this station.
+    /// Copies of multicast packets sent to this station.
     pub copies: u64,
     /// Of those copies, how many it did not receive.
     pub missed: u64,
-    /// Packets dropped since they were not taken out of the cell.
+    /// Packets dropped because they were not taken out of the cell.
     pub unclaimed: u64,
     /// Packets that have arrived but were not taken out yet.
     pub waiting: u64,
-    /// Packets that came out at this station.
+    /// Packets taken out at this station.
     pub delivered: u64,
 
     /// Frames sent, retries included.
     pub attempts: u64,
-    /// Of those, how many met another station's.
+    /// Of those, how many collided with another station's.
     pub collisions: u64,
-    /// Attempts to reach one station that were not acknowledged, for collision or error.
+    /// Attempts to reach one station that were not acknowledged, because of collision or error.
     pub failures: u64,
-    /// Accesses lost to a more urgent category of the same station: no frame was sent, but it counts as a failure.
+    /// Accesses lost to a more urgent category of the same station: no frame was sent, but each counts as a failure.
     pub virtual_collisions: u64,
     /// Failures, virtual collisions included, that led to another attempt.
     pub retries: u64,
@@ -57,7 +57,7 @@ impl StationCounters {
             && self.failures + self.virtual_collisions == self.retries + self.exhausted
     }
 
-    /// The sums of both; airtime of colliding stations adds up to more than the time that passed.
+    /// The sums of both; summed airtime of colliding stations exceeds the time that passed.
     pub fn plus(self, other: StationCounters) -> StationCounters {
         StationCounters {
             offered: self.offered + other.offered,

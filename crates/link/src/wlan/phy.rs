@@ -10,7 +10,7 @@ pub const SIFS: Duration = Duration::from_micros(10);
 /// Bytes that the MAC adds to an IP packet: header 24, LLC/SNAP 8, FCS 4.
 pub const MAC_OVERHEAD: usize = 36;
 
-/// The QoS control field that EDCA's data frames carry besides (IEEE 802.11-2007 §7.1.3.5).
+/// The QoS control field, additional in EDCA's data frames (IEEE 802.11-2007 §7.1.3.5).
 pub const QOS_CONTROL: usize = 2;
 
 /// An acknowledgement: frame control 2, duration 2, address 6, FCS 4.
@@ -62,7 +62,7 @@ pub struct Phy {
     pub slot: Duration,
     /// Preamble of DSSS frames, acknowledgements included.
     pub preamble: Preamble,
-    /// At which multicast goes: it has to reach every station.
+    /// Rate of multicast: it has to reach every station.
     pub multicast_rate: Rate,
 }
 
@@ -93,8 +93,8 @@ impl Rate {
         Rate::ALL.into_iter().find(|rate| rate.bit_rate() == bits)
     }
 
-    /// At which a frame of this rate is acknowledged: the highest mandatory rate of the same modulation that is not
-    /// above it (IEEE 802.11-2007 §9.6); of DSSS 1 and 2 Mbit/s, which every 802.11 receiver has.
+    /// Rate at which a frame of this rate is acknowledged: the highest mandatory rate of the same modulation that is
+    /// not above it (IEEE 802.11-2007 §9.6); for DSSS 1 or 2 Mbit/s, which every 802.11 receiver supports.
     pub fn acknowledgement(self) -> Rate {
         match self {
             Rate::Dsss1 => Rate::Dsss1,
@@ -119,7 +119,7 @@ impl Phy {
     pub const COMPATIBLE: Phy =
         Phy { slot: Duration::from_micros(20), preamble: Preamble::Long, multicast_rate: Rate::Dsss1 };
 
-    /// A cell of ERP stations alone: slots of 9 µs, multicast at 6 Mbit/s.
+    /// A cell with ERP stations only: slots of 9 µs, multicast at 6 Mbit/s.
     pub const ERP_ONLY: Phy =
         Phy { slot: Duration::from_micros(9), preamble: Preamble::Short, multicast_rate: Rate::Ofdm6 };
 
@@ -178,7 +178,7 @@ mod tests {
             [34, 38, 50, 304, 248]
         );
         assert!(Rate::ALL.iter().all(|rate| rate.acknowledgement().bit_rate() <= rate.bit_rate()));
-        // The short preamble saves 96 µs but at 1 Mbit/s, and nothing with OFDM.
+        // The short preamble saves 96 µs, except at 1 Mbit/s, and nothing with OFDM.
         let saved =
             |rate| (Phy::COMPATIBLE.airtime(rate, 500) - Phy::ERP_ONLY.airtime(rate, 500)).as_micros();
         assert_eq!([Rate::Dsss1, Rate::Dsss2, Rate::Dsss11, Rate::Ofdm6].map(saved), [0, 96, 96, 0]);

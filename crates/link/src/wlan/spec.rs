@@ -7,17 +7,17 @@ use antiphon_core::Ratio;
 use super::phy::{Phy, Rate};
 use crate::queue::MAX_PACKETS;
 
-/// One of a cell's stations: its place in [`CellSpec::stations`].
+/// A station of a cell: its index in [`CellSpec::stations`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StationId(pub u16);
 
-/// Where a packet is to go.
+/// Destination of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
     /// To one station, acknowledged; through the access point if there is one and it is neither end.
     Station(StationId),
-    /// To all others. A station hands it to the access point, which sends it to all but the origin; the access point
-    /// keeps none for itself.
+    /// To all others. A station sends it to the access point, which sends it to all but the origin; the access point
+    /// does not deliver it to itself.
     Multicast,
 }
 
@@ -58,7 +58,7 @@ pub struct Access {
     pub aifsn: u32,
     /// First contention window: back-off is uniform over `0..=cw_min` slots.
     pub cw_min: u32,
-    /// Bound of the doubling `cw = 2 cw + 1`.
+    /// Limit of the doubling `cw = 2 cw + 1`.
     pub cw_max: u32,
     /// Time for which a queue that has won may send further frames, SIFS apart; zero: one frame.
     pub txop: Duration,
@@ -83,8 +83,8 @@ impl Access {
 pub enum AccessMode {
     /// One queue for all categories.
     Dcf(Access),
-    /// A queue for each [`Category`], in its order. They contend with one another as stations do, but the more urgent
-    /// wins a collision within the station.
+    /// A queue for each [`Category`], in its order. They contend like stations, but the more urgent wins a collision
+    /// within the station.
     Edca([Access; 4]),
 }
 
@@ -100,9 +100,9 @@ pub struct Fade {
 /// One station.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StationSpec {
-    /// At which it sends to one station.
+    /// Rate at which it sends to one station.
     pub rate: Rate,
-    /// How it gets the channel.
+    /// Its channel access function.
     pub access: AccessMode,
     /// Attempts beyond the first, 0 to 7, before a packet is dropped. (Drivers that count attempts mean one less.)
     pub retry_limit: u8,
@@ -111,7 +111,7 @@ pub struct StationSpec {
     /// Share of attempts lost between this station and any other, whatever their length. A frame fails at either end:
     /// between stations of p and q its share is p + q - pq, so give an access point none.
     pub frame_error: Ratio,
-    /// Outages on top.
+    /// Additional outages.
     pub fade: Option<Fade>,
 }
 
@@ -136,17 +136,17 @@ pub struct CellSpec {
     pub phy: Phy,
     /// The stations; their indices are their [`StationId`]s.
     pub stations: Vec<StationSpec>,
-    /// Through which stations reach one another; none in an ad-hoc cell.
+    /// The station through which the others reach one another; none in an ad-hoc cell.
     pub access_point: Option<StationId>,
 }
 
-/// Stations of one cell: an access point has 2007 association identifiers (IEEE 802.11-2007 §7.3.1.8), itself besides.
+/// Stations of one cell: an access point has 2007 association identifiers (IEEE 802.11-2007 §7.3.1.8), plus itself.
 pub const MAX_STATIONS: usize = 2008;
 
 /// The greatest retry limit: the standard's dot11ShortRetryLimit.
 pub const MAX_RETRY_LIMIT: u8 = 7;
 
-/// No outage is shorter on average: below, it would be a frame error.
+/// The shortest mean outage: anything shorter would be a frame error.
 const SHORTEST_FADE: Duration = Duration::from_micros(100);
 
 /// What is wrong with a cell's description.
@@ -158,7 +158,7 @@ pub enum CellError {
     /// The access point is not a station of the cell.
     #[error("access point {0} is not a station of the cell, whose stations are 0 to {1}")]
     AccessPoint(u16, usize),
-    /// No slot, or an absurd one.
+    /// No slot, or one out of range.
     #[error("a slot is 9 µs (ERP) or 20 µs, not {0:?}; anything from 1 µs to 1 ms is taken")]
     Slot(Duration),
     /// A retry limit that the standard doesn't have.
@@ -173,10 +173,10 @@ pub enum CellError {
     /// An interframe space that the standard doesn't have.
     #[error("station {0}: AIFSN is 1 to 15 slots, not {1}")]
     Aifsn(usize, u32),
-    /// A share that is none.
+    /// A share outside 0 % to 100 %.
     #[error("station {0}: {1} is a share of 0 % to 100 %, not {2}")]
     Share(usize, &'static str, f64),
-    /// An outage too short to be one, or endless.
+    /// An outage that is too short, or never ends.
     #[error("station {0}: outages last 100 µs or more and take less than all of the time, not {1:?} and {2}")]
     Fade(usize, Duration, f64),
 }
@@ -192,7 +192,7 @@ impl CellSpec {
         CellSpec { phy: Phy::COMPATIBLE, stations, access_point: None }
     }
 
-    /// The first thing that is wrong with it.
+    /// Returns the first error in it.
     pub fn validate(&self) -> Result<(), CellError> {
         let count = self.stations.len();
         if !(2..=MAX_STATIONS).contains(&count) {

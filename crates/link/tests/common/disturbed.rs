@@ -36,14 +36,14 @@ pub struct Setting {
     pub slot: Duration,
     pub ad_hoc: bool,
     pub retry_limit: u8,
-    /// Of the stations, not of the access point.
+    /// CWmin of the stations, not of the access point.
     pub cw_min: u32,
     /// 1: one laptop sends to the other; 2: both do, half of the load each.
     pub senders: u16,
-    /// Packets that the access point's queue holds.
+    /// Packets in the access point's queue.
     pub queue: u32,
     pub disturbance_mbit_s: f64,
-    /// Gaps of the disturbance are exponential, not all alike.
+    /// Gaps of the disturbance are exponential, not constant.
     pub poisson: bool,
     pub seconds: u64,
     pub seed: u64,

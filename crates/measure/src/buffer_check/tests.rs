@@ -17,7 +17,7 @@ fn steady(n: u64, spacing: u64) -> Vec<(u64, u64)> {
     (1..=n).map(|seq| (if seq == 1 { 0 } else { spacing }, seq)).collect()
 }
 
-/// A steady stream without the packets `lost` names: their spacing goes to the next that comes.
+/// A steady stream without the packets for which `lost` is true: their spacing is added to the next packet.
 fn without(n: u64, mut lost: impl FnMut(u64) -> bool) -> Vec<(u64, u64)> {
     let mut waited = 0;
     let mut packets = Vec::new();
@@ -46,8 +46,8 @@ fn vectors_of_the_sheet() {
 
 #[test]
 fn a_deadline_is_due_at_its_instant() {
-    // Nine packets at once, then only duplicates: the buffer is just empty after 59.2 ms, and one packet short when
-    // the next deadline falls due at 66.6 ms.
+    // Nine packets at once, then only duplicates: the buffer is empty after 59.2 ms, and one packet short at the next
+    // deadline at 66.6 ms.
     let mut packets = steady(9, 0);
     packets.extend([(592, 9), (73, 9)]);
     assert_eq!(both(&packets)[1], (0, 0));
@@ -68,8 +68,8 @@ fn spacing_of_7_55_ms() {
 
 #[test]
 fn two_percent_of_independent_loss() {
-    // Sheet: about 70 empty and 15 not full by bytes, none by number. Twenty seeds bring the standard error of the
-    // means to 2 and 1; five of them, well under the change that a restart rule read differently makes.
+    // Sheet: about 70 empty and 15 not full by bytes, none by number. Twenty seeds reduce the standard error of the
+    // means to 2 and 1; five of them are well under the effect of a misread restart rule.
     let (mut empty, mut not_full) = (0, 0);
     for seed in 0..20 {
         let mut rng = Rng::fork(seed, "buffer check");
@@ -86,7 +86,7 @@ fn two_percent_of_independent_loss() {
 #[test]
 fn tcp_segments_behind_a_hole_wait_for_it() {
     let mut check = BufferCheck::by_sequence(BufferRule::PUBLISHED, Some(1));
-    // Numbers 2 and 3 were there before 1: they become usable with it and add no delay.
+    // Numbers 2 and 3 arrived before 1: they become usable with it and add no delay.
     for (ms, seq) in [(60, 1), (10, 2), (20, 3), (61, 4)] {
         check.on_arrival(Instant::from_millis(ms), seq, 1300);
     }
@@ -159,7 +159,7 @@ fn plain(packets: &[(u64, u64)], by_number: bool) -> (u64, u64) {
 proptest! {
     #[test]
     fn agrees_with_the_pseudo_code(
-        // Multiples of 3.7 ms meet deadlines to the tenth of a millisecond.
+        // Multiples of 3.7 ms coincide with deadlines to the tenth of a millisecond.
         packets in prop::collection::vec((prop_oneof![0u64..200, (0u64..6).prop_map(|n| n * 37)], 1u64..600), 0..500),
     ) {
         let [bytes, sequence] = both(&packets);

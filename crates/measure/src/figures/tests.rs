@@ -87,7 +87,7 @@ fn figures_of_a_known_run() {
     assert_eq!((figures.packets_sent, figures.packets_received, figures.lost), (3000, 2970, 30));
     assert_eq!(figures.lost_percent, Some(1.0));
     assert_eq!((figures.longest_loss_burst, figures.loss_burst_lengths.as_slice()), (1, &[30][..]));
-    // Every block of a second lost two: they do not differ.
+    // Every block of a second lost two: the blocks do not differ.
     let (low, high) = figures.lost_percent_interval.unwrap();
     assert!((low - 1.0).abs() < 1e-9 && (high - 1.0).abs() < 1e-9, "{low} {high}");
     assert_eq!(figures.cpu_ms_per_s, Some(2.0));
@@ -96,7 +96,7 @@ fn figures_of_a_known_run() {
     assert!((figures.jitter_mad_ms.unwrap() - 1.4715).abs() < 0.18);
     assert!(figures.lip_sync.pass, "{:?}", figures.lip_sync);
     assert_eq!(figures.playout.basis, DelayBasis::HalfRoundTrip);
-    // One in a hundred is lost: 1 % lets nothing else be late, 0.1 % is out of reach.
+    // One in a hundred is lost: 1 % allows no late packets, 0.1 % cannot be reached.
     let targets = &figures.playout.targets;
     assert_eq!(targets[0].target_ms, None);
     let longest = figures.rtt_ms.max_ms.unwrap() / 2.0;

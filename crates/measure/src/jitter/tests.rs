@@ -67,7 +67,7 @@ proptest! {
         let n = last.len() as f64;
         let mean = last.iter().map(|g| *g as f64).sum::<f64>() / n;
         let plain = (last.iter().map(|g| (*g as f64 - mean).powi(2)).sum::<f64>() / n).sqrt() / 1e6;
-        // A gap forgotten or kept too long would move it by far more than a nanosecond.
+        // A gap dropped too early or kept too long would change it by far more than a nanosecond.
         prop_assert!((rolling.ms().unwrap() - plain).abs() < 1e-6);
     }
 

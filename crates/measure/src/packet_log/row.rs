@@ -1,4 +1,4 @@
-//! A packet's row: as it is kept, and as it is shown.
+//! A packet's row: as stored, and as shown.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use antiphon_core::Instant;
 use crate::fate::Fate;
 use crate::histogram::millis;
 
-/// A packet as the log keeps it; times in nanoseconds.
+/// A packet as the log stores it; times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub sent: u64,
     pub arrived: u64,
     pub one_way: u64,
     pub duplicates: u32,
-    /// Of the packet; no datagram is larger.
+    /// Size of the packet; no datagram is larger.
     pub bytes: u16,
     pub fate: Fate,
 }
@@ -33,13 +33,13 @@ pub struct LoggedPacket {
     pub seq: u64,
     /// When it was handed to the transport.
     pub sent: Instant,
-    /// When it first came.
+    /// When it first arrived.
     pub received: Option<Instant>,
-    /// Time one way, where the clocks agree; known also of packets that were lost on their way back.
+    /// One-way delay, if the clocks agree; known also for packets that were lost on their way back.
     pub one_way: Option<Duration>,
     /// Bytes of the packet handed to the transport; 0 if unknown.
     pub bytes: u32,
-    /// How often it came again.
+    /// How often it arrived again.
     pub duplicates: u32,
     /// Its fate.
     pub fate: Fate,
@@ -63,7 +63,7 @@ impl LoggedPacket {
         })
     }
 
-    /// The round trip, if it came.
+    /// The round trip, if it arrived.
     pub fn rtt(&self) -> Option<Duration> {
         self.received.map(|at| at.since(self.sent))
     }

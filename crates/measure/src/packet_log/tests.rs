@@ -75,14 +75,14 @@ fn numbers_out_of_order_are_the_callers_fault() {
         log.on_sent(seq, ms(1));
     }
     assert_eq!((log.packets_sent(), log.tallies().misnumbered), (1, 4));
-    // Numbers left out were never sent: no row, no loss.
+    // Skipped numbers were never sent: no row, no loss.
     log.on_sent(8, ms(2));
     log.on_received(arrival(7, ms(3)));
     log.finish();
     assert_eq!((log.rows().count(), log.packets_sent(), log.tallies().unknown), (2, 2, 1));
 }
 
-/// Sends `n` packets, losing those that `lost` names, each answered 20 ms and a little later.
+/// Sends `n` packets, losing those for which `lost` is true; each other is answered after 20 ms and a little more.
 fn run(config: PacketLogConfig, n: u64, lost: impl Fn(u64) -> bool) -> PacketLog {
     let mut log = PacketLog::new(config);
     for seq in 0..n {

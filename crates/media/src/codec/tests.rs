@@ -95,7 +95,7 @@ fn what_no_integer_holds_is_clamped_and_nan_is_silent() {
     assert_eq!(read(SampleFormat::MuLaw), [top, -top, top, -top, 0.0, top, -top]);
 }
 
-/// Truncation or rounding half up would be one off in half or in some of the cases.
+/// Truncation or rounding half up would be off by one in half or in some of the cases.
 #[test]
 fn rounding_is_to_the_nearest_and_to_even() {
     for n in -200_000..200_000 {
@@ -134,7 +134,7 @@ proptest! {
 #[test]
 fn sixteen_bits_are_what_a_saturating_cast_gives() {
     let by_cast = |x: f32| (((x * SCALE_16).clamp(-32_768.0, 32_767.0) + ROUND_F32) - ROUND_F32) as i16;
-    // Every exponent and sign, infinities and what is no number, with many mantissas: the step is a prime.
+    // Every exponent and sign, infinities and NaN, with many mantissas: the step is a prime.
     for bits in (0..=u32::MAX).step_by(65_537) {
         let x = f32::from_bits(bits);
         assert_eq!(to_i16(x), by_cast(x), "{x}");

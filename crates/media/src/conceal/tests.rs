@@ -74,7 +74,7 @@ fn both_end_in_silence() {
     }
 }
 
-/// Noise has its energy kept for 10 ms and at half strength 35 ms into the gap, as the gain line says.
+/// The energy of noise is kept for 10 ms and has half the strength 35 ms into the gap, as the gain line specifies.
 #[test]
 fn repetition_keeps_energy_as_appendix_i_does() {
     let mut rng = Rng::new(5);

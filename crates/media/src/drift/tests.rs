@@ -66,8 +66,8 @@ fn hostile_time_stamps_do_not_overflow() {
     }
 }
 
-/// A queue of 50 ms for two seconds and a half leaves the schedule where it was: its smallest transit time is kept for
-/// four. A memory of one second would let it move by more than a millisecond.
+/// A queue of 50 ms for 2.5 s leaves the schedule where it was: its smallest transit time is kept for four seconds. A
+/// memory of one second would let it move by more than a millisecond.
 #[test]
 fn a_passing_queue_does_not_move_the_schedule() {
     let queue = |t: f64| if (20.0..22.5).contains(&t) { 0.07 } else { 0.02 };

@@ -4,36 +4,36 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
 
-/// What the pace of a pipe has shown.
+/// What the pace of a pipe has shown so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
     /// Not enough yet.
     Unknown,
-    /// It gives as much sound as time passes: a microphone, or what plays like one.
+    /// The pipe gives as much sound as time passes: a microphone, or a player at real time.
     Live,
-    /// It gives sound faster than time passes, so it has no clock: a file after a decoder. Final.
+    /// The pipe gives sound faster than time passes, so it has no clock: a file after a decoder. Final.
     Recorded,
 }
 
 /// Determines by its pace whether a pipe is live.
 ///
-/// It keeps a *lead*: sound that has come, less the time that has passed. A live source's is never more than what it gives
-/// at once, with what waited in its pipe at the beginning; that of a recording, read as fast as it comes, grows until the
-/// buffer behind is full. Time in which a full buffer kept the pipe from being read counts for neither.
+/// It keeps a *lead*: sound that has come, less the time that has passed. For a live source it is at most one of its
+/// pieces plus what was in its pipe at the beginning; for a recording, read as fast as it comes, it grows until the
+/// next buffer is full. Time in which a full buffer kept the pipe from being read is not counted.
 #[derive(Clone, Debug)]
 pub struct LiveMeter {
     rate: u32,
     /// Capacity of the buffer after it.
     room: Duration,
     last: Option<Instant>,
-    /// Time that was watched.
+    /// Time observed so far.
     watched: Duration,
     lead: Duration,
     liveness: Liveness,
 }
 
 impl LiveMeter {
-    /// For sound of `rate` sample frames per second that is read into a buffer for `room` of it.
+    /// For sound of `rate` sample frames per second that is read into a buffer of length `room`.
     pub fn new(rate: u32, room: Duration) -> Self {
         LiveMeter {
             rate,
@@ -51,7 +51,7 @@ impl LiveMeter {
         self.last = Some(now);
         self.watched += elapsed;
         self.lead = self.lead.saturating_sub(elapsed + elapsed / CLOCKS_DIFFER);
-        // Judged before what just came: a live source that gives much at once has no lead by the time it gives more.
+        // Decided before this piece is added: a live source with large pieces has no lead left when the next one comes.
         let is_steady = self.watched >= self.room / 3 && self.lead <= self.room / 5;
         if self.liveness == Liveness::Unknown && is_steady {
             self.liveness = Liveness::Live;
@@ -63,7 +63,7 @@ impl LiveMeter {
         self.liveness
     }
 
-    /// Nothing could be read until `now`, since the buffer was full.
+    /// The buffer was full until `now`, so nothing could be read.
     pub fn on_blocked(&mut self, now: Instant) {
         self.last = self.last.map(|_| now);
     }
@@ -74,8 +74,8 @@ impl LiveMeter {
     }
 }
 
-/// A lead shrinks by one part in so many of the time: ten times what sound cards differ by (±1000 ppm at worst), so that
-/// a fast card's clock never adds up to a lead.
+/// The lead shrinks by one part in this many of the time: ten times what sound cards differ by (±1000 ppm at worst), so
+/// that a fast card's clock never adds up to a lead.
 const CLOCKS_DIFFER: u32 = 100;
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
     const RATE: u32 = 48_000;
     const ROOM: Duration = Duration::from_secs(3);
 
-    /// Sound at `pace` times real time in pieces of `piece` sample frames, `ahead` of it there at the beginning; after
-    /// `seconds` of time.
+    /// Sound at `pace` times real time in pieces of `piece` sample frames, with `ahead` of them buffered at the
+    /// beginning; the result after `seconds`.
     fn judged(pace: f64, piece: usize, ahead: usize, seconds: f64) -> LiveMeter {
         let mut meter = LiveMeter::new(RATE, ROOM);
         meter.on_frames(Instant::ZERO, ahead.max(piece));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_microphone_is_live_within_one_second() {
-        // A pipe of 64 KiB holds 0.34 s of 16-bit stereo; arecord gives 125 ms at once where nothing else is asked.
+        // A pipe of 64 KiB holds 0.34 s of 16-bit stereo; arecord gives 125 ms at once by default.
         for (piece, ahead) in [(64, 0), (256, 16_384), (6_000, 16_384), (24_000, 0)] {
             assert_eq!(judged(1.0, piece, ahead, 1.6).liveness(), Liveness::Live, "{piece} {ahead}");
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn time_behind_a_full_buffer_counts_for_nothing() {
-        // A decoder three times as fast as its sound, stopped by a small buffer in front of the verdict.
+        // A decoder at three times real time, blocked by a small buffer before the result is known.
         let mut meter = LiveMeter::new(RATE, ROOM);
         for n in 0..10u64 {
             meter.on_frames(Instant::from_millis(n * 33), 4_800);

@@ -6,19 +6,19 @@ use antiphon_core::{Instant, MediaTime};
 
 use crate::Source;
 
-/// Has a live source pace its sender.
+/// Lets a live source pace its sender.
 ///
-/// A block is pulled when it is there, so that the source's clock is the stream's and nothing adds up. Three things make
-/// more than a block wait, and each is met in its own way:
+/// A block is pulled as soon as it is complete, so that the source's clock is the stream's and no delay builds up. More
+/// than one block can be waiting for three reasons, and each is handled in its own way:
 ///
-/// * *Sending begins.* What came before is left out but for the newest block: it would stay the stream's delay.
+/// * *Sending begins.* All but the newest block is left out: it would stay the stream's delay.
 /// * *The source gives much at once*, as `arecord` does every 125 ms. Blocks of such a piece leave one after the other,
-///   by a fiftieth quicker than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
-/// * *A stall* of the media thread or of the source. Blocks that are overdue leave at once, as each is late
-///   already; beyond 250 ms only the newest block is worth sending.
+///   2 % faster than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
+/// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond
+///   250 ms only the newest block is worth sending.
 ///
-/// A piece is told from a standstill by what was usual in the last seconds. What is left out is not missing in media time:
-/// the sound goes on at the next time stamp, nearer to its capture than before.
+/// A piece is distinguished from a stall by the usual piece of the last seconds. Sound that is left out is not missing
+/// in media time: the sound continues at the next time stamp, nearer to its capture than before.
 #[derive(Clone, Debug)]
 pub struct LivePace {
     /// Sample frames.
@@ -27,9 +27,9 @@ pub struct LivePace {
     /// From one block of a piece to the next.
     gap: Duration,
     state: State,
-    /// Sample frames that were left of the last piece.
+    /// Sample frames that remained of the last piece.
     left: usize,
-    /// Most sample frames that waited of this one.
+    /// Most sample frames of this piece that waited.
     piece: usize,
     usual: Usual,
     skipped: u64,
@@ -37,11 +37,11 @@ pub struct LivePace {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing was pulled yet.
+    /// Nothing has been pulled yet.
     Beginning,
-    /// The source had no whole block: its next one is pulled when it comes.
+    /// The source had no whole block: the next one is pulled when it comes.
     Awaiting,
-    /// More blocks are there; the next is due then.
+    /// More blocks are ready; the next is due at this instant.
     Following(Instant),
 }
 
@@ -62,8 +62,8 @@ impl LivePace {
         }
     }
 
-    /// Whether a block is to be pulled now; call it until it is not. Leaves out sound that is too old to be sent.
-    /// Asked when the source wakes the thread ([`Source::set_waker`]) and at [`Self::poll_timeout`].
+    /// Returns whether a block is to be pulled now; call it until it returns false. Leaves out sound that is too old to
+    /// be sent. Called when the source wakes the thread ([`Source::set_waker`]) and at [`Self::poll_timeout`].
     pub fn poll(&mut self, now: Instant, source: &mut dyn Source) -> bool {
         let ready = source.ready();
         if ready.ended && ready.frames == 0 {
@@ -96,7 +96,7 @@ impl LivePace {
         true
     }
 
-    /// When [`Self::poll`] is to be asked though the source has not called; `None` when only the source can tell.
+    /// When to call [`Self::poll`] without a wake from the source; `None` if only the source can tell.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Following(due) => Some(due),
@@ -109,11 +109,11 @@ impl LivePace {
         self.skipped
     }
 
-    /// For how long the first of `waiting` sample frames has been due that came since none was there: what is more than the
-    /// source usually gives at once came during a stall.
+    /// For how long the first of `waiting` sample frames, counted from when the buffer was last empty, has been due:
+    /// what exceeds the source's usual piece came during a stall.
     fn overdue(&self, waiting: usize) -> Duration {
         let usual = self.usual.frames();
-        // Pieces that are no whole number of blocks leave now one block more, now one less.
+        // Pieces that are not a whole number of blocks leave sometimes one block more, sometimes one less.
         let at_once = if usual > self.block { usual + self.block } else { self.block };
         MediaTime::new(waiting.saturating_sub(at_once) as u64, self.rate).duration()
     }
@@ -138,7 +138,7 @@ impl LivePace {
     }
 }
 
-/// What a source usually gives at once: the largest piece of the last seconds that was not the only one of its size.
+/// The source's usual piece: the largest of the last seconds that was not the only one of its size.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     began: Option<Instant>,
@@ -165,10 +165,10 @@ impl Usual {
     }
 }
 
-/// One part in so many: what waits of a piece of 125 ms is gone 2.5 ms before the next one comes, more than two clocks
-/// differ by; a receiver sees these 2.5 ms as jitter.
+/// One part in this many: what waits of a piece of 125 ms is gone 2.5 ms before the next one comes, more than two
+/// clocks differ by; a receiver sees these 2.5 ms as jitter.
 const FASTER: u32 = 50;
-/// The longest standstill after which all missed sound is sent, for which the receiver may have room.
+/// The longest stall after which all missed sound is sent; a receiver may have room for it.
 const MOST_BEHIND: Duration = Duration::from_millis(250);
 /// Twice as long as the longest piece that a live pipe may give ([`super::LiveMeter`]), so that each window sees two.
 const WINDOW: Duration = Duration::from_secs(3);

@@ -9,7 +9,7 @@ use super::header::{HEADER, Header, MAX_DATA};
 pub struct Cutter {
     ring: VecDeque<u8>,
     capacity: usize,
-    /// Bytes that ever went in.
+    /// Bytes written since the beginning.
     written: u64,
 }
 
@@ -19,18 +19,18 @@ pub struct Cutter {
 pub struct CutterFull {
     /// Of the packet, header included.
     pub len: usize,
-    /// Bytes that are free.
+    /// Free bytes.
     pub room: usize,
 }
 
 impl Cutter {
-    /// A ring of `capacity` bytes, taken at once; at least one of the largest packets fits.
+    /// Allocates a ring of `capacity` bytes; at least one packet of the largest size fits.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(HEADER + MAX_DATA);
         Cutter { ring: VecDeque::with_capacity(capacity), capacity, written: 0 }
     }
 
-    /// Appends a packet of the size of `data`, whatever `header` says; nothing if there is no room for all of it.
+    /// Appends a packet of the size of `data`, whatever `header` says; appends nothing if not all of it fits.
     ///
     /// `data` has 1 to [`MAX_DATA`] bytes; a receiver skips packets of any other size.
     pub fn push(&mut self, header: Header, data: &[u8]) -> Result<(), CutterFull> {
@@ -44,7 +44,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// Takes the next block: as many bytes as there are and `block` holds.
+    /// Takes the next block: as many bytes as wait and `block` holds.
     pub fn cut(&mut self, block: &mut [u8]) -> usize {
         let len = self.peek(block);
         self.skip(len);
@@ -61,27 +61,27 @@ impl Cutter {
         len
     }
 
-    /// Leaves out the next `bytes`, or all there are.
+    /// Drops the next `bytes` bytes, or all that wait.
     pub fn skip(&mut self, bytes: usize) {
         self.ring.drain(..bytes.min(self.ring.len()));
     }
 
-    /// Bytes that wait.
+    /// Bytes waiting.
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// The place in the stream, counted from its beginning, at which the next packet goes in.
+    /// Position in the stream, counted from its beginning, at which the next packet is written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// The place in the stream at which the next block begins.
+    /// Position in the stream at which the next block begins.
     pub fn position(&self) -> u64 {
         self.written - self.ring.len() as u64
     }

@@ -15,17 +15,17 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The paper names the fields; their widths and order are a reading of ours, as its figure is lost. Each channel counts
-//! its own packets from 1, so the key names the channel as well: `MDSA`, `MDSB` and so on. All fields are big-endian.
+//! The paper names the fields; their widths and order are our reading, as its figure is lost. Each channel counts its
+//! own packets from 1, so the key names the channel as well: `MDSA`, `MDSB` and so on. All fields are big-endian.
 
 /// Bytes of a header.
 pub const HEADER: usize = 20;
-/// The most data in a packet, in bytes: four times what the paper sends; more is taken for a key within the sound.
+/// The most data in a packet, in bytes: four times the paper's; a larger size means that the key is part of the sound.
 pub const MAX_DATA: usize = 4096;
 /// Channels that have a key.
 pub const MAX_CHANNELS: u8 = 16;
 
-/// The first channel's.
+/// Key of the first channel.
 pub(super) const KEY: [u8; 4] = *b"MDSA";
 
 /// The header of a packet.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By hand from the reading of the paper: key, seq 1, 1 s, 940 bytes.
+    /// Worked out by hand from the paper: key, seq 1, 1 s, 940 bytes.
     #[test]
     fn the_header_of_a_packet_of_the_paper() {
         let header = Header { channel: 0, seq: 1, timestamp: 1_000_000, size: 940 };

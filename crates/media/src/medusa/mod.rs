@@ -9,9 +9,9 @@
 //! JACK block ─ BlockMaker ─ Header + data ─ Cutter ─ blocks ─► transport ─► blocks ─ Resynchroniser ─ Header + data
 //! ```
 //!
-//! A block is not held back until it is full: what is there together goes out together (two channels of 960 bytes are
-//! blocks of 1024 and 896), and a single packet goes alone. The paper does not say so, but its round trips on localhost
-//! (0.13 ms, where a packet comes each 10.7 ms) leave no other reading.
+//! A block is not held back until it is full: bytes that wait together leave together (two channels of 960 bytes make
+//! blocks of 1024 and 896), and a single packet leaves alone. The paper does not say so, but its round trips on
+//! localhost (0.13 ms, with a packet every 10.7 ms) allow no other reading.
 
 mod cutter;
 mod header;

@@ -1,20 +1,20 @@
-//! From blocks back to packets, whatever is missing between them.
+//! From blocks back to packets, although blocks between them may be missing.
 //!
-//! A key can stand in the sound by chance (2⁻³² at each byte), so a header counts only with a plausible size and a number
-//! near those before it; otherwise the search goes on one byte further. A packet into which another plausible header
-//! falls has lost its end with a block that never came: it is given up, and the other is taken. Where the blocks that are
-//! missing go from the middle of one packet to the same place in another, the two become one and nothing tells: the header
-//! has no checksum. The paper counts such packets as lost, by what is in them.
+//! A key can occur in the sound by chance (2⁻³² at each byte), so a header counts only with a plausible size and a
+//! number near those before it; otherwise the search continues one byte further. A packet that contains another
+//! plausible header has lost its end with a missing block: it is dropped, and the other packet is taken. If the missing
+//! blocks reach from the middle of one packet to the same place in another, the two become one undetected: the header
+//! has no checksum. The paper counts such packets as lost, by their contents.
 
 use super::header::{HEADER, Header, KEY, MAX_CHANNELS, MAX_DATA, key_channel};
 
-/// Finds packets in a stream of bytes with holes. Holds [`Resynchroniser::MEMORY`] bytes at most.
+/// Finds packets in a stream of bytes with gaps. Holds at most [`Resynchroniser::MEMORY`] bytes.
 #[derive(Debug)]
 pub struct Resynchroniser {
     /// Bytes not yet used: `at..`.
     buf: Vec<u8>,
     at: usize,
-    /// Of the packet at the front, bytes after the first that are known not to begin another header.
+    /// Bytes of the front packet, after the first, that are known not to begin another header.
     searched: usize,
     channels: [Channel; MAX_CHANNELS as usize],
     counters: ResyncCounters,
@@ -25,33 +25,33 @@ pub struct Resynchroniser {
 pub struct ResyncCounters {
     /// Packets found.
     pub packets: u64,
-    /// Numbers passed over that have not come yet.
+    /// Sequence numbers skipped whose packets have not arrived yet.
     pub missing: u64,
     /// Packets that came a second time.
     pub duplicates: u64,
-    /// Keys without a plausible header after them.
+    /// Keys that no plausible header followed.
     pub false_keys: u64,
-    /// Packets that had begun and lost their end.
+    /// Packets whose end was lost.
     pub cut: u64,
-    /// Bytes of no packet.
+    /// Bytes that belong to no packet.
     pub skipped: u64,
 }
 
-/// The numbers of one channel.
+/// The sequence numbers of one channel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     highest: Option<u32>,
-    /// Which of the 64 numbers up to `highest` have come, the lowest bit for itself.
+    /// Which of the 64 numbers up to `highest` have arrived, the lowest bit for `highest` itself.
     came: u64,
-    /// A number out of the window; its successor would be a sender that restarted.
+    /// A number outside the window; if its successor follows, the sender has restarted.
     unknown_source: Option<u32>,
 }
 
 impl Resynchroniser {
-    /// Bytes that it keeps at most: two of the largest packets.
+    /// The most bytes that it keeps: two packets of the largest size.
     pub const MEMORY: usize = 2 * (HEADER + MAX_DATA);
 
-    /// For a stream of which nothing has come yet.
+    /// Starts with an empty stream.
     pub fn new() -> Self {
         Resynchroniser {
             buf: Vec::with_capacity(Self::MEMORY),
@@ -67,8 +67,8 @@ impl Resynchroniser {
         self.counters
     }
 
-    /// Takes the next bytes of the stream, as many as there is room for: at least [`MAX_DATA`] once [`Self::poll`] has
-    /// answered `None`.
+    /// Takes as many of the next bytes of the stream as there is room for: at least [`MAX_DATA`] once [`Self::poll`]
+    /// has returned `None`.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         self.buf.drain(..self.at);
         self.at = 0;
@@ -77,8 +77,8 @@ impl Resynchroniser {
         taken
     }
 
-    /// The next packet, its data in the first `size` bytes of `out`, which holds [`MAX_DATA`] bytes; `None` until more
-    /// has come.
+    /// Returns the next packet, its data in the first `size` bytes of `out`, which holds [`MAX_DATA`] bytes; `None`
+    /// until more bytes have come.
     pub fn poll(&mut self, out: &mut [u8]) -> Option<Header> {
         loop {
             self.seek();
@@ -109,7 +109,7 @@ impl Resynchroniser {
         }
     }
 
-    /// Goes to the next key, or to what may become one.
+    /// Advances to the next key, or to the beginning of a possible one.
     fn seek(&mut self) {
         let rest = &self.buf[self.at..];
         let begins = |bytes: &[u8]| match bytes.len() {
@@ -163,7 +163,7 @@ impl Resynchroniser {
         Inner::None
     }
 
-    /// Whether `header` may follow `front`. Channels count alike, so a new channel is compared with the other.
+    /// Whether `header` may follow `front`. All channels count alike, so a new channel is compared with the other.
     fn is_next(&self, header: Header, front: Header) -> bool {
         let channel = &self.channels[usize::from(header.channel)];
         let highest = Some(channel.highest.unwrap_or(front.seq));
@@ -184,7 +184,7 @@ impl Resynchroniser {
             channel.came = channel.came.checked_shl(ahead as u32).unwrap_or(0) | 1;
             channel.highest = Some(header.seq);
         } else {
-            // What is further back than the memory reaches has been waited for long enough to be new.
+            // A number beyond the window's memory is counted as new.
             let bit = 1u64.checked_shl(ahead.unsigned_abs()).unwrap_or(0);
             if channel.came & bit != 0 {
                 self.counters.duplicates += 1;
@@ -205,7 +205,7 @@ impl Default for Resynchroniser {
 /// Inside a packet.
 enum Inner {
     None,
-    /// Another packet's header, so far from its beginning.
+    /// Another packet's header, at this offset from its beginning.
     Header(usize),
     /// A key whose header is not complete yet.
     Unclear,
@@ -217,7 +217,7 @@ impl Channel {
     }
 }
 
-/// Packets: 44 s of the paper's, longer than any outage that a stream survives.
+/// Packets: 44 s of the paper's stream, longer than any outage that a stream survives.
 const WINDOW: u32 = 4096;
 
 #[cfg(test)]

@@ -11,25 +11,25 @@ pub const JACK_BLOCK: usize = 512;
 /// The rate on the network in Hz, in 16 bits.
 pub const WIRE_RATE: u32 = 44_100;
 
-/// How many samples a block gives: 512 at 48 kHz are 470.4 at 44.1 kHz.
+/// How many samples a block becomes: 512 at 48 kHz are 470.4 at 44.1 kHz.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BlockMode {
-    /// 470 always, 940 bytes, as the paper prints: the sound runs 0.085 % short, at 44 062.5 Hz.
+    /// Always 470, 940 bytes, as the paper prints: the sound is 0.085 % too short, at 44 062.5 Hz.
     #[default]
     Paper,
     /// 470 or 471, so that 10 000 blocks are 4 704 000 samples.
     Exact,
 }
 
-/// Converts each block of JACK to the packet content of each channel. Allocates only at construction.
+/// Converts each JACK block to the packet content of each channel. Allocates only at construction.
 pub struct BlockMaker {
     resampler: Resampler,
     mode: BlockMode,
     channels: usize,
-    /// Samples at the lower rate that have not gone out, `[sample_frame][channel]`.
+    /// Samples at the lower rate that have not been packetised, `[sample_frame][channel]`.
     ready: VecDeque<f32>,
     given: Vec<f32>,
-    /// Blocks that have gone out.
+    /// Blocks converted so far.
     blocks: u64,
     /// The last block's sample frames, `[channel][sample_frame]`.
     current: Vec<f32>,
@@ -37,7 +37,7 @@ pub struct BlockMaker {
 }
 
 impl BlockMaker {
-    /// For sound of so many channels.
+    /// Creates one for `channels` channels.
     pub fn new(channels: usize, mode: BlockMode) -> Result<Self, FormatError> {
         // Only their ratio counts: 470 to 512 in the paper's mode.
         let (from, to) = match mode {
@@ -60,7 +60,7 @@ impl BlockMaker {
         })
     }
 
-    /// Takes a block of JACK, `[sample_frame][channel]`, [`JACK_BLOCK`] sample frames; how many sample frames it became.
+    /// Takes a block of [`JACK_BLOCK`] sample frames, `[sample_frame][channel]`; returns how many it became.
     pub fn push(&mut self, block: &[f32]) -> usize {
         let (_, given) = self.resampler.process(block, &mut self.given);
         self.ready.extend(&self.given[..given * self.channels]);
@@ -72,8 +72,8 @@ impl BlockMaker {
         self.frames
     }
 
-    /// Writes what the last block became of one channel into `out`, as L16 in network order (RFC 3551 §4.5.11); the bytes
-    /// written. (The paper writes the machine's own order.)
+    /// Writes one channel of the last converted block into `out`, as L16 in network order (RFC 3551 §4.5.11), and
+    /// returns the bytes written. (The paper writes the machine's own order.)
     pub fn write(&self, channel: usize, out: &mut [u8]) -> usize {
         let first = channel * MOST_FRAMES;
         codec::encode(SampleFormat::L16, &self.current[first..first + self.frames], out)
@@ -92,7 +92,7 @@ impl BlockMaker {
 /// 940 bytes of 16-bit samples.
 const PAPER_FRAMES: usize = 470;
 const MOST_FRAMES: usize = 471;
-/// Sample frames of silence at the beginning, for blocks of which the resampler makes one less than is due.
+/// Sample frames of silence at the beginning, for blocks from which the resampler makes one sample frame too few.
 const HEAD_START: usize = 2;
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
                 left.extend(samples);
                 assert_eq!(maker.write(1, &mut bytes), 2 * frames);
                 let right = i16::from_be_bytes([bytes[200], bytes[201]]);
-                // Rounding only: the second channel is the first upside down.
+                // Rounding only: the second channel is the inverted first.
                 assert!((right + left[before + 100]).abs() <= 1, "{right}");
             }
             let settled = &left[2000..];
@@ -143,7 +143,7 @@ mod tests {
             assert!((16_300..=16_400).contains(&peak), "{peak}");
             let crossings = settled.windows(2).filter(|pair| (pair[0] < 0) != (pair[1] < 0)).count();
             let frequency = crossings as f64 / 2.0 * rate / settled.len() as f64;
-            // A crossing more or less in 4.2 s is 0.12 Hz; the wrong ratio would be 0.85 Hz.
+            // One crossing more or less in 4.2 s is 0.12 Hz; the wrong ratio would be 0.85 Hz.
             assert!((frequency - 997.0).abs() < 0.3, "{mode:?}: {frequency}");
         }
     }

@@ -1,4 +1,4 @@
-//! RTP packets, hostile until proved otherwise, into numbers that no longer wrap and sound that is borrowed.
+//! Reads RTP packets, which may be hostile, into unwrapped numbers and borrowed sound.
 
 use antiphon_core::{NtpTime, Unwrapper};
 use rtp_types::{RtpPacket, RtpParseError};
@@ -7,27 +7,27 @@ use super::extension::{self, ONE_BYTE_PROFILE};
 use super::{ExtensionIds, InBandFormat, InBandGroup};
 use crate::{ChannelGroups, SampleFormat, StreamFormat, codec};
 
-/// Why bytes are no RTP packet, or not one of this stream.
+/// Why bytes are not an RTP packet, or not one of this stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
     /// Fewer bytes than its own header says.
     #[error("an RTP packet of {actual} bytes is cut off: its header speaks of {expected}")]
     Truncated {
-        /// Bytes that would have been needed.
+        /// Bytes needed.
         expected: usize,
-        /// Bytes there were.
+        /// Bytes received.
         actual: usize,
     },
     /// Not version 2.
     #[error("RTP version {version} is not spoken here: the sender must use version 2")]
     Version {
-        /// What it says.
+        /// The version in the packet.
         version: u8,
     },
-    /// More padding than packet, or none.
+    /// More padding than packet, or zero padding.
     #[error("the RTP padding of {padding} bytes is wrong")]
     Padding {
-        /// What it says.
+        /// The padding in the packet.
         padding: u8,
     },
     /// The sound is not a whole number of sample frames: another format than agreed.
@@ -54,13 +54,13 @@ pub struct RtpView<'a> {
     pub timestamp: u32,
     /// 0 to 127.
     pub payload_type: u8,
-    /// First after silence.
+    /// First packet after silence.
     pub marker: bool,
-    /// The sender's clock, where it is given.
+    /// The sender's clock, if the packet carries it.
     pub ntp: Option<NtpTime>,
-    /// The format, where it is given in band.
+    /// The format, if the packet carries it in band.
     pub format: Option<InBandFormat>,
-    /// Which channel group it is of, where that is given in band.
+    /// The packet's channel group, if the packet carries it in band.
     pub group: Option<InBandGroup>,
     /// The sound, without padding.
     pub payload: &'a [u8],
@@ -91,7 +91,7 @@ pub fn parse_rtp(bytes: &[u8], ids: ExtensionIds) -> Result<RtpView<'_>, RtpErro
     })
 }
 
-/// A packet of a known stream: numbers that count on for ever, sound of whole sample frames.
+/// A packet of a known stream: numbers that do not wrap, sound of whole sample frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaPacket<'a> {
     /// Unwrapped sequence number.
@@ -104,11 +104,11 @@ pub struct MediaPacket<'a> {
     pub sample: SampleFormat,
     /// Samples per sample frame.
     pub channels: usize,
-    /// First after silence.
+    /// First packet after silence.
     pub marker: bool,
     /// Whether error correction or retransmission brought it back.
     pub recovered: bool,
-    /// When the sender sent it, if the packet tells.
+    /// When the sender sent it, if the packet says so.
     pub ntp: Option<NtpTime>,
     /// The sound.
     pub payload: &'a [u8],
@@ -123,11 +123,11 @@ impl MediaPacket<'_> {
     }
 }
 
-/// Unwraps the numbers of one sender: sequence numbers of each channel group by itself, time stamps of all together, so that
-/// a group that was silent through a wrap still stands beside the others.
+/// Unwraps the numbers of one sender: sequence numbers per channel group, time stamps for all groups together, so that
+/// a group that was silent during a wrap stays aligned with the others.
 ///
-/// Numbers more than half a cycle from the last are taken for a step the other way: a `SourceTracker` in front
-/// keeps such jumps out, and a new stream gets a new depacketiser.
+/// Numbers more than half a cycle from the last count as a step the other way: a `SourceTracker` before it filters out
+/// such jumps, and a new stream gets a new depacketiser.
 #[derive(Clone, Debug)]
 pub struct Depacketiser {
     format: StreamFormat,
@@ -143,12 +143,12 @@ struct Group {
 }
 
 impl Depacketiser {
-    /// For a stream of that format, not divided.
+    /// For an undivided stream of that format.
     pub fn new(format: StreamFormat, sample: SampleFormat) -> Self {
         Self::grouped(format, sample, ChannelGroups::whole(format.channels()))
     }
 
-    /// For a stream whose channels are divided like this.
+    /// For a stream whose channels are divided into `groups`.
     pub fn grouped(format: StreamFormat, sample: SampleFormat, groups: ChannelGroups) -> Self {
         let group =
             |range: std::ops::Range<usize>| Group { channels: range.len(), sequence: Unwrapper::default() };
@@ -175,7 +175,7 @@ impl Depacketiser {
         self.accept_in(0, view)
     }
 
-    /// Refuses a packet whose sound is not whole sample frames of that group; otherwise unwraps its numbers.
+    /// Refuses a packet whose sound is not whole sample frames of `group`; otherwise unwraps its numbers.
     ///
     /// Panics if the stream has no such group.
     pub fn accept_in<'a>(&mut self, group: usize, view: &RtpView<'a>) -> Result<MediaPacket<'a>, RtpError> {
@@ -198,13 +198,13 @@ impl Depacketiser {
         })
     }
 
-    /// Forgets the numbers, for a sender that restarted.
+    /// Forgets the numbers; for a sender that restarted.
     pub fn restart(&mut self) {
         (0..self.groups.len()).for_each(|group| self.restart_group(group));
         self.timestamp = Unwrapper::default();
     }
 
-    /// Forgets the sequence numbers of one group, for one that restarted on the clock of the others.
+    /// Forgets the sequence numbers of one group; for a group that restarted on the clock of the others.
     pub fn restart_group(&mut self, group: usize) {
         self.groups[group].sequence = Unwrapper::default();
     }

@@ -18,20 +18,20 @@
 //! +---------------------------------------------------------------
 //! ```
 //!
-//! The second element is ours. It lets a receiver play our own sender without any SDP. `Version` is 0; `Coding` counts
-//! the sample formats in the order of [`SampleFormat::ALL`]; `frames` are the sample frames of a block of the sender.
-//! With the clock it fills four words without padding; the clock alone takes three.
+//! The second element is ours. With it a receiver plays our own sender without any SDP. `Version` is 0; `Coding` is the
+//! index in [`SampleFormat::ALL`]; `frames` are the sample frames of a block of the sender. With the clock it fills
+//! four words without padding; the clock alone takes three.
 //!
-//! The third is ours, too, and stands beside the second in streams that are divided into channel groups: which group this is,
-//! of how many channels in all, how they are divided, and under which SSRC the first group goes, which names the sender of all
-//! of them. One such packet tells the whole stream.
+//! The third is also ours, and accompanies the second in streams that are divided into channel groups: the index of
+//! this group, the number of channels in all, how they are divided, and the SSRC of the first group, which identifies
+//! the sender of all of them. One such packet describes the whole stream.
 
 use antiphon_core::NtpTime;
 
 use crate::{ChannelGroups, SampleFormat, StreamFormat};
 
-/// Which header extension elements to write and to look for: local identifiers 1 to 14 (RFC 8285 §4.2), `None` to do
-/// without.
+/// Which header extension elements to write and to look for: local identifiers 1 to 14 (RFC 8285 §4.2), `None` to omit
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtensionIds {
     /// The 64-bit NTP time of sending (RFC 6051), [`Self::NTP_URI`].
@@ -51,17 +51,17 @@ impl ExtensionIds {
     pub const GROUP_URI: &'static str = "urn:x-antiphon:rtp-hdrext:group";
     /// No extension at all.
     pub const NONE: ExtensionIds = ExtensionIds { ntp: None, format: None, group: None };
-    /// Clock 1 and format 2: what a stream that is not divided into groups writes.
+    /// Clock 1 and format 2: what an undivided stream writes.
     pub const UNDIVIDED: ExtensionIds = ExtensionIds { ntp: Some(1), format: Some(2), group: None };
 
-    /// Whether all are 1 to 14 and different.
+    /// Whether all are 1 to 14 and distinct.
     pub fn are_valid(self) -> bool {
         let ids = [self.ntp, self.format, self.group];
         let twice = |at: usize| ids[at].is_some() && ids[..at].contains(&ids[at]);
         ids.iter().flatten().all(|id| (1..=14).contains(id)) && !(0..ids.len()).any(twice)
     }
 
-    /// Bytes that the extension takes when everything is in it, its own header included.
+    /// Bytes of the extension with all elements, its own header included.
     pub fn max_len(self) -> usize {
         let body = self.ntp.map_or(0, |_| 1 + NTP_BYTES)
             + self.format.map_or(0, |_| 1 + InBandFormat::BYTES)
@@ -77,7 +77,7 @@ impl Default for ExtensionIds {
     }
 }
 
-/// Contents of every sixteenth packet of our senders.
+/// Contents of every sixteenth packet that our senders send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InBandFormat {
     /// Rate and channels.
@@ -118,10 +118,10 @@ impl InBandFormat {
     }
 }
 
-/// Which part of a divided stream a packet is.
+/// The part of a divided stream to which a packet belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InBandGroup {
-    /// The SSRC of the first group, which names the sender of all.
+    /// The SSRC of the first group, which identifies the sender of all groups.
     pub sender: u32,
     /// Which of `groups`, below their count.
     pub index: u8,
@@ -141,7 +141,7 @@ impl InBandGroup {
         bytes
     }
 
-    /// `None` for a division that is none, or a group that it does not have.
+    /// `None` for an invalid division, or a group outside it.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; Self::BYTES] = bytes.try_into().ok()?;
         let [index, channels, s0, s1, s2, s3, starts @ ..] = bytes;
@@ -151,7 +151,7 @@ impl InBandGroup {
     }
 }
 
-/// What the elements of a packet say.
+/// The elements of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Elements {
     pub ntp: Option<NtpTime>,
@@ -165,7 +165,7 @@ const NTP_BYTES: usize = 8;
 /// All three elements, padded.
 pub(super) const MAX_BODY: usize = 32;
 
-/// Writes the elements that are there and have an identifier; returns the whole words written.
+/// Writes the elements that are present and have an identifier; returns the whole words written.
 pub(super) fn write(ids: ExtensionIds, elements: &Elements, out: &mut [u8; MAX_BODY]) -> usize {
     let mut len = 0;
     let mut put = |id: u8, data: &[u8]| {
@@ -187,7 +187,7 @@ pub(super) fn write(ids: ExtensionIds, elements: &Elements, out: &mut [u8; MAX_B
     padded
 }
 
-/// Looks for our elements among whatever a peer wrote. What is torn or unknown is passed over, as RFC 8285 §4.1.2
+/// Looks for our elements among what the peer wrote. Truncated or unknown elements are skipped, as RFC 8285 §4.1.2
 /// asks.
 pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> Elements {
     let mut found = Elements::default();
@@ -238,7 +238,7 @@ mod tests {
         assert!(ids(Some(1), Some(14)) && ids(None, None));
         assert!(!ids(Some(0), None) && !ids(Some(15), None) && !ids(Some(3), Some(3)));
         assert!(!ids(Some(7), None) && !ids(None, Some(7)));
-        // Four bytes of header, and 16 or 31 of elements: a stream of one group pays nothing for groups.
+        // Four bytes of header, and 16 or 31 of elements: groups cost an undivided stream nothing.
         assert_eq!((ExtensionIds::UNDIVIDED.max_len(), ExtensionIds::default().max_len()), (20, 36));
         assert_eq!(ExtensionIds::NONE.max_len(), 0);
     }
@@ -281,7 +281,7 @@ mod tests {
             let len = write(ExtensionIds::default(), &elements, &mut body);
             prop_assert_eq!(len, 24);
             prop_assert_eq!(read(ExtensionIds::default(), &body[..len]), elements);
-            // A group that the division does not have.
+            // A group outside the division.
             let beyond = body.iter().position(|b| *b == 0x3d).unwrap() + 1;
             body[beyond] = groups.count() as u8;
             prop_assert_eq!(read(ExtensionIds::default(), &body[..len]).group, None);

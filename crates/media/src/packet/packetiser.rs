@@ -22,10 +22,10 @@ pub struct PacketConfig {
     pub block_frames: u32,
     /// 0 to 127.
     pub payload_type: u8,
-    /// No packet is longer, in bytes of RTP; see [`super::max_packet_for_mtu`]. More than the path carries in one
-    /// datagram asks for IP fragmentation.
+    /// Upper limit of a packet's length, in bytes of RTP; see [`super::max_packet_for_mtu`]. More than the path carries
+    /// in one datagram causes IP fragmentation.
     pub max_packet: usize,
-    /// No packet is longer in time (SDP's `ptime`); never longer than a block, since waiting for a further block
+    /// Upper limit of a packet's duration (SDP's `ptime`); never longer than a block, since waiting for another block
     /// would add delay: for longer packets, use longer blocks.
     pub ptime: Option<Duration>,
     /// Header extension elements to write.
@@ -33,8 +33,7 @@ pub struct PacketConfig {
 }
 
 impl PacketConfig {
-    /// The static payload type that fits, or 96, packets for an Ethernet with IPv6, clock and format in
-    /// band.
+    /// Uses the static payload type that fits, or 96; packets for an Ethernet with IPv6; clock and format in band.
     pub fn new(format: StreamFormat, sample: SampleFormat, block_frames: u32) -> Self {
         PacketConfig {
             format,
@@ -58,13 +57,13 @@ impl PacketConfig {
         Ok(block.div_ceil(block.div_ceil(self.most_frames()?)))
     }
 
-    /// The block to pull, in sample frames and no longer than [`Self::block_frames`], so that each block is one packet of
-    /// every one of `groups`.
+    /// The block to pull, in sample frames, at most [`Self::block_frames`], such that each block is one packet in every
+    /// one of `groups`.
     ///
-    /// Packets of one block leave together, though only the last of them is due: split blocks make bursts, wait a block's
-    /// time for a packet's, and make receivers with a few milliseconds of buffer run dry. The answer is a block in place of
-    /// the one asked for. Sixteen sample frames are the shortest block: where not even those fit into one packet, blocks of
-    /// them are split.
+    /// Packets of one block leave together, though only the last of them is due: split blocks make bursts, delay a
+    /// packet by a block's time, and make receivers with a few milliseconds of buffer run dry. Pull this block instead
+    /// of the requested one. Sixteen sample frames are the shortest block: where not even those fit into one packet,
+    /// blocks of sixteen are split.
     pub fn one_packet_block(&self, groups: ChannelGroups) -> Result<u32, PacketError> {
         self.check()?;
         let mut block = self.block_frames;
@@ -75,7 +74,7 @@ impl PacketConfig {
         Ok(block.max(*BLOCKS.start()))
     }
 
-    /// Sample frames that a packet may have, whatever the block.
+    /// Most sample frames that fit into a packet, whatever the block.
     fn most_frames(&self) -> Result<usize, PacketError> {
         let frame = self.sample.bytes() * self.format.channels();
         let header = self.max_header();
@@ -89,7 +88,7 @@ impl PacketConfig {
         }
     }
 
-    /// What a group of so many channels has of a stream that is divided into `groups`.
+    /// The configuration of one group with `channels` channels of a stream that is divided into `groups`.
     fn of_group(&self, channels: usize, groups: ChannelGroups) -> Result<PacketConfig, PacketError> {
         if groups.count() == 1 {
             return Ok(*self);
@@ -105,7 +104,7 @@ impl PacketConfig {
         if !BLOCKS.contains(&self.block_frames) {
             return Err(FormatError::Block { frames: self.block_frames }.into());
         }
-        // 64 to 95 with the marker would be taken for RTCP (RFC 5761 §4).
+        // 64 to 95 with the marker would look like RTCP (RFC 5761 §4).
         if self.payload_type > 127 || (64..=95).contains(&self.payload_type) {
             return Err(PacketError::PayloadType { payload_type: self.payload_type });
         }
@@ -116,10 +115,10 @@ impl PacketConfig {
     }
 }
 
-/// Why a stream cannot be cut into packets that way.
+/// Why a stream cannot be packetised that way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The block is absurd.
+    /// The block is out of range.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// Not one sample frame fits.
@@ -133,7 +132,7 @@ pub enum PacketError {
         /// The limit in bytes.
         max_packet: usize,
     },
-    /// Above 127, or mistaken for RTCP.
+    /// Above 127, or in the range that looks like RTCP.
     #[error("payload type {payload_type} cannot be used: use 96 to 127")]
     PayloadType {
         /// The requested value.
@@ -159,7 +158,7 @@ pub struct PacketInfo {
     pub marker: bool,
 }
 
-/// Cuts blocks into packets. One per stream; allocates nothing.
+/// Splits blocks into packets. One per stream; allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Packetiser {
     config: PacketConfig,
@@ -194,11 +193,11 @@ impl Packetiser {
         })
     }
 
-    /// One packetiser for each channel group of a stream that `config` describes as a whole: SSRC and first sequence number
-    /// of each its own, time stamps the same in all. Undivided, it is [`Self::new`] alone.
+    /// One packetiser for each channel group of a stream that `config` describes as a whole: each has its own SSRC and
+    /// first sequence number; all have the same time stamps. For an undivided stream, the result is one [`Self::new`].
     ///
-    /// Divided streams have dynamic payload types, one for each number of channels from `config.payload_type` on (RFC 3551
-    /// §3: a payload type means one format): a static one would pass a part of the stream for all of it.
+    /// Divided streams have dynamic payload types, one for each number of channels, from `config.payload_type` on (RFC
+    /// 3551 §3: a payload type means one format): a static one would describe a part of the stream as all of it.
     pub fn for_groups(
         config: PacketConfig,
         groups: ChannelGroups,
@@ -232,10 +231,10 @@ impl Packetiser {
         Ok(made)
     }
 
-    /// Makes the packets of `block` (whole sample frames; any number of them, though a full block is what the split is
-    /// made for), each in `buf`, and lends each to `each`. `ntp` is the time of sending for the header extension.
+    /// Makes the packets of `block` (whole sample frames; any number, though the split is made for a full block), each
+    /// in `buf`, and lends each to `each`. `ntp` is the time of sending for the header extension.
     ///
-    /// `buf` holds at least `max_packet` bytes; with less, packets are cut to what it holds.
+    /// `buf` holds at least `max_packet` bytes; if it is shorter, packets are limited to its length.
     pub fn packetise(
         &mut self,
         block: &[f32],
@@ -247,7 +246,7 @@ impl Packetiser {
         let room = buf.len().saturating_sub(self.config.max_header());
         let frames = self.packet_frames.min(room / (channels * self.config.sample.bytes()));
         if frames == 0 {
-            // A buffer without room for a single sample frame: the time passes all the same.
+            // A buffer without room for a single sample frame: media time advances without a packet.
             return self.skip((block.len() / channels) as u64);
         }
         for part in block.chunks(frames * channels) {
@@ -265,7 +264,7 @@ impl Packetiser {
         }
     }
 
-    /// Lets time pass without packets: the source starved or is silent. The next packet carries the marker.
+    /// Advances media time without packets: the source starved or is silent. The next packet carries the marker.
     pub fn skip(&mut self, frames: u64) {
         self.position += frames;
         self.marker = true;
@@ -344,15 +343,15 @@ impl Packetiser {
     }
 }
 
-/// Sample frames of a block. Fewer make more header than sound; 4096 are 85 ms at 48 kHz.
+/// Limits of a block in sample frames. Fewer make more header than sound; 4096 are 85 ms at 48 kHz.
 const BLOCKS: RangeInclusive<u32> = 16..=4096;
 /// The third of [`ExtensionIds::default`].
 const GROUP_ID: u8 = 3;
 /// The fixed header (RFC 3550 §5.1).
 const RTP_HEADER: usize = 12;
-/// The format goes into the first packets, so that the loss of a few does not delay the start…
+/// The first packets carry the format, so that the loss of a few does not delay the start…
 const ANNOUNCE_FIRST: u64 = 32;
-/// …and into one of so many afterwards, for those who join late: 85 ms at 256 sample frames and 48 kHz, 0.4 bytes each.
+/// …and one in this many afterwards, for late joiners: 85 ms at 256 sample frames and 48 kHz, 0.4 bytes each.
 const ANNOUNCE_EVERY: u64 = 16;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A playout buffer for a device that pulls by a clock of its own.
+//! A playout buffer for a device that pulls by its own clock.
 //!
-//! Three clocks meet here: the sender's sampling clock, the run's, and the device's. The first against the second is
-//! estimated from arrivals ([`crate::drift`]); what the device adds shows as a slowly growing lag behind the schedule,
-//! which a proportional-integral controller takes back. Both together steer a resampler.
+//! Three clocks are involved: the sender's sampling clock, the run's, and the device's. The first against the second is
+//! estimated from arrivals ([`crate::drift`]); the device's drift shows as a slowly growing lag behind the schedule,
+//! which a proportional-integral controller corrects. Both together control a resampler.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{FormatError, StreamFormat};
 /// Why no such playout can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockedError {
-    /// The buffer cannot be.
+    /// The buffer cannot be made.
     #[error(transparent)]
     Playout(#[from] PlayoutError),
     /// The rates cannot be converted.
@@ -43,14 +43,14 @@ pub struct ClockedPlayout {
     scratch: Vec<f32>,
     max_block: usize,
     channels: usize,
-    /// How long the resampler keeps the sound.
+    /// The resampler's delay.
     held: Duration,
     control: Control,
 }
 
 impl ClockedPlayout {
     /// For a device that takes `rate` sample frames per second in blocks of up to `max_block`, in as many channels as
-    /// the stream has. The clocking in `config` is taken to be the sink's.
+    /// the stream has. The clocking in `config` is replaced by the sink's.
     pub fn new(config: PlayoutConfig, rate: u32, max_block: usize) -> Result<Self, ClockedError> {
         let format: StreamFormat = config.format;
         let playout = Playout::new(PlayoutConfig { clocking: Clocking::Sink, ..config })?;
@@ -117,7 +117,7 @@ impl ClockedPlayout {
         &self.playout
     }
 
-    /// Moves the deadlines; the sound follows as slowly as the resampler may.
+    /// Moves the deadlines; the sound follows at the resampler's limited speed.
     pub fn set_playout_delay(&mut self, playout_delay: Duration) {
         self.playout.set_playout_delay(playout_delay);
     }
@@ -126,8 +126,8 @@ impl ClockedPlayout {
 /// How many sample frames to pull for a device at a time: those of a packet, or of the device's period where that is shorter
 /// ([`crate::Sink::period`]), both at the stream's rate.
 ///
-/// All that is pulled at once has to be there when its first sample frame is due: more than a packet means waiting for the
-/// next ones, 4 ms for 256 sample frames of packets of 64 at 48 kHz.
+/// All sound that is pulled at once must have arrived when its first sample frame is due: more than a packet means
+/// waiting for the next ones, 4 ms for 256 sample frames of packets of 64 at 48 kHz.
 pub fn pull_frames(packet: usize, period: Option<usize>) -> usize {
     packet.min(period.unwrap_or(packet)).clamp(LEAST_PULL, MOST_PULL)
 }
@@ -169,7 +169,7 @@ impl Control {
         let wanted = drift.0 + proportional + self.integral;
         let bounded = wanted.clamp(-MAX_TOTAL_PPM, MAX_TOTAL_PPM);
         if wanted == bounded {
-            // What cannot be had must not pile up.
+            // A correction beyond the limit must not accumulate (no integrator windup).
             self.integral =
                 (self.integral + INTEGRAL * smooth * elapsed).clamp(-MAX_DRIFT_PPM, MAX_DRIFT_PPM);
         }
@@ -178,9 +178,9 @@ impl Control {
     }
 }
 
-/// As few as the shortest block has; fewer cost more than they give.
+/// The length of the shortest block; shorter pulls cost more than they save.
 const LEAST_PULL: usize = 16;
-/// As many as the longest block has.
+/// The length of the longest block.
 const MOST_PULL: usize = 4096;
 /// Time constant of the lag's smoothing: pulls come in bursts of a device's period.
 const SMOOTHING_S: f64 = 1.0;
@@ -188,9 +188,9 @@ const SMOOTHING_S: f64 = 1.0;
 /// in ppm.
 const PROPORTIONAL: f64 = 2.0 / 15.0 * 1e6;
 const INTEGRAL: f64 = 1e6 / (15.0 * 15.0);
-/// The drift that is promised, 100 ppm of the device's own card, and as much to take lag back with: a cent in pitch.
+/// The supported drift, 100 ppm for the device's own clock, and as much again to correct lag: a cent in pitch.
 const MAX_TOTAL_PPM: f64 = MAX_DRIFT_PPM + 200.0;
-/// A twentieth of a cent per second: not heard. A third of it would let 500 ppm cost 12 ms of buffer before it is met.
+/// A twentieth of a cent per second: inaudible. With a third of it, 500 ppm would cost 12 ms of buffer until corrected.
 const SLEW_PPM_PER_S: f64 = 30.0;
 
 #[cfg(test)]

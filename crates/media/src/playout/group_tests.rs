@@ -1,4 +1,4 @@
-//! Several channel groups in one buffer: aligned to the sample, and unaffected by what another lost.
+//! Several channel groups in one buffer: aligned to the sample, and unaffected by losses of another.
 
 use super::tests::{Sent, at, balanced, micros};
 use super::*;
@@ -14,14 +14,14 @@ fn config(clocking: Clocking, target_ms: u64) -> PlayoutConfig {
     PlayoutConfig { groups, ..PlayoutConfig::new(format, Duration::from_millis(target_ms), clocking) }
 }
 
-/// Packet `n` of a group: the second's sound is another than the first's, its packets may be of another size.
+/// Packet `n` of a group: the groups have different sound, and may have packets of different sizes.
 fn packet(group: usize, n: u64, frames: usize) -> Sent {
     let mut sent = Sent::new(n + 1000 * group as u64, n * frames as u64, frames, 2);
     sent.bytes.iter_mut().for_each(|byte| *byte ^= group as u8);
     sent
 }
 
-/// What group `group` sounds like between two sample frames.
+/// The sound of group `group` between two sample frames.
 fn expected(group: usize, from: usize, until: usize) -> Vec<f32> {
     let sent = Sent::new(0, from as u64, until - from, 2);
     let mut bytes = sent.bytes;
@@ -36,7 +36,7 @@ fn channels(out: &[f32], group: usize) -> Vec<f32> {
     out.chunks_exact(4).flat_map(|frame| frame[2 * group..2 * group + 2].to_vec()).collect()
 }
 
-/// Arrivals in microseconds, in order; all that comes out.
+/// Plays arrivals in microseconds, in order; returns all output.
 fn play(playout: &mut Playout, mut arrivals: Vec<(u64, usize, Sent)>) -> Vec<f32> {
     arrivals.sort_by_key(|(time, ..)| *time);
     let (mut out, mut buf) = (Vec::new(), vec![0.0; 700 * 4]);
@@ -117,7 +117,7 @@ fn losses_of_one_group_leave_the_other_as_it_is() {
         let (mut arrivals, mut lost) = (Vec::new(), 0);
         for n in 0..400u64 {
             arrivals.push((micros(n * 256), 0, packet(0, n, FRAMES)));
-            // The first and the last come, so that nothing is unknown at the ends.
+            // The first and the last arrive, so that the ends are known.
             if n % 399 != 0 && rng.chance(0.2) {
                 lost += 1;
             } else {
@@ -177,11 +177,11 @@ fn a_group_with_other_time_stamps_moves_no_other() {
     assert_eq!((playout.counters().resyncs, groups[0].late, groups[1].early), (0, 0, 500));
 }
 
-/// A device's clock, drift and playout delays that change: whatever moves, moves for all groups at once.
+/// A device's clock, drift and changing playout delays: whatever moves, moves for all groups at once.
 #[test]
 fn drift_and_targets_move_all_groups_alike() {
     let mut playout = ClockedPlayout::new(config(Clocking::Sink, 30), 44_100, 441).unwrap();
-    // The same sound in both groups, so that any sample of distance shows; 300 ppm fast, with jitter and losses together.
+    // The same sound in both groups, so that one sample of distance shows; 300 ppm fast, with jitter and losses.
     let (mut rng, mut next, mut out) = (Rng::new(9), 0u64, vec![0.0; 441 * 4]);
     let (mut heard, mut speeds) = (0.0f32, 0.0f64);
     for step in 0..3000u64 {
@@ -214,7 +214,7 @@ fn drift_and_targets_move_all_groups_alike() {
     assert!(c.concealments > 50 && c.skipped_frames + c.resyncs > 0, "{c:?}");
 }
 
-/// Puts a sine of 440 Hz into a packet: what a resampler can carry.
+/// Puts a sine of 440 Hz into a packet: within the resampler's band.
 fn sine(sent: &mut Sent) {
     let frames = sent.start..sent.start + sent.frames as u64;
     let samples: Vec<f32> =

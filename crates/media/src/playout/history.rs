@@ -1,4 +1,4 @@
-//! Which packets came, and which never did.
+//! Records which packets arrived and which never did.
 
 /// Remembers the last numbers, to distinguish a repetition, a late packet and a loss.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl History {
         Novelty::New { reordered: true }
     }
 
-    /// The fate of a number that was met is known.
+    /// Records that the fate of an arrived number is known.
     pub fn resolve(&mut self, sequence: u64) {
         self.resolved += 1;
         self.passed = Some(self.passed.map_or(sequence, |passed| passed.max(sequence)));
@@ -61,7 +61,7 @@ impl History {
         self.passed.is_some_and(|passed| sequence < passed)
     }
 
-    /// Numbers below the highest that was passed which never came; `overtaken` of them are here and wait.
+    /// Numbers below the highest passed that never arrived; `overtaken` of them are here and wait.
     pub fn lost(&self, overtaken: u64) -> u64 {
         let (Some(base), Some(passed)) = (self.base, self.passed) else {
             return 0;
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(history.meet(5), new(false));
         assert_eq!((history.meet(SPAN + 4), history.meet(5)), (new(false), Novelty::Repeated));
         assert_eq!((history.meet(SPAN + 5), history.meet(5)), (new(false), Novelty::TooOld));
-        // The places of forgotten numbers are free again.
+        // The slots of forgotten numbers are free again.
         assert_eq!((history.meet(SPAN + 3), history.meet(3 * SPAN)), (new(true), new(false)));
         assert_eq!(history.meet(2 * SPAN + 4), new(true));
     }

@@ -9,12 +9,12 @@ use crate::conceal::{Conceal, Gap};
 use crate::packet::MediaPacket;
 
 pub(super) struct Lane {
-    /// Which channels of a sample frame are its.
+    /// The lane's channels within a sample frame.
     pub channels: Range<usize>,
     pub store: Store,
     pub history: History,
     conceal: Box<dyn Conceal>,
-    /// Whether any of its sound has been played: before that there is nothing to conceal.
+    /// Whether any of its sound has been played: before that, nothing is concealed.
     begun: bool,
     in_gap: bool,
     /// Sequence number after the last packet played.
@@ -26,32 +26,32 @@ pub(super) struct Lane {
     pub counters: PlayoutCounters,
 }
 
-/// What a lane has to give at a place in media time, and for how many sample frames.
+/// What a lane plays at a place in media time, and for how many sample frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// Nothing now: missing packets may still come, and no clock requires sound.
     Wait,
-    /// Nothing of its own: it has ended, or is not waited for. What the others give decides.
+    /// Nothing of its own: it has ended, or is not waited for. The others decide.
     Idle,
-    /// Of the first packet that waits.
+    /// Sound of the first packet that waits.
     Play(usize),
-    /// The sender left time out without leaving a number out: silence.
+    /// The sender advanced media time without skipping a sequence number: silence.
     Pause(usize),
-    /// Nothing is there; `hole`: sample frames up to the next packet, if one is there.
+    /// Sound is missing; `hole`: sample frames up to the next packet, if one waits.
     MakeUp { frames: usize, hole: Option<usize>, cause: Cause },
 }
 
-/// What all lanes have in common when the next stretch is planned.
+/// State common to all lanes when the next stretch is planned.
 #[derive(Clone, Copy)]
 pub(super) struct Timing {
     pub clocking: Clocking,
     pub finished: bool,
     pub playing: bool,
-    /// Whether all that has come has room while others are waited for.
+    /// Whether all packets received fit while others are waited for.
     pub has_room: bool,
 }
 
-/// What a lane gave.
+/// What a lane played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gave {
     Sound,
@@ -117,7 +117,7 @@ impl Lane {
         let made_up = |frames| Next::MakeUp { frames, hole: Some(hole), cause: Cause::Missing };
         match timing.clocking {
             Clocking::Unhurried { .. } if is_patient => Next::Wait,
-            // A missing packet's deadline is that of its first sample frame: with it, all of it is missing.
+            // A missing packet's deadline is that of its first sample frame; after it, the whole packet is missing.
             Clocking::Sender => made_up(hole.min(room).min(self.unit)),
             _ => made_up(hole.min(room)),
         }
@@ -143,7 +143,7 @@ impl Lane {
         self.conceal.good(out);
         (self.begun, self.in_gap) = (true, false);
         if !record.late {
-            // The remains of a packet are no measure, and tiny packets must not make for a flood of tiny gaps.
+            // The remainder of a packet is not a valid unit, and tiny packets must not cause many tiny gaps.
             self.unit = record.frames.max(16);
         }
         self.counters.played_frames += frames as u64;
@@ -182,7 +182,7 @@ impl Lane {
         Gave::Silence
     }
 
-    /// Sound is left out here: the next sound is joined to the last, as after a gap of no length.
+    /// Sound is left out here: the next sound is blended with the last, as after a gap of zero length.
     pub fn join(&mut self) {
         if self.begun && !self.in_gap {
             self.conceal.lost(Gap { remaining: Some(0), ahead: &[] }, &mut []);
@@ -195,7 +195,7 @@ impl Lane {
         self.next_sequence = None;
     }
 
-    /// Discards packets that have ended by then.
+    /// Discards packets that end by then.
     pub fn discard_until(&mut self, media: u64) {
         while let Some(record) = self.store.front().filter(|record| record.end() <= media) {
             self.store.pop();
@@ -213,7 +213,7 @@ impl Lane {
         self.renumber();
     }
 
-    /// Numbers restart; waiting packets are still played, and counted now.
+    /// Numbers restart; waiting packets are still played, but counted now.
     pub fn renumber(&mut self) {
         for record in self.store.iter_mut().filter(|record| !record.late) {
             record.late = true;

@@ -8,8 +8,8 @@ use super::lane::{Gave, Lane, Next, Timing};
 use super::{Cause, Clocking, MAX_PACKET_FRAMES, Playout, Pulled};
 
 impl Playout {
-    /// Writes what is to go out at `now` into `out` (whole sample frames): all of `out` under [`Clocking::Sink`], what
-    /// is due or there, possibly nothing, otherwise. Call again until nothing comes.
+    /// Writes the sound that is due at `now` into `out` (whole sample frames): under [`Clocking::Sink`] it fills `out`;
+    /// otherwise it writes what is due or available, possibly nothing. Call again until it writes nothing.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
@@ -28,8 +28,8 @@ impl Playout {
         pulled
     }
 
-    /// Gives out the next stretch: as far as every group's next packet, or gap, goes on. False when nothing is to go out
-    /// now.
+    /// Plays the next stretch, up to the end of the current packet or gap of every group. False if nothing is to be
+    /// played now.
     fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) -> bool {
         let Some(position) = self.position else {
             return false;
@@ -47,8 +47,8 @@ impl Playout {
         true
     }
 
-    /// For how many sample frames, at most `room`, every lane has its next stretch; `None` if one has to be waited for, or
-    /// none has anything.
+    /// For how many sample frames, at most `room`, every lane has its next stretch; `None` if one has to be waited for,
+    /// or none has any.
     fn plan(&mut self, position: u64, room: usize) -> Option<usize> {
         let timing = Timing {
             clocking: self.config.clocking,
@@ -69,8 +69,8 @@ impl Playout {
         stretch
     }
 
-    /// Lets every lane fill its channels of the first `frames` sample frames of `out`. Answers what they gave: made up if
-    /// one of them had to.
+    /// Lets every lane fill its channels of the first `frames` sample frames of `out`. Returns what they gave:
+    /// concealed if one of them concealed.
     fn give(
         &mut self,
         frames: usize,
@@ -120,9 +120,9 @@ impl Playout {
         }
     }
 
-    /// A sink that stood still for long goes on where the sound is now, not where it left off; one that is far ahead, as
-    /// after a longer playout delay was set, waits. While the schedule still settles, what resampling would take long to make up
-    /// is left out, too.
+    /// A sink that stalled for long continues where the sound is now, not where it stopped; one that is far ahead, as
+    /// after a longer playout delay was set, waits. While the schedule still settles, lag that resampling would take
+    /// long to correct is left out, too.
     fn catch_up(&mut self, now: Instant) {
         let last_pull = self.last_pull.replace(now);
         let (Some(lag), Some(position)) = (self.lag(now), self.position) else {
@@ -137,7 +137,7 @@ impl Playout {
         let wanted = position + lag as u64;
         let stood_still = last_pull.is_none_or(|last| now.since(last) > CATCH_UP);
         for lane in &mut self.lanes {
-            // After a standstill there is nothing to join to.
+            // After a stall there is no sound to blend with.
             if !stood_still {
                 lane.join();
             }
@@ -161,6 +161,6 @@ impl Pulled {
 
 /// A lag that resampling would take minutes to correct.
 const CATCH_UP: Duration = Duration::from_millis(100);
-/// The same while the schedule settles: 5 ms take ten seconds of resampling, and a short join at the beginning of a stream
-/// is heard less than its delay for the rest of it.
+/// The same while the schedule settles: resampling takes ten seconds for 5 ms, and a short blend at the beginning of a
+/// stream is less audible than its delay for the rest of it.
 const SETTLING_LAG: Duration = Duration::from_millis(5);

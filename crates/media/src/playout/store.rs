@@ -1,4 +1,4 @@
-//! Decoded sound in a ring addressed by media time, and the packets it belongs to.
+//! Decoded sound in a ring addressed by media time, and the packets to which it belongs.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use crate::packet::MediaPacket;
 /// A packet whose sound is in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Media time of its first sample frame that is here.
+    /// Media time of its first sample frame in the ring.
     pub start: u64,
     /// Sample frames.
     pub frames: usize,
     pub sequence: u64,
-    /// Whether it was counted already: it came late, or numbers restarted since.
+    /// Whether it has already been counted: it came late, or numbers have restarted since.
     pub late: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Store {
 
 impl Store {
     pub fn new(channels: usize, capacity: usize) -> Self {
-        // Sixteen sample frames are the smallest block; smaller packets of others may fill the list before the ring.
+        // Sixteen sample frames are our smallest block; others' smaller packets may fill the list before the ring.
         let records = (capacity / 16).clamp(64, 8192);
         Store { channels, samples: vec![0.0; capacity * channels], records: VecDeque::with_capacity(records) }
     }
@@ -74,8 +74,8 @@ impl Store {
         self.back().is_none_or(|last| last.end().saturating_sub(start) <= self.capacity() as u64)
     }
 
-    /// Stores the sound of `packet` from its sample frame `skip` on; false if other sound is in its place already, or
-    /// the list is full. The caller has checked that it lies within one ring's length of what is played.
+    /// Stores the sound of `packet` from its sample frame `skip` on; false if that place is already taken or the list
+    /// is full. The caller has checked that it lies within one ring's length of the playout position.
     pub fn insert(&mut self, packet: &MediaPacket<'_>, skip: usize) -> bool {
         let record = Record {
             start: packet.timestamp + skip as u64,
@@ -109,7 +109,7 @@ impl Store {
         packet.decode(skip + first, &mut self.samples[..(frames - first) * c]);
     }
 
-    /// Copies from media time `start` on, which the caller knows to be in the ring.
+    /// Copies from media time `start` on; the caller knows that it is in the ring.
     pub fn read(&self, start: u64, out: &mut [f32]) {
         let (at, first) = self.span(start, out.len() / self.channels);
         let (head, tail) = out.split_at_mut(first * self.channels);
@@ -117,13 +117,13 @@ impl Store {
         tail.copy_from_slice(&self.samples[..tail.len()]);
     }
 
-    /// Up to `frames` sample frames of a packet, as far as they lie in one piece.
+    /// Up to `frames` sample frames of a packet, as far as they are contiguous.
     pub fn peek(&self, record: Record, frames: usize) -> &[f32] {
         let (at, first) = self.span(record.start, record.frames.min(frames));
         &self.samples[at * self.channels..(at + first) * self.channels]
     }
 
-    /// Where media time `start` lies, and how many of `frames` fit before the ring's end.
+    /// Index of media time `start`, and how many of `frames` fit before the ring's end.
     fn span(&self, start: u64, frames: usize) -> (usize, usize) {
         let at = (start % self.capacity() as u64) as usize;
         (at, frames.min(self.capacity() - at))

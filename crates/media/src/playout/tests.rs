@@ -30,7 +30,7 @@ pub(super) struct Sent {
     channels: usize,
 }
 
-/// Where time stamps begin: anywhere but at 0.
+/// Where time stamps begin: at any value but 0.
 const ORIGIN: u64 = (1 << 32) + 777;
 
 impl Sent {
@@ -64,7 +64,7 @@ pub(super) fn balanced(c: &PlayoutCounters) -> bool {
     c.inserted == c.played + c.late + c.duplicate + c.early + c.discarded + c.buffered
 }
 
-/// Plays packets, each with its arrival in microseconds, pulling whenever the buffer asks to be; all that comes out.
+/// Plays packets, each with its arrival in microseconds, pulling whenever the buffer asks to be; returns all output.
 fn play(playout: &mut Playout, arrivals: &[(u64, &Sent)], block: usize) -> Vec<f32> {
     let channels = playout.config().format.channels();
     let (mut out, mut buf) = (Vec::new(), vec![0.0; block * channels]);
@@ -95,7 +95,7 @@ fn play(playout: &mut Playout, arrivals: &[(u64, &Sent)], block: usize) -> Vec<f
     out
 }
 
-/// Packets of random sizes from 16 to 600 sample frames, sent when their last sample frame is.
+/// Packets of random sizes from 16 to 600 sample frames, each sent with its last sample frame.
 fn stream(seed: u64, count: u64, channels: usize) -> Vec<Sent> {
     let (mut rng, mut start) = (Rng::new(seed), 0);
     (0..count)
@@ -120,7 +120,7 @@ proptest! {
     fn jitter_below_the_playout_delay_is_not_heard(seed in any::<u64>(), playout_delay in 5u64..120, channels in 1usize..3, block in 16usize..2000) {
         let packets = stream(seed, 150, channels);
         let mut rng = Rng::new(seed ^ 1);
-        // Half a millisecond is for rounding: packets go out when begun, not when ended, at 1 µs resolution.
+        // Half a millisecond is for rounding: packets are played from their beginning, at 1 µs resolution.
         let jitter = playout_delay * 1000 - 500;
         let mut arrivals: Vec<(u64, &Sent)> = packets
             .iter()
@@ -136,7 +136,7 @@ proptest! {
         prop_assert!(balanced(&c));
     }
 
-    /// A recording accepts packets at any time, if not too many of them come out of order.
+    /// A recording accepts packets at any time, if not too many of them are out of order.
     #[test]
     fn a_recording_is_whole_whatever_the_delay(seed in any::<u64>(), patience in 0usize..20, block in 16usize..2000) {
         let packets = stream(seed, 150, 1);
@@ -156,7 +156,7 @@ proptest! {
         prop_assert_eq!((playout.counters().late, playout.counters().concealed_frames), (0, 0));
     }
 
-    /// Under everything a network can do, each packet ends in one count, time keeps its length, and memory its size.
+    /// Under every impairment, each packet ends in one count, time keeps its length, and memory its size.
     #[test]
     fn every_packet_ends_in_one_count(
         seed in any::<u64>(), playout_delay in 1u64..60, loss in 0.0f64..0.5, doubled in 0.0f64..0.3, jitter in 1u32..200_000, mode in 0usize..3,
@@ -293,14 +293,14 @@ fn pauses_of_the_sender_are_silence_not_loss() {
 
 #[test]
 fn jumps_and_longer_paths_end_in_a_new_start() {
-    // The time stamp leaps by a minute, with the numbers going on.
+    // The time stamp jumps by a minute; the numbers continue.
     let mut buffer = playout(Clocking::Sender, 30, 1);
     let leap: Vec<Sent> =
         (0..40).map(|n| Sent::new(n, n * 480 + if n < 20 { 0 } else { 2_880_000 }, 480, 1)).collect();
     let arrivals: Vec<(u64, &Sent)> = leap.iter().map(|p| (p.sequence * 10_000, p)).collect();
     let out = play(&mut buffer, &arrivals, 480);
     let c = buffer.counters();
-    // The last of the old ones was still waiting for its time.
+    // The last of the old packets was still waiting to be played.
     assert_eq!((c.resyncs, c.early, c.played, c.lost), (1, 2, 37, 0), "{c:?}");
     assert!(balanced(&c) && c.discarded == 1, "{c:?}");
     assert_eq!(out[out.len() - 480..], sound(2_880_000 + 39 * 480, 480, 1));
@@ -379,7 +379,7 @@ fn a_device_that_is_far_ahead_waits() {
     assert_eq!(block, sound(37 * 480, 480, 1));
 }
 
-/// Records what it is told of gaps.
+/// Records the gaps it is given.
 struct Scribe(std::sync::mpsc::Sender<(Option<usize>, Vec<f32>)>);
 
 impl Conceal for Scribe {
@@ -444,7 +444,7 @@ fn late_packets_among_others_are_no_new_start() {
     play(&mut playout, &arrivals, 480);
     let c = playout.counters();
     assert_eq!((c.resyncs, c.lost), (0, 0), "{c:?}");
-    // The last few come after the end was reported, and all is played at once.
+    // The last few arrive after the end was reported, and all is played at once.
     assert!((27..=30).contains(&c.late), "{c:?}");
 }
 
@@ -479,7 +479,7 @@ fn losses_of_a_former_stream_stay_counted() {
 fn a_full_recording_stops_waiting_and_loses_nothing() {
     let mut playout = playout(Clocking::Unhurried { patience: 100 }, 0, 1);
     let (mut got, mut block) = (Vec::new(), vec![0.0; 256]);
-    // Four times the room, the 50th packet missing: it is given up when the room is used up, and not before.
+    // Four times the room, the 50th packet missing: it is given up exactly when the room is used up.
     const FRAMES: usize = 1024;
     let packets = 4 * playout.lanes[0].store.capacity() / FRAMES;
     for number in (0..packets as u64).filter(|number| *number != 50) {
@@ -512,9 +512,9 @@ fn a_full_recording_stops_waiting_and_loses_nothing() {
     assert!(got[..50 * FRAMES] == wanted[..50 * FRAMES] && got[52 * FRAMES..] == wanted[52 * FRAMES..]);
 }
 
-/// Packets of 480 sample frames over a path of 20 ms, in order, those sent in the first `held_ms` held up by 100 ms and those
-/// after `better_s` faster by 10 ms. How far behind its undelayed arrival sound goes out, for each pull of 5 ms: when, and
-/// milliseconds.
+/// Packets of 480 sample frames over a path of 20 ms, in order; those sent in the first `held_ms` are delayed by 100
+/// ms, those after `better_s` are 10 ms faster. Returns, for each pull of 5 ms, its time and how far behind its
+/// undelayed arrival the sound is played, in milliseconds.
 fn latencies(clocking: Clocking, held_ms: u64, better_s: u64) -> (Vec<(f64, f64)>, PlayoutCounters) {
     let mut playout = playout(clocking, 80, 1);
     let (mut out, mut block) = (Vec::new(), [0.0; 240]);
@@ -550,7 +550,7 @@ fn latencies(clocking: Clocking, held_ms: u64, better_s: u64) -> (Vec<(f64, f64)
     (out, playout.counters())
 }
 
-/// A playout delay of 80 ms, and not the 180 ms of a first packet that was held up, wherever the hold ends.
+/// A playout delay of 80 ms, not the 180 ms of a delayed first packet, whenever the delay ends.
 #[test]
 fn what_holds_up_the_first_packets_is_not_kept() {
     for clocking in [Clocking::Sender, Clocking::Sink] {
@@ -560,8 +560,8 @@ fn what_holds_up_the_first_packets_is_not_kept() {
                 assert!((latency - 80.0).abs() <= 1.0, "{clocking:?} {held_ms}: {latency} ms at {at} s");
             }
             assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
-            // A sink's clock plays on, and so it is left out by what the sound is late when the hold ends, 100 ms at most; a
-            // file gets all of it.
+            // A sink's clock continues, so the sound's lag when the delay ends is left out, 100 ms at most; a file gets
+            // all of it.
             let ends = (held_ms - 1) / 10 * 10 + 120;
             let late_ms = if clocking == Clocking::Sink { (ends - 100).min(100) } else { 0 };
             assert!(counters.skipped_frames.abs_diff(late_ms * 48) <= 48, "{held_ms}: {counters:?}");
@@ -569,8 +569,8 @@ fn what_holds_up_the_first_packets_is_not_kept() {
     }
 }
 
-/// Ten milliseconds that the path becomes faster by are followed at 5 ms/s, once the smallest transit times of the last
-/// seconds are those of the new path; a device gets its schedule no faster than a resampler follows.
+/// When the path becomes 10 ms faster, the schedule follows at 5 ms/s, once the smallest transit times of the last
+/// seconds are those of the new path; for a device it follows no faster than a resampler can.
 #[test]
 fn a_faster_path_is_followed_and_nothing_is_left_out() {
     let (latencies, counters) = latencies(Clocking::Sender, 1, 10);

@@ -5,22 +5,22 @@ use std::time::Duration;
 use crate::conceal::Concealment;
 use crate::{ChannelGroups, StreamFormat};
 
-/// What decides when sound goes out.
+/// What decides when sound is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clocking {
     /// The sender's media clock: for sinks without a clock, such as files. Samples come out unchanged.
     Sender,
     /// The sink, which takes a full block with every pull.
     Sink,
-    /// No clock: what is there in order goes out, nothing is late. A missing packet is waited for until so many later
-    /// ones are there, or the stream ends.
+    /// No clock: sound that is in order is played at once, nothing is late. A missing packet is waited for until this
+    /// many later ones have arrived, or the stream ends.
     Unhurried {
         /// Later packets; 0 for a transport that keeps the order.
         patience: usize,
     },
 }
 
-/// What a playout buffer is made for.
+/// Configuration of a playout buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlayoutConfig {
     /// Rate and channels of the stream.
@@ -31,7 +31,7 @@ pub struct PlayoutConfig {
     pub playout_delay: Duration,
     /// What keeps time.
     pub clocking: Clocking,
-    /// What to do about missing sound.
+    /// How missing sound is concealed.
     pub conceal: Concealment,
     /// Room beyond the playout delay, for senders ahead of their time and sinks that stall.
     pub headroom: Duration,
@@ -64,7 +64,7 @@ pub enum PlayoutError {
         /// The possible values.
         max: Duration,
     },
-    /// The channel groups are of another stream.
+    /// The channel groups are those of another stream.
     #[error("channel groups {groups} are not those of a stream of {format}: let the numbers add up")]
     Groups {
         /// The requested value.
@@ -79,32 +79,32 @@ pub enum PlayoutError {
 pub enum Inserted {
     /// It will be played.
     Buffered,
-    /// Its deadline had passed; the part of it that is still to come is played.
+    /// Its deadline had passed; the part of it that is not yet due is played.
     Late {
-        /// Sample frames that could be saved.
+        /// Sample frames that are still played.
         salvaged: usize,
     },
-    /// It was here before.
+    /// It arrived before.
     Duplicate,
-    /// Too far ahead of what is playing for the buffer to hold.
+    /// Too far ahead of the playout position for the buffer to hold.
     Early,
-    /// Too old to know whether it was received, or overlapping another packet's sound.
+    /// Too old to know whether it was received, or it overlaps another packet's sound.
     Discarded,
-    /// The stream had moved elsewhere for good: the buffer starts again with this packet.
+    /// The stream has moved permanently: the buffer starts again with this packet.
     Resynced,
     /// No room, in [`Clocking::Unhurried`]: pull, then insert it again. Not counted.
     Full,
 }
 
-/// Why sound had to be made up. What the network did is known only afterwards: a missing packet is *late* if it still
-/// arrives and *lost* if not, which [`PlayoutCounters`] tell.
+/// Why sound was concealed. What the network did is known only afterwards: a missing packet is *late* if it still
+/// arrives and *lost* if not; [`PlayoutCounters`] counts both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// A packet is missing among others.
+    /// A packet is missing between others.
     Missing,
-    /// Nothing at all has come: the network or the sender stalled.
+    /// No packet has come at all: the network or the sender stalled.
     Starved,
-    /// The stream had to be taken up again, and its time has not come yet.
+    /// The stream was taken up again, and its sound is not due yet.
     Resync,
 }
 
@@ -115,11 +115,11 @@ pub struct Pulled {
     pub frames: usize,
     /// Media time of the first of them, in sample frames of the unwrapped time stamp; `None` before the stream begins.
     pub media: Option<u64>,
-    /// Of them, as the sender sent them.
+    /// Of them, those played as the sender sent them.
     pub played: usize,
     /// Those of them that were concealed, even if only in one of several channel groups.
     pub concealed: usize,
-    /// Of them, silence since the sender paused or the stream has not begun.
+    /// Of them, silence because the sender paused or the stream has not begun.
     pub silent: usize,
     /// The reason of the last concealment.
     pub cause: Option<Cause>,
@@ -128,37 +128,37 @@ pub struct Pulled {
 /// Totals since construction. `inserted` = `played` + `late` + `duplicate` + `early` + `discarded` + `buffered`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlayoutCounters {
-    /// Packets that came in.
+    /// Packets received.
     pub inserted: u64,
     /// Packets played in time.
     pub played: u64,
     /// Packets after their deadline.
     pub late: u64,
-    /// Packets that were here before.
+    /// Packets that had arrived before.
     pub duplicate: u64,
-    /// Packets that the buffer had no room for.
+    /// Packets for which the buffer had no room.
     pub early: u64,
-    /// Packets thrown away: by a new start, too old, or on top of another.
+    /// Packets discarded: by a new start, too old, or overlapping another.
     pub discarded: u64,
     /// Packets waiting.
     pub buffered: u64,
-    /// Packets that have not come though later ones were played. One that comes after all moves to `late`.
+    /// Packets that did not arrive although later ones were played. One that still arrives moves to `late`.
     pub lost: u64,
     /// Packets that came after one with a higher number (RFC 4737); each is in one of the above as well.
     pub reordered: u64,
-    /// Packets that error correction brought back in time, and too late; each is in one of the above as well.
+    /// Packets recovered by error correction in time; each is in one of the above as well.
     pub recovered: u64,
-    /// See `recovered`.
+    /// Packets recovered too late; each is in one of the above as well.
     pub recovered_late: u64,
-    /// Sample frames given out as sent.
+    /// Sample frames played as sent.
     pub played_frames: u64,
     /// Concealed sample frames.
     pub concealed_frames: u64,
-    /// Gaps that were filled with made-up sound.
+    /// Gaps that were concealed.
     pub concealments: u64,
     /// Sample frames of silence while the sender paused.
     pub paused_frames: u64,
-    /// Sample frames jumped over to catch up.
+    /// Sample frames skipped to catch up.
     pub skipped_frames: u64,
     /// Times the stream was taken up again.
     pub resyncs: u64,

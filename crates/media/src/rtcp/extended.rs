@@ -1,4 +1,4 @@
-//! Extended reports (RFC 3611): of their blocks, the one on the de-jitter buffer (RFC 7005), by which a receiver tells its sender
+//! Extended reports (RFC 3611), only the block on the de-jitter buffer (RFC 7005), by which a receiver tells its sender
 //! how long a packet is of use.
 //!
 //! ```text
@@ -22,19 +22,19 @@ use std::time::Duration;
 pub struct NominalDelay {
     /// The source whose packets are buffered.
     pub source: u32,
-    /// The delay; `None` for one beyond what the block can say (over 65.5 s), which a recording tells that waits for everything.
+    /// The delay; `None` if over the block's range (65.5 s), which a recording reports that waits for everything.
     pub delay: Option<Duration>,
 }
 
 /// Bytes of an extended report with one block.
 pub(super) const LEN: usize = 8 + BLOCK;
 
-/// Writes the SSRC and the block behind an extended report's header.
+/// Writes the SSRC and the block after an extended report's header.
 pub(super) fn write(ssrc: u32, told: NominalDelay, body: &mut [u8]) {
     let nominal = told.delay.map_or(OVER_RANGE, |delay| {
         u16::try_from(delay.as_micros().div_ceil(1000)).unwrap_or(OVER_RANGE).min(OVER_RANGE)
     });
-    // The buffer does not adapt: it has one size, the marks are where it stands (RFC 7005 §3.2).
+    // The buffer does not adapt: it has one size, and the marks equal it (RFC 7005 §3.2).
     let words = [
         ssrc,
         u32::from(BLOCK_TYPE) << 24 | u32::from(SAMPLED) << 22 | 3,
@@ -47,8 +47,8 @@ pub(super) fn write(ssrc: u32, told: NominalDelay, body: &mut [u8]) {
     }
 }
 
-/// The delays in the blocks of an extended report; `body` is what stands behind its header. What is cut short, of another type or
-/// unavailable is passed over.
+/// The delays in the blocks of an extended report; `body` is what follows its header. Blocks that are truncated, of
+/// another type or unavailable are skipped.
 pub(super) fn read(body: &[u8]) -> impl Iterator<Item = NominalDelay> {
     let mut rest = body.get(4..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -71,9 +71,9 @@ pub(super) fn read(body: &[u8]) -> impl Iterator<Item = NominalDelay> {
     })
 }
 
-/// Of the block on the de-jitter buffer (RFC 7005 §5.1).
+/// Type of the de-jitter buffer block (RFC 7005 §5.1).
 const BLOCK_TYPE: u8 = 23;
-/// Its bytes, header included.
+/// Bytes of the block, header included.
 const BLOCK: usize = 16;
 /// *I*: the figures are of one moment (RFC 7005 §3.2).
 const SAMPLED: u8 = 0b01;

@@ -2,8 +2,8 @@
 
 use antiphon_core::{Instant, Unwrapper};
 
-/// Counts one source. Sequence numbers are taken as they come: whether a packet belongs to the source at all is for
-/// [`crate::SourceTracker`] to say.
+/// Counts one source. Sequence numbers are counted as they come: [`crate::SourceTracker`] decides whether a packet
+/// belongs to the source.
 #[derive(Clone, Debug)]
 pub struct Reception {
     clock_rate: u32,
@@ -37,7 +37,7 @@ impl Reception {
         }
     }
 
-    /// A packet came in at `now`.
+    /// Counts a packet that came at `now`.
     pub fn on_packet(&mut self, now: Instant, sequence: u16, timestamp: u32) {
         let extended = self.sequence.extend(u64::from(sequence));
         self.received += 1;
@@ -56,7 +56,7 @@ impl Reception {
         }
     }
 
-    /// Moves the window on and says whether the number was there before.
+    /// Moves the window forward and returns whether the number was already in it.
     fn is_repetition(&mut self, extended: u64) -> bool {
         if extended > self.highest {
             let step = extended - self.highest;
@@ -70,7 +70,7 @@ impl Reception {
         was
     }
 
-    /// Packets that should have come: highest number less first, and one.
+    /// Packets that should have come: highest number less first, plus one.
     pub fn expected(&self) -> u64 {
         self.base.map_or(0, |base| self.highest - base + 1)
     }

@@ -1,4 +1,4 @@
-//! One participant of an RTP session: when to report, and what the others' reports mean. `compound` writes what to report.
+//! One participant of an RTP session: when to report, and what others' reports mean. `compound` writes the reports.
 
 mod compound;
 mod types;
@@ -13,7 +13,7 @@ pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
 use super::{Reception, ReportBlock, RtcpError, RtcpItem, visit_compound};
 
-/// A party's state. Allocates at construction, and for each source, its own or another's, when that is first used.
+/// A participant's state. Allocates at construction and at the first use of each source, its own or another's.
 #[derive(Clone, Debug)]
 pub struct RtcpSession {
     config: RtcpConfig,
@@ -25,14 +25,14 @@ pub struct RtcpSession {
     average_size: f64,
     /// Our own sources, at least one.
     own: Vec<Own>,
-    /// Where the next report begins with those of our other sources that did not fit into the last.
+    /// Index of the first other source that did not fit into the last report; the next report begins with it.
     next_own: usize,
     /// The sources we receive.
     heard: Vec<Heard>,
     next_heard: usize,
     /// Rate of their media clocks in Hz.
     heard_rate: u32,
-    /// What we report to them of our playout.
+    /// The playout delay that we report to them.
     playout: Option<Option<Duration>>,
     counters: RtcpCounters,
 }
@@ -65,7 +65,7 @@ struct Heard {
     ssrc: u32,
     reception: Reception,
     clock: Option<(SenderClock, Instant)>,
-    /// LSR, and when that report came: the last one that came at its first transmission.
+    /// LSR, and when that report came: the last one that was not repaired.
     last_sr: Option<(u32, Instant)>,
     since_report: bool,
 }
@@ -94,13 +94,13 @@ impl RtcpSession {
         session
     }
 
-    /// We send under this SSRC, too: another channel group, or another kind of media on the same clock. Reports go out
+    /// Adds an SSRC of ours: another channel group, or another kind of media on the same clock. Reports are sent
     /// together (RFC 8108 §5.3.1), as many as one compound packet of [`MAX_REPORT`] bytes holds.
     pub fn add_source(&mut self, ssrc: u32) {
         self.own.push(Own::new(ssrc));
     }
 
-    /// We sent an RTP packet under `ssrc`.
+    /// Counts an RTP packet that we sent under `ssrc`.
     pub fn on_sent(&mut self, now: Instant, ssrc: u32, timestamp: u32, payload: usize) {
         if let Some(own) = self.own.iter_mut().find(|own| own.ssrc == ssrc) {
             own.sent = Some(Sent { at: now, timestamp });
@@ -109,7 +109,7 @@ impl RtcpSession {
         }
     }
 
-    /// An RTP packet of a source we listen to came in. Each is counted by itself.
+    /// Counts an RTP packet of a source that we receive. Each source is counted separately.
     pub fn on_received(&mut self, now: Instant, ssrc: u32, sequence: u16, timestamp: u32) {
         let known = self.heard.iter().position(|heard| heard.ssrc == ssrc);
         let Some(at) = known.or_else(|| self.place_for(ssrc)) else {
@@ -121,7 +121,7 @@ impl RtcpSession {
         self.meet(now, ssrc);
     }
 
-    /// An entry for a new source: one more, or that of a source that fell silent.
+    /// The entry for a new source: an unused one, or that of a source that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
         let reception = Reception::new(self.heard_rate);
         let fresh = Heard { ssrc, reception, clock: None, last_sr: None, since_report: false };
@@ -134,7 +134,7 @@ impl RtcpSession {
         Some(at)
     }
 
-    /// A stream begins that we listen to, of another sender or of the same one restarted: counting begins again. `rate`: of
+    /// A stream that we receive begins, of another sender or of the same one restarted: counting restarts. `rate`: of
     /// its media clock, in Hz.
     pub fn begin_receiving(&mut self, rate: u32) {
         self.heard.clear();
@@ -146,10 +146,10 @@ impl RtcpSession {
         self.playout = delay;
     }
 
-    /// A compound packet came in; what it means goes to `each`. A broken one is counted and answered with its error.
+    /// Reads a compound packet; what it means goes to `each`. An invalid one is counted and returns its error.
     ///
-    /// `repaired`: it got lost, and the transport sent it again. Then it measures no round trip, neither here nor, as LSR,
-    /// at its sender (RFC 3550 §6.4.1): the time until the repair would count as the path's.
+    /// `repaired`: it was lost, and the transport sent it again. Then it measures no round trip, neither here nor, as
+    /// LSR, at its sender (RFC 3550 §6.4.1): the time until the repair would count as the path's.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -194,7 +194,7 @@ impl RtcpSession {
             }
             RtcpItem::Bye { ssrc } => {
                 foreign = false;
-                // With another's name it is another's.
+                // With another CNAME it is another participant.
                 if !collided {
                     each(RtcpEvent::OwnBye { ssrc });
                 }
@@ -239,14 +239,15 @@ impl RtcpSession {
         Some(len)
     }
 
-    /// Writes a last report with BYE, and falls silent.
+    /// Writes a last report with BYE, and sends nothing afterwards.
     pub fn close(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.next.take()?;
         self.write_compound(now, buf, true)
     }
 
-    /// Writes a last report with BYE for each of our sources by itself, so that each can go out behind what it ends, and falls
-    /// silent. Lends them to `each` with the number of the source in the order of [`Self::add_source`], the first being 0.
+    /// Writes a last report with BYE for each of our sources separately, so that each can follow the stream it ends;
+    /// sends nothing afterwards. Lends each to `each` with the index of the source in the order of
+    /// [`Self::add_source`], the first being 0.
     pub fn close_each(&mut self, now: Instant, buf: &mut [u8], mut each: impl FnMut(usize, &[u8])) {
         if self.next.take().is_none() {
             return;
@@ -259,13 +260,12 @@ impl RtcpSession {
         self.counters.sent += self.own.len() as u64;
     }
 
-    /// How the sources we listen to are received here, to be shown, in the order in which they were first
-    /// heard.
+    /// Reception of the sources that we receive, for display, in the order in which they were first heard.
     pub fn receptions(&self) -> impl Iterator<Item = (u32, &Reception)> {
         self.heard.iter().map(|heard| (heard.ssrc, &heard.reception))
     }
 
-    /// The last clocks told by the first source we listen to that told any, and when they came.
+    /// The last clocks from the first received source that reported any, and when they came.
     pub fn sender_clock(&self) -> Option<(SenderClock, Instant)> {
         self.heard.iter().find_map(|heard| heard.clock)
     }
@@ -296,7 +296,7 @@ impl RtcpSession {
             let round_trip = (block.last_sr != 0 && !repaired).then(|| {
                 let arrived = self.config.epoch.ntp(now).middle_bits();
                 let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
-                // Clock steps and false values make it negative or absurd; a day is neither.
+                // Clock steps and false values make it negative or very large: such values are dropped.
                 (ticks < 1 << 31).then(|| Duration::from_nanos((u64::from(ticks) * 1_000_000_000) >> 16))
             });
             each(RtcpEvent::Report(RemoteReport { from, at: now, block, round_trip: round_trip.flatten() }));
@@ -309,7 +309,7 @@ impl RtcpSession {
         let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);
         let minimum = self.config.minimum_interval.as_secs_f64() * if self.reported { 1.0 } else { 0.5 };
         let seconds = (parties * self.average_size / bytes_per_second).max(minimum);
-        // e - 3/2 makes up for what reconsideration adds.
+        // The factor e - 3/2 compensates for what reconsideration adds.
         let factor = match self.config.randomised {
             true => (0.5 + self.rng.unit()) / (std::f64::consts::E - 1.5),
             false => 1.0,
@@ -327,8 +327,8 @@ impl RtcpSession {
         }
     }
 
-    /// Average size of compound packets with UDP and IPv4 (§6.3.3); of one with several sources' reports, a report's share
-    /// (RFC 8108 §5.3.1).
+    /// Average size of compound packets with UDP and IPv4 (§6.3.3); for one with several sources' reports, one report's
+    /// share (RFC 8108 §5.3.1).
     fn weigh(&mut self, len: usize, reports: usize) {
         let share = (len + UDP_IPV4_HEADERS) as f64 / reports.max(1) as f64;
         self.average_size += (share - self.average_size) / 16.0;
@@ -357,9 +357,9 @@ impl Heard {
     }
 }
 
-/// Sources of one sender that are counted: a channel group for each of the channels that a stream may have.
+/// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Parties beyond so many are counted, not remembered: unknown sources cost no memory.
+/// Parties beyond this many are counted, not remembered: unknown sources cost no memory.
 const MAX_MEMBERS: usize = 64;
 
 #[cfg(test)]

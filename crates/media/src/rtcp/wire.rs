@@ -14,7 +14,7 @@ use antiphon_core::NtpTime;
 
 use super::extended::{self, NominalDelay};
 
-/// The part of a sender report that speaks of its sender (RFC 3550 §6.4.1).
+/// The part of a sender report about its sender (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderInfo {
     /// Wall time of the report.
@@ -46,7 +46,7 @@ pub struct ReportBlock {
     pub delay_since_last_sr: u32,
 }
 
-/// One thing that a compound packet says.
+/// One item of a compound packet.
 #[derive(Clone, Copy, Debug)]
 pub enum RtcpItem<'a> {
     /// A sender report.
@@ -65,11 +65,11 @@ pub enum RtcpItem<'a> {
         /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
-    /// The lasting name of a source (SDES CNAME, RFC 3550 §6.5.1).
+    /// The permanent name of a source (SDES CNAME, RFC 3550 §6.5.1).
     Cname {
         /// The source.
         ssrc: u32,
-        /// Its name: UTF-8 if the peer keeps the rules.
+        /// Its name: UTF-8 if the peer follows the RFC.
         name: &'a [u8],
     },
     /// A source leaves.
@@ -107,7 +107,7 @@ impl Iterator for ReportBlocks<'_> {
         Some(ReportBlock {
             ssrc: u32_at(block, 0),
             fraction_lost: (lost >> 24) as u8,
-            // The sign comes down from the 24th bit.
+            // The arithmetic shift extends the sign from the 24th bit.
             cumulative_lost: ((lost << 8) as i32) >> 8,
             highest_sequence: u32_at(block, 8),
             jitter: u32_at(block, 12),
@@ -117,37 +117,37 @@ impl Iterator for ReportBlocks<'_> {
     }
 }
 
-/// Why bytes are no compound packet.
+/// Why bytes are not a compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
     /// A length does not fit the packet.
     #[error("an RTCP packet of {actual} bytes does not fit its length of {expected}")]
     Length {
-        /// Bytes that its header or count asks for.
+        /// Bytes that its header or count requires.
         expected: usize,
-        /// Bytes there were.
+        /// Bytes received.
         actual: usize,
     },
     /// Not version 2.
     #[error("RTCP version {version} is not spoken here: the peer must use version 2")]
     Version {
-        /// What it says.
+        /// The version in the packet.
         version: u8,
     },
     /// Not an RTCP packet type.
     #[error("{packet_type} is no RTCP packet type")]
     Type {
-        /// What it says.
+        /// The type in the packet.
         packet_type: u8,
     },
-    /// Padding where it is not permitted, or more than there are bytes.
+    /// Padding where it is not permitted, or more than the packet has bytes.
     #[error("the RTCP padding is wrong")]
     Padding,
 }
 
 /// Reads a compound packet: checks all of it first (RFC 3550 A.2), then lends each of its items to `each`.
 ///
-/// Departs from A.2 in that the first packet need not be a report: reduced-size packets (RFC 5506) are welcome.
+/// Departs from A.2: the first packet need not be a report, so reduced-size packets (RFC 5506) are accepted.
 pub fn visit_compound<'a>(bytes: &'a [u8], mut each: impl FnMut(RtcpItem<'a>)) -> Result<(), RtcpError> {
     if bytes.is_empty() {
         return Err(RtcpError::Length { expected: HEADER, actual: 0 });
@@ -324,7 +324,7 @@ pub fn write_bye(ssrc: u32, buf: &mut [u8]) -> Option<usize> {
     Some(HEADER + 4)
 }
 
-/// Writes an extended report that tells how long packets of a source are buffered (RFC 7005).
+/// Writes an extended report on how long packets of a source are buffered (RFC 7005).
 pub fn write_nominal_delay(ssrc: u32, told: NominalDelay, buf: &mut [u8]) -> Option<usize> {
     let out = begin(buf, EXTENDED_REPORT, 0, extended::LEN)?;
     extended::write(ssrc, told, out);

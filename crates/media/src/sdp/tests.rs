@@ -31,7 +31,7 @@ fn writes_what_players_expect() {
     assert_eq!(stream.to_sdp(&clocked), expected);
 }
 
-/// Laid out as ffmpeg writes it: no rtcp-mux, a session name with spaces, an attribute before the media.
+/// Formatted as ffmpeg writes it: no rtcp-mux, a session name with spaces, an attribute before the media.
 #[test]
 fn reads_the_layout_of_ffmpeg() {
     let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:libavformat\n\
@@ -140,7 +140,7 @@ fn groups_are_described_together() {
     assert!(text.contains(&format!("a=extmap:3 {}\r\n", ExtensionIds::GROUP_URI)));
     let read = StreamDescription::from_sdp(text.as_bytes()).unwrap();
     assert!(read.is_part && read.extensions == ExtensionIds::default());
-    // In step with a picture, or alone, the sound is all of the sound.
+    // Synchronised with video, or alone, the stream holds all of the sound.
     let with_picture = text.replacen("m=audio 5004 RTP/AVP 97", "m=video 5004 RTP/AVP 97", 1);
     assert!(!StreamDescription::from_sdp(with_picture.as_bytes()).unwrap().is_part);
     assert!(!StreamDescription::from_sdp(described[0].to_sdp(&options()).as_bytes()).unwrap().is_part);

@@ -61,7 +61,7 @@ fn a_restart_under_the_same_name_is_a_new_stream() {
     assert_eq!(t.on_packet(at(6), 1, HERE, 29_990), Verdict::Accepted, "a little reordering");
 }
 
-/// Of a sender 1 with two groups: the second goes under `ssrc`.
+/// A sender with SSRC 1 and two groups: the second has SSRC `ssrc`.
 fn of(group: usize, ssrc: u32) -> Origin {
     Origin { ssrc, sender: 1, group, groups: 2 }
 }
@@ -69,7 +69,7 @@ fn of(group: usize, ssrc: u32) -> Origin {
 #[test]
 fn each_group_has_a_place_of_its_own() {
     let mut t = tracker();
-    // The first heard is not of the first group.
+    // The first packet heard is not of the first group.
     assert_eq!(t.on_packet_of(at(0), of(1, 20), HERE, 500), Verdict::NewStream);
     assert_eq!((t.ssrc(), t.group_of(20), t.heard_groups()), (Some(1), Some(1), 0b10));
     assert_eq!(t.on_packet_of(at(0), of(0, 1), HERE, 60_000), Verdict::Accepted);
@@ -77,7 +77,7 @@ fn each_group_has_a_place_of_its_own() {
     for n in 1..20u16 {
         assert_eq!(t.on_packet_of(at(n.into()), of(1, 20), HERE, 500 + n), Verdict::Accepted);
         assert_eq!(t.on_packet_of(at(n.into()), of(0, 1), HERE, 60_000 + n), Verdict::Accepted);
-        // A rival for the second group, with numbers in a row.
+        // Another source for the second group, with numbers in a row.
         let verdict = t.on_packet_of(at(n.into()), of(1, 30), HERE, n);
         assert_eq!(verdict, Verdict::UnknownSource { first: n == 1 });
     }
@@ -97,12 +97,12 @@ fn one_group_goes_on_with_other_numbers_or_under_another_ssrc() {
     assert_eq!(t.on_packet_of(at(10), of(1, 20), HERE, 30_000), Verdict::Jump);
     assert_eq!(t.on_packet_of(at(11), of(1, 20), HERE, 30_001), Verdict::Resumed);
     assert_eq!(t.on_packet_of(at(11), of(0, 1), HERE, 10), Verdict::Accepted, "the other goes on");
-    // After a goodbye of its own, two packets in a row of another SSRC take its place; the sender stays.
+    // After its own BYE, two packets in a row of another SSRC take its place; the sender stays.
     t.on_bye(20);
     assert!(matches!(t.on_packet_of(at(12), of(1, 30), HERE, 7), Verdict::UnknownSource { .. }));
     assert_eq!(t.on_packet_of(at(13), of(1, 30), HERE, 8), Verdict::Resumed);
     assert_eq!((t.ssrc(), t.group_of(30), t.group_of(20)), (Some(1), Some(1), None));
-    // And so they do after silence.
+    // The same after silence.
     for n in 0..100u16 {
         t.on_packet_of(at(20 + 10 * u64::from(n)), of(0, 1), HERE, 11 + n);
     }

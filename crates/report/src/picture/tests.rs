@@ -27,7 +27,7 @@ fn long_runs_make_no_larger_picture() {
         }],
         ..CompareReport::default()
     };
-    // A run that fills every place: 93 x 633 dots of 10 to 12 bytes. Half units would make it 2.9 MB.
+    // A run that fills every position: 93 x 633 dots of 10 to 12 bytes. Half units would make it 2.9 MB.
     assert!(compare_svg(&run(200_000)).len() < 720_000);
     assert!(compare_svg(&run(3_000)).len() < 80_000);
 }

@@ -59,7 +59,7 @@ fn a_group_says_its_sample_counts_once() {
         out.matches(text).count()
     };
     assert_eq!(["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)), [1, 1, 1]);
-    // One row that differs, and every row of that group has its own values again.
+    // With one differing row, every row of that group shows its own sample counts again.
     table.rows[1].samples[1] = Some(8);
     assert_eq!(["n = 7<", "n = 9<", "n = 8<", "n = 11<"].map(|n| times(&table, n)), [2, 1, 1, 1]);
 }

@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const RATE: u32 = 8_000;
 
-/// Sound that a test hands over piece by piece; sample frame *n* has the value *n*. Ends when its sender is gone.
+/// Sound that a test supplies piece by piece; sample frame *n* has the value *n*. Ends when the sender is dropped.
 struct Pieces {
     pieces: Receiver<usize>,
     at: usize,
@@ -29,7 +29,7 @@ impl Decode for Pieces {
     }
 }
 
-/// A source, and what feeds it: how many sample frames come, and what time it is then.
+/// A source and its input: how many sample frames come, and at what time.
 struct Fed {
     source: PipeSource,
     pieces: Sender<usize>,
@@ -51,13 +51,13 @@ fn fed(live: Option<bool>) -> Fed {
 }
 
 impl Fed {
-    /// A piece comes and is in the ring.
+    /// Supplies a piece and waits until it is in the ring.
     fn give(&self, frames: usize) {
         self.pieces.send(frames).unwrap();
         self.woken.recv().unwrap();
     }
 
-    /// So many pieces, at real time.
+    /// Supplies this many pieces, at real time.
     fn give_live(&self, pieces: usize, frames: usize) {
         for _ in 0..pieces {
             self.millis.fetch_add(frames as u64 * 1_000 / u64::from(RATE), Ordering::SeqCst);
@@ -95,7 +95,7 @@ fn a_live_pipe_is_detected_by_its_pace_and_keeps_the_newest() {
 #[test]
 fn a_live_pipe_is_read_on_without_pulls() {
     let mut fed = fed(Some(true));
-    // The ring holds three seconds; the fourth and fifth find no room, and no piece is waited with.
+    // The ring holds three seconds; the fourth and fifth find no room, and no piece waits.
     let room = 24_000;
     for _ in 0..40 {
         fed.pieces.send(1_000).unwrap();
@@ -104,7 +104,7 @@ fn a_live_pipe_is_read_on_without_pulls() {
         thread::yield_now();
     }
     assert_eq!(fed.source.ready().frames as u64, room);
-    // All that is there is two seconds old.
+    // All sound in it is two seconds old.
     assert_eq!(fed.source.keep_newest(256), 40_000);
     assert_eq!(fed.source.ready().frames, 0);
     while fed.woken.try_recv().is_ok() {}

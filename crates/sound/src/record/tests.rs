@@ -38,7 +38,7 @@ impl Deposit for Gated {
     }
 }
 
-/// A sink on a stalled disk, the disk's gate, and what arrives.
+/// A sink on a stalled disk, the disk's gate, and the samples that arrive.
 fn stalled(notes: &Notes) -> (RecordSink, mpsc::Sender<()>, Arc<Mutex<Vec<f32>>>) {
     let (open, gate) = channel();
     let stored = Arc::new(Mutex::new(Vec::new()));
@@ -65,7 +65,7 @@ fn a_stalled_disk_costs_what_the_ring_cannot_hold() {
             Err(error) => panic!("{error}"),
         }
     };
-    // Three seconds fit into the ring, and the writer holds a chunk of two at most: the 41st block is one too many.
+    // Three seconds fit into the ring, and the writer holds at most a chunk of two: the 41st block is one too many.
     let accepted = (0..41).position(|_| push(&mut sink)).expect("the ring is bounded");
     assert!(accepted >= 24, "a ring of {accepted} blocks");
     assert!((0..4).all(|_| push(&mut sink)));
@@ -121,7 +121,7 @@ fn a_sink_that_is_dropped_closes_its_file() {
     let (_sender, never) = channel();
     let ended = std::mem::replace(&mut sink.ended, never);
     drop(sink);
-    // Ends when the writer does.
+    // Ends when the writer ends.
     assert!(ended.recv().is_err());
     let bytes = disk.bytes.lock().unwrap();
     assert_eq!(WavInfo::parse(&mut &bytes[..]).unwrap().claimed, Some(200));
@@ -170,8 +170,9 @@ fn a_pipe_carries_samples_in_their_byte_order() {
     assert_eq!(*pipe.0.lock().unwrap(), [0x40, 0, 0x80, 0, 0, 1]);
 }
 
-/// Blocks of 5 ms, each read before the next is pushed. A writer that looks every 50 ms has written the one before when a block
-/// is read, and writes the next 50 ms later, which is 45 ms after it was pushed: none of them comes in 10 ms but by chance.
+/// Blocks of 5 ms, each read before the next is pushed. A writer that polls every 50 ms has written the previous block
+/// when a block is read, and writes the next 50 ms later, which is 45 ms after it was pushed: a block within 10 ms
+/// would be chance.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_prompt_sink_plays_each_block_at_once() {
@@ -192,7 +193,7 @@ fn a_prompt_sink_plays_each_block_at_once() {
         reader.read_exact(&mut bytes).unwrap();
         assert!(bytes.chunks(2).all(|sample| sample == (n * 256i16).to_le_bytes()));
     }
-    // A loaded machine may hold up most, since two threads have to get their turn, but not nine out of ten.
+    // A loaded machine may delay most blocks, since two threads have to be scheduled, but not nine out of ten.
     assert!(at_once >= 10, "{at_once} of 100 within 10 ms");
     sink.finish().unwrap();
 }

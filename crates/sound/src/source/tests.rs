@@ -82,7 +82,7 @@ fn standard_input_may_be_said_to_be_live_or_not() {
     }
 }
 
-/// Everything that `bytes` give on standard input, or why they give nothing.
+/// All samples that `bytes` give on standard input, or the error.
 fn piped(bytes: &[u8], layout: Option<&str>) -> Result<(StreamFormat, Vec<f32>, Vec<String>), OpenError> {
     let layout = layout.map(|text| match text.parse().unwrap() {
         SourceSpec::Stdin { layout: Some(layout), .. } => layout,

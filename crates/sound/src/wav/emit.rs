@@ -1,4 +1,4 @@
-//! The header that our recordings begin with: of one length whatever is recorded, so that it can be rewritten in
+//! The header of our recordings: its length does not depend on the recorded length, so that it can be rewritten in
 //! place.
 
 use antiphon_media::{SampleFormat, StreamFormat};
@@ -19,10 +19,10 @@ impl Header {
         (self.sample.bytes() * self.stream.channels()) as u64
     }
 
-    /// The header of a file with `data` bytes of samples; RIFF as long as its 32-bit sizes suffice, then RF64.
+    /// The header of a file with `data` bytes of samples; RIFF while its 32-bit sizes suffice, then RF64.
     pub fn emit(self, data: u64) -> Vec<u8> {
         let chunks = self.chunks(data);
-        // Everything behind the first eight bytes: "WAVE", ds64, the chunks, the data chunk's header, data and pad byte.
+        // Everything after the first eight bytes: "WAVE", ds64, the chunks, the data chunk's header, data and pad byte.
         let riff = 4 + 8 + u64::from(DS64_SIZE) + chunks.len() as u64 + 8 + data + data % 2;
         let small = u32::try_from(riff).ok();
         let mut out = Vec::with_capacity(128);
@@ -36,7 +36,7 @@ impl Header {
         out
     }
 
-    /// `fmt ` and, for everything that is not plain PCM, `fact`.
+    /// `fmt ` and, for everything but plain PCM, `fact`.
     fn chunks(self, data: u64) -> Vec<u8> {
         let raw = RawFormat::from(self.sample);
         let (channels, bits) = (self.stream.channels() as u16, 8 * raw.bytes() as u16);
@@ -46,7 +46,7 @@ impl Header {
             SampleFormat::MuLaw => TAG_MU_LAW,
             SampleFormat::ALaw => TAG_A_LAW,
         };
-        // Microsoft asks for the extensible form beyond two channels or 16 bits of PCM.
+        // Microsoft requires the extensible form beyond two channels or 16 bits of PCM.
         let extensible = channels > 2 || self.sample == SampleFormat::L24;
         let size: u32 = match (extensible, tag) {
             (true, _) => 40,
@@ -80,7 +80,7 @@ impl Header {
     }
 }
 
-/// The chunk that holds 64-bit sizes (RIFF, data, sample frames), or keeps room for them.
+/// The chunk that holds 64-bit sizes (RIFF, data, sample frames), or reserves room for them.
 pub(super) fn ds64(sizes: Option<(u64, u64, u64)>) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + DS64_SIZE as usize);
     out.extend(if sizes.is_some() { b"ds64" } else { b"JUNK" });
@@ -91,7 +91,7 @@ pub(super) fn ds64(sizes: Option<(u64, u64, u64)>) -> Vec<u8> {
     out
 }
 
-/// Which loudspeakers the channels belong to: centre, or left and right, else unsaid.
+/// The loudspeakers of the channels: centre, or left and right, otherwise unspecified.
 fn speakers(channels: u16) -> u32 {
     match channels {
         1 => 0x4,

@@ -1,7 +1,7 @@
-//! WAV: parsing, emitting and mending the header, and decoding.
+//! WAV: parsing, writing and repairing the header, and decoding.
 //!
-//! Ours rather than the decoding library's, because a recording that a crash cut anywhere, one beyond 4 GiB and one
-//! that comes out of a pipe must all be read, and reader, recorder and repair must agree on every byte.
+//! Not the decoding library's, because recordings cut anywhere by a crash, beyond 4 GiB or from a pipe must all be
+//! readable, and reader, recorder and repair must agree on every byte.
 //!
 //! Source: Microsoft/IBM "Multimedia Programming Interface and Data Specifications 1.0" (RIFF WAVE), Microsoft
 //! "Multiple channel audio data and WAVE files" (WAVEFORMATEXTENSIBLE), EBU Tech 3306 (RF64).
@@ -37,7 +37,7 @@ const TAG_FLOAT: u16 = 3;
 const TAG_A_LAW: u16 = 6;
 const TAG_MU_LAW: u16 = 7;
 const TAG_EXTENSIBLE: u16 = 0xfffe;
-/// The last fourteen bytes of every format GUID made from a tag (KSDATAFORMAT_SUBTYPE_*).
+/// The last fourteen bytes of every format GUID derived from a tag (KSDATAFORMAT_SUBTYPE_*).
 const GUID_TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71];
 
 /// What a header says about its file.
@@ -45,16 +45,16 @@ const GUID_TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9
 pub(crate) struct WavInfo {
     pub stream: StreamFormat,
     pub raw: RawFormat,
-    /// What the samples are worth: a 32-bit container may hold 24.
+    /// The precision of the samples: a 32-bit container may hold 24.
     pub sample: SampleFormat,
     /// Where the samples begin, in bytes from the beginning of the file.
     pub data_start: u64,
-    /// Bytes of samples as the header has it; `None` if it was never filled in (a pipe, a crash).
+    /// Bytes of samples according to the header; `None` if it was never filled in (a pipe, a crash).
     pub claimed: Option<u64>,
     pub rf64: bool,
     /// Position of a chunk with room for 64-bit sizes.
     pub ds64_at: Option<u64>,
-    /// Where the number of sample frames is kept, if it is.
+    /// Position of the number of sample frames, if it is stored.
     pub fact_at: Option<u64>,
 }
 
@@ -64,11 +64,11 @@ pub(crate) enum WavError {
     Io(io::Error),
     /// Not `RIFF … WAVE` or `RF64 … WAVE`.
     NotWav,
-    /// The file ends before its samples begin, or they never do.
+    /// The file ends before its samples begin, or has none.
     NoData,
-    /// It contradicts itself.
+    /// The header contradicts itself.
     Malformed(&'static str),
-    /// Understood, but not carried.
+    /// Valid, but not supported.
     Unsupported(String),
 }
 
@@ -78,7 +78,7 @@ impl WavInfo {
         (self.raw.bytes() * self.stream.channels()) as u64
     }
 
-    /// Reads a header up to the first sample, which is the next byte then.
+    /// Reads a header up to the first sample, which is then the next byte.
     pub fn parse(reader: &mut dyn Read) -> Result<WavInfo, WavError> {
         let mut walk = Walk { reader, at: 0, format: None, sizes64: None, ds64_at: None, fact_at: None };
         let head: [u8; 12] = walk.array().map_err(|_| WavError::NotWav)?;
@@ -104,7 +104,7 @@ impl WavInfo {
     }
 }
 
-/// The data size that counts. All ones and zero stand for "not known when this was written".
+/// The valid data size. All ones and zero mean "not known when this was written".
 fn claimed(data: u32, riff: u32, sizes64: Option<u64>) -> Option<u64> {
     match (data, sizes64) {
         (u32::MAX, Some(size)) => Some(size),
@@ -114,7 +114,7 @@ fn claimed(data: u32, riff: u32, sizes64: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The way through the chunks before the samples.
+/// Walks through the chunks before the samples.
 struct Walk<'a> {
     reader: &'a mut dyn Read,
     at: u64,
@@ -125,7 +125,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Stops behind the header of the `data` chunk and gives its 32-bit size.
+    /// Stops after the header of the `data` chunk and returns its 32-bit size.
     fn until_data(&mut self) -> Result<u32, WavError> {
         // A sound file has a handful of chunks; a hostile one may have any number.
         const MOST_CHUNKS: usize = 1_000;
@@ -195,7 +195,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a `fmt ` chunk (16 to 40 bytes) describes.
+/// Decodes a `fmt ` chunk (16 to 40 bytes).
 fn describe(body: &[u8]) -> Result<(StreamFormat, RawFormat, SampleFormat), WavError> {
     let word = |at: usize| u16::from_le_bytes([body[at], body[at + 1]]);
     let (mut tag, channels, align, bits) = (word(0), word(2), word(12), word(14));
@@ -240,7 +240,7 @@ fn describe(body: &[u8]) -> Result<(StreamFormat, RawFormat, SampleFormat), WavE
     Ok((stream, raw, sample))
 }
 
-/// The usual names of what else is found in WAV files (mmreg.h).
+/// Names of other encodings found in WAV files (mmreg.h).
 fn well_known(tag: u16) -> &'static str {
     match tag {
         0x02 => "Microsoft ADPCM",

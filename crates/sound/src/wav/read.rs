@@ -1,4 +1,4 @@
-//! Decoding WAV from a file or a pipe, cut or whole.
+//! Decodes WAV from a file or a pipe, truncated or whole.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,10 +11,10 @@ use crate::decode::Decode;
 use crate::error::OpenError;
 use crate::raw::RawFormat;
 
-/// Where the sound of a file really ends.
+/// The actual extent of a file's sound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Bytes of samples that are there.
+    /// Bytes of samples in the file.
     pub bytes: u64,
     /// The header says the same.
     pub intact: bool,
@@ -22,7 +22,7 @@ pub(super) struct Extent {
     pub to_the_end: bool,
 }
 
-/// Compares what a header claims with what its file of `length` bytes holds.
+/// Compares the size in a header with what its file of `length` bytes holds.
 pub(super) fn extent(info: &WavInfo, file: &mut (impl Read + Seek), length: u64) -> io::Result<Extent> {
     let there = length.saturating_sub(info.data_start);
     let rest = Extent { bytes: there, intact: false, to_the_end: true };
@@ -38,7 +38,7 @@ pub(super) fn extent(info: &WavInfo, file: &mut (impl Read + Seek), length: u64)
 }
 
 /// Whether well-formed chunks fill the file from `at` to its end: then they are chunks, and not sound that was written
-/// after the header. Samples that look so by chance would need a readable name and the one fitting length.
+/// after the header. Samples that look like this by chance would need a readable name and exactly the right length.
 fn chunks_to_the_end(file: &mut (impl Read + Seek), mut at: u64, length: u64) -> io::Result<bool> {
     const MOST_CHUNKS: usize = 1_000;
     for _ in 0..MOST_CHUNKS {
@@ -53,7 +53,7 @@ fn chunks_to_the_end(file: &mut (impl Read + Seek), mut at: u64, length: u64) ->
         file.read_exact(&mut head)?;
         let size = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
         let readable = head[..4].iter().all(|b| (b' '..=b'~').contains(b));
-        // The pad byte of the very last chunk is often forgotten.
+        // The pad byte of the very last chunk is often missing.
         if !readable || at + 8 + size > length {
             return Ok(false);
         }
@@ -62,28 +62,28 @@ fn chunks_to_the_end(file: &mut (impl Read + Seek), mut at: u64, length: u64) ->
     Ok(false)
 }
 
-/// Decodes samples as they come.
+/// Decodes samples as they arrive.
 pub(crate) struct WavDecoder<R> {
     reader: R,
     stream: StreamFormat,
     raw: RawFormat,
     sample: SampleFormat,
     length: Option<u64>,
-    /// Bytes still to come; unlimited for a pipe whose header tells no length.
+    /// Bytes still to come; unlimited for a pipe whose header has no length.
     left: u64,
-    /// Whether `left` was a promise, so that less is worth a note.
+    /// Whether `left` comes from the header, so that ending earlier causes a note.
     promised: bool,
     bytes: Vec<u8>,
-    /// Bytes of a sample frame that a short read has begun.
+    /// Bytes of an incomplete sample frame from a short read.
     begun: usize,
     notes: Notes,
 }
 
-/// Bytes read at once: a few milliseconds to some hundred, small against the ring.
+/// Bytes read at once: a few to some hundred milliseconds, small compared with the ring.
 const READ: usize = 16 * 1024;
 
 impl<R: Read + Send> WavDecoder<R> {
-    /// Samples behind a header that `info` describes and `reader` has passed.
+    /// Samples after a header that `info` describes and `reader` has passed.
     pub fn behind_header(reader: R, info: &WavInfo, notes: Notes) -> Self {
         let mut decoder = Self::raw(reader, info.stream, info.raw, notes);
         decoder.sample = info.sample;
@@ -157,7 +157,7 @@ impl<R: Read + Send> Decode for WavDecoder<R> {
     }
 }
 
-/// A decoder of the file's sound from sample frame `start` on, which a cut or unfinished header does not stop.
+/// A decoder of the file's sound from sample frame `start` on; accepts a truncated or unfinished header.
 pub(crate) fn open_file(
     mut file: File,
     name: &str,
@@ -191,7 +191,7 @@ pub(crate) fn open_file(
     Ok(WavDecoder::behind_header(file, &info, notes.clone()))
 }
 
-/// The user's view of a header that cannot be used.
+/// The error for the user for a header that cannot be used.
 pub(crate) fn refuse(error: WavError, name: &str) -> OpenError {
     let name = name.to_string();
     match error {

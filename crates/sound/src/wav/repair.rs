@@ -1,4 +1,4 @@
-//! Mends a recording that a crash, a power cut or a full disk left with a header that does not fit its file.
+//! Repairs a recording whose header does not match its file after a crash, a power cut or a full disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,21 +14,21 @@ use crate::OpenError;
 pub struct Repaired {
     /// Whole sample frames in the file now.
     pub frames: u64,
-    /// Sample frames that the header did not know of.
+    /// Sample frames that the header did not include.
     pub gained: u64,
-    /// Bytes of a cut sample frame that were removed from the end.
+    /// Bytes of an incomplete sample frame that were removed from the end.
     pub removed_bytes: u64,
     /// Whether anything had to be changed.
     pub changed: bool,
 }
 
-/// Why a file could not be repaired. It was not changed.
+/// Why a file could not be repaired. The file was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairError {
     /// It could not be opened or written.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Its format is not known, because the header itself is cut or broken.
+    /// Its format is not known, because the header itself is truncated or broken.
     #[error(
         "{name} cannot be repaired ({why}): if you know its format, play its bytes with: cat {name} | antiphon send '-?format=s16le&rate=48kHz&channels=2' …"
     )]
@@ -40,10 +40,10 @@ pub enum RepairError {
     },
 }
 
-/// Makes the header of the WAV file at `path` say what the file holds.
+/// Corrects the header of the WAV file at `path` to match what the file holds.
 ///
-/// Whole sample frames are kept, a cut one at the end is removed, and sound that the header does not know of is
-/// added to it, unless other chunks follow the sound. A sound file is left as it is, byte for byte.
+/// Whole sample frames are kept, an incomplete one at the end is removed, and sound that the header does not include is
+/// added to it, unless other chunks follow the sound. A valid file is left unchanged, byte for byte.
 pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
     let path = path.as_ref();
     let failed = |error: io::Error| OpenError::io(path, "writing", &error);
@@ -79,7 +79,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
     Ok(done)
 }
 
-/// Sets every size in the header for `whole` bytes of samples, and cuts the file behind them.
+/// Sets every size in the header for `whole` bytes of samples, and truncates the file after them.
 fn mend(file: &mut File, info: &WavInfo, found: &Extent, whole: u64) -> io::Result<()> {
     let end = info.data_start + whole;
     let riff = end + whole % 2 - 8;

@@ -21,7 +21,7 @@ fn file_bytes(header: Header, frames: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the file at `path` plays, or why it does not.
+/// The sound of the file at `path`, or the error.
 fn play(path: &Path) -> Result<(Vec<f32>, Vec<String>), OpenError> {
     let notes = Notes::default();
     let mut decoder = open_file(File::open(path).unwrap(), "it", 0, &notes)?;
@@ -77,7 +77,7 @@ fn an_unfinished_header_is_completed() {
     let path = dir.path().join("killed.wav");
     let header = header(SampleFormat::MuLaw, 8_000, 3);
     for known in [0, 2, 5] {
-        // The header knows of `known` sample frames; nine and a bit were written after it.
+        // The header includes `known` sample frames; nine and a bit were written after it.
         let mut bytes = file_bytes(header, 9);
         let start = header.emit(known * 3).len();
         bytes[..start].copy_from_slice(&header.emit(known * 3));
@@ -88,14 +88,14 @@ fn an_unfinished_header_is_completed() {
         assert_eq!((heard.len(), notes.len()), (27, 1));
         let done = repair(&path).unwrap();
         assert_eq!(done, Repaired { frames: 9, gained: 9 - known, removed_bytes: 2, changed: true });
-        // To the byte what an undisturbed recording would have been.
+        // Byte for byte the same as an undisturbed recording.
         assert_eq!(fs::read(&path).unwrap(), file_bytes(header, 9));
     }
 }
 
 #[test]
 fn silence_behind_an_unfinished_header_is_sound_and_not_chunks() {
-    // Zeros read as nameless chunks of size zero, one after the other, exactly to the end.
+    // Zeros read as unnamed chunks of size zero, one after the other, exactly to the end.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("silent.wav");
     let mut bytes = file_bytes(header(SampleFormat::L16, 8_000, 1), 4);

@@ -1,4 +1,4 @@
-//! Files read back by an independent library, checksums summed the slow way.
+//! Files read back by an independent library, checksums recomputed separately.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::pcapng::Stream;
 /// Interface, nanoseconds since 1970, `epb_flags`, packet.
 type Seen = (u32, u64, u32, Vec<u8>);
 
-/// Names, packets, and packets by interface as the totals have them; none where the file lacks them.
+/// Names, packets, and packets by interface according to the totals; empty if the file lacks them.
 fn read(bytes: &[u8]) -> (Vec<String>, Vec<Seen>, Vec<u64>) {
     let (mut names, mut packets, mut totals) = (Vec::new(), Vec::new(), Vec::new());
     let mut reader = PcapNgReader::new(bytes).expect("a section header");
@@ -44,7 +44,7 @@ fn read(bytes: &[u8]) -> (Vec<String>, Vec<Seen>, Vec<u64>) {
     (names, packets, totals)
 }
 
-/// Whether IPv4 and transport checksums of an IPv4 packet are right.
+/// Whether IPv4 and transport checksums of an IPv4 packet are correct.
 fn sums_are_good(packet: &[u8]) -> bool {
     let good = |bytes: &[u8]| {
         let mut sum = 0u32;
@@ -68,7 +68,7 @@ fn segments_say_what_they_were_told() {
     let (from, to) = ends();
     let mut capture = CaptureWriter::begin(Vec::new(), "a test", 5).unwrap();
     let link = capture.interface("up", "one way").unwrap();
-    // A time stamp (RFC 7323 §3.2) behind two pads.
+    // A time stamp (RFC 7323 §3.2) after two pads.
     let options = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
     let segment = Segment {
         seq: 0x0102_0304,
@@ -103,7 +103,7 @@ fn what_does_not_fit_leaves_the_file_as_it_was() {
     assert_eq!((packets[0].3.len(), totals), (65_535, vec![1]));
 }
 
-/// Takes so many bytes and no more; can be cut or not.
+/// Takes this many bytes and no more; may support truncation or not.
 struct Disk(Vec<u8>, usize);
 
 impl Write for Disk {
@@ -125,7 +125,7 @@ impl Medium for &mut Disk {
     }
 }
 
-/// Packets of 1 kB until an error comes; it comes again on every later call.
+/// Writes packets of 1 kB until an error; every later call returns it again.
 fn fill<M: Medium>(medium: M) -> io::ErrorKind {
     let (from, to) = ends();
     let mut capture = CaptureWriter::begin(medium, "a test", 0).unwrap();
@@ -146,7 +146,7 @@ fn a_full_disk_is_reported_and_leaves_whole_packets() {
     // Three buffers of 256 KiB fit, at 1072 bytes a block; all of the fourth is lost.
     assert_eq!(packets.len(), 3 * (crate::pcapng::BUFFER / 1072 + 1));
     assert!(packets.iter().all(|packet| packet.3.len() == 1028));
-    // What can't be cut keeps its half block; the error is the writer's, not the cutter's.
+    // A medium that can't be truncated keeps its half block; the error is that of writing, not of truncating.
     let mut pipe = Disk(Vec::new(), 1_000_001);
     assert_eq!(fill(Stream(&mut pipe)), io::ErrorKind::StorageFull);
     assert_eq!(pipe.0.len(), 1_000_001);
@@ -155,7 +155,7 @@ fn a_full_disk_is_reported_and_leaves_whole_packets() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Everything that crosses the links is in the file, in order, with its time and right checksums.
+    /// Everything that crosses the links is in the file, in order, with its time and correct checksums.
     #[test]
     fn datagrams_come_back(
         sent in proptest::collection::vec((0..3u32, 0..1u64 << 60, proptest::collection::vec(any::<u8>(), 0..2_000)), 0..50)

@@ -1,9 +1,9 @@
-//! Messages from a byte stream.
+//! Extracts messages from a byte stream.
 
-/// Cuts one direction of a connection into messages, each behind a header that names its length.
+/// Splits one direction of a connection into messages, each after a header that states its length.
 #[derive(Debug, Default)]
 pub struct Cutter {
-    /// The message under way with its header.
+    /// The incomplete message with its header.
     partial: Vec<u8>,
     /// Bytes of the stream seen.
     position: u64,
@@ -17,10 +17,10 @@ impl Cutter {
         *self = Cutter { lacking: self.lacking, ..Cutter::default() };
     }
 
-    /// Takes the stretch of stream that begins at `position`, and hands over each message that it completes. `message_len`
-    /// tells the length of a message by its header of `header` bytes.
+    /// Takes the part of the stream that begins at `position`, and passes on each message that it completes.
+    /// `message_len` returns the length of a message from its header of `header` bytes.
     ///
-    /// After a gap the beginnings of messages are unknown: all that follows on this connection is counted, not shown.
+    /// After a gap the beginnings of messages are unknown: the rest of this connection is counted, not shown.
     pub fn push(
         &mut self,
         position: u64,
@@ -53,7 +53,7 @@ impl Cutter {
         self.lacking += u64::from(self.lost);
     }
 
-    /// Stretches of stream that could not be shown.
+    /// Parts of the stream that could not be shown.
     pub fn lacking(&self) -> u64 {
         self.lacking
     }
@@ -66,7 +66,7 @@ impl Cutter {
     }
 }
 
-/// The longest message that can be shown: RFC 4571 names 65 535 bytes.
+/// The longest message that can be shown: the limit of RFC 4571, 65 535 bytes.
 const LONGEST: usize = 65_535;
 
 #[cfg(test)]

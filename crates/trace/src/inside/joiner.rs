@@ -1,4 +1,4 @@
-//! Messages from numbered pieces.
+//! Joins messages from numbered pieces.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,12 +6,12 @@ use antiphon_core::Fragment;
 
 /// Joins the pieces of messages by their numbers, and omits repeated pieces.
 ///
-/// `F` tells flows apart: direction and peer. Of the last [`MAX_HELD`] pieces the joiner knows the numbers, and of those
-/// whose messages are not whole yet also the bytes, [`MAX_HELD_BYTES`] at most; then the oldest go.
+/// `F` distinguishes flows: direction and peer. The joiner keeps the numbers of the last [`MAX_HELD`] pieces and, for
+/// pieces of incomplete messages, also the bytes, at most [`MAX_HELD_BYTES`]; beyond that the oldest are dropped.
 #[derive(Debug)]
 pub struct Joiner<F> {
     held: BTreeMap<Name<F>, Held>,
-    /// Names in the order of their coming, with the count of pieces then: a name may come again for another piece.
+    /// Names in order of arrival, with the count of pieces then: a name may return for another piece.
     order: VecDeque<(Name<F>, u64)>,
     taken: u64,
     bytes: usize,
@@ -57,7 +57,7 @@ impl<F: Copy + Ord> Joiner<F> {
         if self.held.get(&name).is_some_and(|held| held.print == print) {
             return None;
         }
-        // The same number with another content: a sender that restarted.
+        // The same number with different content: a sender that restarted.
         self.forget(&name);
         let alone = piece.first && piece.last;
         let len = if alone { 0 } else { piece.bytes.len() };
@@ -78,22 +78,22 @@ impl<F: Copy + Ord> Joiner<F> {
         Some(&self.message)
     }
 
-    /// Gives up what is not whole; answers how many pieces could not be shown, since the rest of their message did not come
-    /// in time.
+    /// Drops incomplete messages; returns how many pieces could not be shown because the rest of their message did not
+    /// arrive in time.
     pub fn finish(&mut self) -> u64 {
         self.lacking += self.held.values().filter(|held| held.bytes.is_some()).count() as u64;
         (self.bytes, self.held, self.order) = (0, BTreeMap::new(), VecDeque::new());
         self.lacking
     }
 
-    /// The first piece of the message that `name` is in, and how many it has, if all are here.
+    /// The first piece of the message to which `name` belongs, and its number of pieces, if all are here.
     fn run(&self, name: Name<F>) -> Option<(Name<F>, usize)> {
         let waiting = |name: &Name<F>| self.held.get(name).filter(|held| held.bytes.is_some());
         let (mut start, mut pieces) = (name, 1);
         while !waiting(&start)?.first {
             start.number = start.number.wrapping_sub(1);
             pieces += 1;
-            // A piece that ends a message can't stand before another of the same one.
+            // The last piece of a message can't precede another piece of the same message.
             if pieces > MAX_PIECES || waiting(&start)?.last {
                 return None;
             }
@@ -144,11 +144,11 @@ fn fingerprint(piece: &Fragment<'_>) -> u64 {
     piece.bytes.iter().fold(feed(0xcbf2_9ce4_8422_2325, place), |hash, byte| feed(hash, *byte))
 }
 
-/// Pieces known at most: what a thousand packets a second send in four seconds, within which repairs come.
+/// Most pieces kept: a thousand packets a second for four seconds, within which repairs arrive.
 pub const MAX_HELD: usize = 4_096;
-/// Bytes of unfinished messages at most.
+/// Most bytes of incomplete messages.
 pub const MAX_HELD_BYTES: usize = 1 << 20;
-/// Pieces of a message at most: more than what fits into a UDP packet (65 507 bytes) has at 260 bytes a piece.
+/// Most pieces of a message: more than a UDP packet (65 507 bytes) has at 260 bytes a piece.
 pub const MAX_PIECES: usize = 256;
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(joiner.take((), &parts[0]), None);
         assert_eq!(joiner.take((), &parts[1]), None);
         assert_eq!(joiner.take((), &parts[2]), Some(&b"x"[..]));
-        // The flow is another's: nothing of it belongs here.
+        // The flow is another one: none of its pieces belong here.
         let mut others = Joiner::default();
         assert_eq!(others.take(2, &parts[0]), None);
         assert_eq!(others.take(1, &piece(0, "", b"bc")), None);

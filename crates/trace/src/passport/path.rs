@@ -1,4 +1,4 @@
-//! From a passport to what a path did at each time, for a link model to replay.
+//! Converts a passport to what a path did at each time, for a link model to replay.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use antiphon_core::Instant;
 
 use super::{Delays, Direction, PacketRow, Passport, PassportError, Recorded};
 
-/// What the path did to a packet sent at that time: delayed it so, or lost it (`None`).
+/// What the path did to a packet sent at that time: the delay, or a loss (`None`).
 pub type PathSample = (Instant, Option<Duration>);
 
-/// What a path did, both ways if known.
+/// What a path did, in both directions if known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paths {
     /// Scheme of the transport whose packets were recorded.
     pub transport: String,
-    /// Bytes of its messages without any headers of the transport: of the largest, or of the first.
+    /// Bytes of its messages without any headers of the transport: of the largest, or of the first message.
     pub frame_bytes: u32,
     /// Mean time between its packets, if known.
     pub interval: Option<Duration>,
     /// From the sender, in order of time; the first packet was sent at [`Instant::ZERO`].
     pub up: Vec<PathSample>,
-    /// Back to it, on the same clock. `None` where nothing came back by design.
+    /// Back to it, on the same clock. `None` if nothing was sent back by design.
     pub down: Option<Vec<PathSample>>,
-    /// What had to be assumed, in sentences for the reader of any result.
+    /// Assumptions made, as sentences for the reader of any result.
     pub remarks: Vec<String>,
 }
 
 impl Passport {
-    /// The path as the packets of `transport` saw it. Without a choice: of the first transport that repairs nothing by
-    /// itself, since it shows the path as it is; else of the first whose arrivals are known.
+    /// The path as seen by the packets of `transport`. Without a choice: of the first transport that repairs nothing
+    /// itself, since it shows the path unchanged; otherwise of the first whose arrivals are known.
     ///
-    /// Round trips are split in halves, and what was lost there or back is taken to be lost there. Of relative delays the
-    /// smallest is subtracted. Both are remarked on.
+    /// Round trips are split in halves, and losses in either direction are assigned to the way there. The smallest
+    /// relative delay is subtracted from all. Remarks state both.
     pub fn paths(&self, transport: Option<&str>) -> Result<Paths, PassportError> {
         let chosen = self.choose(transport)?;
         let section = &chosen.section;
@@ -46,7 +46,7 @@ impl Passport {
         })
     }
 
-    /// What packets met there, and back where that is known.
+    /// The path there, and back if known.
     fn ways(&self, chosen: &Recorded) -> Result<(Vec<PathSample>, Option<Vec<PathSample>>), PassportError> {
         let rows = sent_known(&chosen.packets, chosen.section.interval_ns);
         let origin = rows.first().ok_or(PassportError::Empty)?.sent;
@@ -107,7 +107,7 @@ impl Passport {
         remarks
     }
 
-    /// The section to go by: the longest one, from the sender, of that transport.
+    /// The section to use: the longest one, from the sender, of that transport.
     fn choose(&self, transport: Option<&str>) -> Result<&Recorded, PassportError> {
         let from_sender =
             || self.sections.iter().filter(|recorded| recorded.section.direction != Direction::Down);
@@ -144,8 +144,8 @@ impl Row {
     }
 }
 
-/// Gives every packet a time of sending: where none was recorded, between its neighbours' by their numbers; before the
-/// first and behind the last known one, at the section's interval.
+/// Gives every packet a time of sending: if none was recorded, interpolated between its neighbours by their numbers;
+/// before the first and after the last known one, at the section's interval.
 fn sent_known(packets: &[PacketRow], interval: Option<u64>) -> Vec<Row> {
     let known: Vec<(u64, i64)> = packets.iter().filter_map(|row| Some((row.number, row.sent?))).collect();
     let interval = i64::try_from(interval.unwrap_or(0)).unwrap_or(0);
@@ -180,7 +180,7 @@ fn samples(rows: &[Row], origin: i64, read: impl Fn(i64) -> i64) -> Vec<PathSamp
     samples
 }
 
-/// The second halves of round trips: begun when the first half is over. Nothing is lost on them.
+/// The second halves of round trips: each begins when the first half is over. They contain no losses.
 fn way_back(rows: &[Row], origin: i64) -> Vec<PathSample> {
     let sample = |row: &Row| {
         let delay = row.delay()?;
@@ -196,7 +196,7 @@ fn since(at: i64, origin: i64) -> Instant {
     Instant::from_nanos(u64::try_from(at.saturating_sub(origin)).unwrap_or(0))
 }
 
-/// Clocks that were read in another order than things happened make a delay of a few microseconds below zero.
+/// Clocks read in another order than the events make a delay of a few microseconds below zero.
 fn positive(nanos: i64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }

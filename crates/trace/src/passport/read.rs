@@ -1,13 +1,13 @@
-//! Reading a passport, which may come from any source.
+//! Reads a passport, which may come from any source.
 
 use std::io::{self, BufRead, Read};
 
 use super::{End, Header, Object, PacketRow, PassportError, Section, VERSION};
 
-/// A line behind the header.
+/// A line after the header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadLine {
-    /// Packets of another section follow.
+    /// The packets of another section follow.
     Section(Section),
     /// A packet of the section read last.
     Packet(PacketRow),
@@ -36,7 +36,7 @@ impl<R: BufRead> PassportReader<R> {
             PassportError::Line { .. } => PassportError::NotAPassport,
             error => error,
         })?;
-        // Only the version is looked at first: the rest of another one may have any shape.
+        // Only the version is read first: the rest of another version may have any form.
         let value: serde_json::Value =
             whole.then(|| serde_json::from_slice(&reader.buffer).ok()).flatten().unwrap_or_default();
         let found = value["passport"]["version"].as_u64().ok_or(PassportError::NotAPassport)?;
@@ -51,13 +51,13 @@ impl<R: BufRead> PassportReader<R> {
         Ok(reader)
     }
 
-    /// The last line, once [`Self::next`] has come to it.
+    /// The last line, once [`Self::next`] has reached it.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// The next line; `None` at the end, whether it is marked or, after a killed recording, simply there. A last line
-    /// without its line feed was cut off and is left out.
+    /// The next line; `None` at the end, with or without (after a killed recording) an end line. A last line without
+    /// its line feed was truncated and is left out.
     #[allow(clippy::should_implement_trait, reason = "an iterator of results would go on after an error")]
     pub fn next(&mut self) -> Result<Option<ReadLine>, PassportError> {
         if self.end.is_some() || !self.next_line()? {
@@ -94,7 +94,7 @@ impl<R: BufRead> PassportReader<R> {
         Ok(ReadLine::Packet(PacketRow { number, sent, arrived, bytes, duplicates }))
     }
 
-    /// Reads a line into the buffer, without its line feed; whether there was a whole one.
+    /// Reads a line into the buffer, without its line feed; returns whether it was complete.
     fn next_line(&mut self) -> Result<bool, PassportError> {
         self.buffer.clear();
         self.line += 1;
@@ -117,7 +117,7 @@ impl<R: BufRead> PassportReader<R> {
 /// A section with its packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
-    /// What holds for all of them.
+    /// Properties of all of them.
     pub section: Section,
     /// In rising order of their numbers.
     pub packets: Vec<PacketRow>,
@@ -126,18 +126,18 @@ pub struct Recorded {
 /// A whole passport in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Passport {
-    /// Its description of itself.
+    /// Its header.
     pub header: Header,
     /// Its sections.
     pub sections: Vec<Recorded>,
-    /// Whether the recording came to its end in order.
+    /// Whether the recording ended regularly.
     pub complete: bool,
-    /// Packets that the recorder was too slow for; they look lost.
+    /// Packets missed because the recorder was too slow; they look lost.
     pub unrecorded: u64,
 }
 
 impl Passport {
-    /// Reads a passport whole: [`MAX_SECTIONS`] and [`MAX_PACKETS`] bound the memory.
+    /// Reads a whole passport: [`MAX_SECTIONS`] and [`MAX_PACKETS`] bound the memory.
     pub fn read(from: impl BufRead) -> Result<Self, PassportError> {
         let mut reader = PassportReader::new(from)?;
         let (mut sections, mut packets) = (Vec::<Recorded>::new(), 0usize);

@@ -130,7 +130,7 @@ fn one_clock_gives_both_ways_from_one_origin() {
     let at = Instant::from_millis;
     assert_eq!(paths.transport, "rtp", "it shows losses, tcp does not");
     assert_eq!((paths.frame_bytes, paths.interval), (1_072, Some(Duration::from_nanos(100))));
-    // Clocks never run backwards: a nanosecond below zero is zero.
+    // Clocks never run backwards: a nanosecond below zero becomes zero.
     assert_eq!(paths.up, [(at(0), Some(millis(20))), (at(5), None), (at(10), Some(millis(0)))]);
     assert_eq!(paths.down.unwrap(), [(at(10), None), (at(20), Some(millis(30)))]);
     assert_eq!(paths.remarks, [""; 0]);
@@ -168,7 +168,7 @@ fn clock_offsets_are_removed_and_unknown_times_filled_in() {
     let heard = passport(vec![(section("rtp", Direction::Up, Delays::Relative), rows)]);
     let paths = heard.paths(None).unwrap();
     let (at, delay) = (Instant::from_nanos, |nanos| Some(Duration::from_nanos(nanos)));
-    // Number 4 was sent an interval of 100 ns before 5; 6 and 7 stand on the line from 5 to 8; 8 is the fastest, by 50.
+    // Number 4 was sent an interval of 100 ns before 5; 6 and 7 are on the line from 5 to 8; 8 is the fastest, by 50.
     let expected = [
         (at(0), None),
         (at(100), delay(50)),
@@ -213,7 +213,7 @@ fn a_window_puts_numbers_in_order_and_fills_holes() {
     out.extend(put(5 + Window::LEN as u64));
     assert_eq!(out, [row(5, 5, 1)]);
     assert_eq!(put(5), [], "its number has left");
-    // Far ahead: everything leaves, and what lies between never was.
+    // Far ahead: everything is output, and the numbers between were never sent.
     out.extend(put(1_000_000));
     assert_eq!(window.too_late(), 1);
     let numbers: Vec<u64> = out.iter().map(|row| row.number).collect();
@@ -229,7 +229,7 @@ fn over_a_transport_that_loses_nothing_holes_were_not_sent() {
     for number in [1, 2, 4] {
         window.put(row(number, 0, 1), |_| Err(())).unwrap();
     }
-    // Expired before it was sent: the sender takes it back.
+    // Expired before it was sent: the sender removes it.
     *window.slot(2).unwrap() = None;
     window
         .flush(|row| -> Result<(), ()> {
@@ -269,7 +269,7 @@ fn any_section() -> impl Strategy<Value = (Section, Vec<PacketRow>)> {
 }
 
 proptest! {
-    /// What is written is read, and whatever it holds, asking for its paths never panics and keeps to its rules.
+    /// Whatever is written can be read, and computing its paths never panics and obeys its rules.
     #[test]
     fn what_is_written_is_read(sections in proptest::collection::vec(any_section(), 0..4)) {
         let whole = passport(sections);
@@ -281,7 +281,7 @@ proptest! {
         }
     }
 
-    /// Bytes of any kind, and passports with any of their bytes changed, are read or refused.
+    /// Arbitrary bytes, and passports with any of their bytes changed, are read or refused.
     #[test]
     fn nothing_panics(
         sections in proptest::collection::vec(any_section(), 1..3),
@@ -299,7 +299,7 @@ proptest! {
         prop_assert!(Passport::read(&noise[..]).is_err());
     }
 
-    /// However numbers come, rows leave in rising order, and each number once.
+    /// In whatever order numbers come, rows are output in rising order, and each number once.
     #[test]
     fn a_window_keeps_order(numbers in proptest::collection::vec(0..40_000u64, 0..60), hole in any::<bool>()) {
         let mut window = Window::new(if hole { Hole::Lost } else { Hole::NotSent });

@@ -1,4 +1,4 @@
-//! Packets that come in any order, back into the order of their numbers, within a bounded stretch.
+//! Restores packets that come in any order to the order of their numbers, within a bounded range.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::PacketRow;
 pub enum Hole {
     /// The path lost it: it gets a row without arrival.
     Lost,
-    /// It was never on the path, as over a transport that loses nothing: it gets no row.
+    /// It was never sent, as over a transport that loses nothing: it gets no row.
     NotSent,
 }
 
 /// Holds the last [`Window::LEN`] numbers of a stream, since a packet may be overtaken and its fate known late, and
-/// lets rows out in rising order. A row that comes after its number has left is counted and dropped.
+/// outputs rows in rising order. A row whose number has already been output is counted and dropped.
 pub struct Window {
     rows: VecDeque<Option<PacketRow>>,
     /// Number of the first of `rows`, once there is one.
@@ -27,8 +27,8 @@ impl Window {
     /// Numbers held: 5 s of 5 ms packets. A packet overtaken by more is of no use to a listener.
     pub const LEN: usize = 1024;
 
-    /// The most holes that one step makes: half the circle of RTP's numbers. Behind a larger one, the stream goes on as
-    /// if begun there.
+    /// The most holes that one step makes: half of RTP's number space. After a larger step, the stream continues as if
+    /// it began there.
     pub const MAX_STEP: u64 = 1 << 15;
 
     /// An empty window.
@@ -36,8 +36,7 @@ impl Window {
         Window { rows: VecDeque::with_capacity(Self::LEN), first: None, hole, too_late: 0 }
     }
 
-    /// Takes a packet. If its number is there already, it is a duplicate of that one. Rows that find no room go to
-    /// `each`.
+    /// Takes a packet. If its number is already held, it is a duplicate. Rows that no longer fit go to `each`.
     pub fn put<E>(
         &mut self,
         row: PacketRow,
@@ -66,7 +65,7 @@ impl Window {
         Ok(())
     }
 
-    /// The row of `number`, if it is still held, to be changed; set to `None`, it becomes a hole.
+    /// The row of `number`, if it is still held, for changes; set to `None`, it becomes a hole.
     pub fn slot(&mut self, number: u64) -> Option<&mut Option<PacketRow>> {
         let index = number.checked_sub(self.first?)?;
         self.rows.get_mut(usize::try_from(index).ok()?)
@@ -78,7 +77,7 @@ impl Window {
         self.rows.iter().flatten()
     }
 
-    /// Lets everything out.
+    /// Outputs all rows.
     pub fn flush<E>(&mut self, mut each: impl FnMut(PacketRow) -> Result<(), E>) -> Result<(), E> {
         while !self.rows.is_empty() {
             self.let_one_out(&mut each)?;
@@ -86,7 +85,7 @@ impl Window {
         Ok(())
     }
 
-    /// Packets that came after their number had left.
+    /// Packets that came after their number had been output.
     pub fn too_late(&self) -> u64 {
         self.too_late
     }

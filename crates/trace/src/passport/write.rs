@@ -1,10 +1,10 @@
-//! Writing a passport line by line.
+//! Writes a passport line by line.
 
 use std::io::{self, Write};
 
 use super::{End, Header, Object, PacketRow, Section};
 
-/// Writes a passport as it comes; memory does not grow. Give it a buffered writer.
+/// Writes a passport during the recording; memory does not grow. Give it a buffered writer.
 pub struct PassportWriter<W> {
     to: W,
     packets: u64,
@@ -12,7 +12,7 @@ pub struct PassportWriter<W> {
 }
 
 impl<W: Write> PassportWriter<W> {
-    /// Begins a passport and writes its header out at once, so that a file that can't be written is known before the
+    /// Begins a passport and writes its header at once, so that a file that can't be written is detected before the
     /// stream.
     pub fn begin(mut to: W, header: &Header) -> io::Result<Self> {
         line(&mut to, &Object::Passport(header.clone()))?;
@@ -20,12 +20,12 @@ impl<W: Write> PassportWriter<W> {
         Ok(PassportWriter { to, packets: 0, unrecorded: 0 })
     }
 
-    /// The packets that follow are of this section.
+    /// Begins a section: the packets that follow belong to it.
     pub fn section(&mut self, section: &Section) -> io::Result<()> {
         line(&mut self.to, &Object::Section(section.clone()))
     }
 
-    /// A packet of the section begun last; its number is above that of the one before it.
+    /// Writes a packet of the current section; its number is above that of the one before it.
     pub fn packet(&mut self, row: &PacketRow) -> io::Result<()> {
         write!(self.to, "[{},", row.number)?;
         for time in [row.sent, row.arrived] {
@@ -43,7 +43,7 @@ impl<W: Write> PassportWriter<W> {
         Ok(())
     }
 
-    /// So many packets were not recorded, to be noted in the last line.
+    /// Adds packets that were not recorded; the last line states their number.
     pub fn count_unrecorded(&mut self, packets: u64) {
         self.unrecorded += packets;
     }
@@ -53,7 +53,7 @@ impl<W: Write> PassportWriter<W> {
         self.packets
     }
 
-    /// Passes waiting bytes on to the writer below, up to a whole line.
+    /// Passes buffered bytes on to the writer below, up to a whole line.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

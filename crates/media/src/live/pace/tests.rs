@@ -76,7 +76,7 @@ impl Source for Microphone {
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
-        // A buffer that overflowed holds older sound than what it had no room for.
+        // A buffer that overflowed holds older sound than the sound it dropped.
         let keep = if self.overflowed { 0 } else { frames as u64 };
         self.overflowed = false;
         let skipped = (self.arrived - self.used).saturating_sub(keep);
@@ -165,8 +165,8 @@ fn nothing_stale_is_sent_after_waiting_for_a_connection() {
     }
 }
 
-/// `arecord` without further words gives 125 ms at once: 23.4 blocks. The first piece is sent as it is; from the second on
-/// blocks leave 5.23 ms apart, and the first of a piece when it comes: 125 - 22 · 5.23 or 125 - 23 · 5.23 ms after the last.
+/// `arecord` gives 125 ms at once by default: 23.4 blocks. The first piece is sent as it is; from the second on blocks
+/// leave 5.23 ms apart, and the first of a piece when it comes: 125 - 22 · 5.23 or 125 - 23 · 5.23 ms after the last.
 #[test]
 fn large_pieces_are_sent_evenly_without_growing_delay() {
     let (mut microphone, mut pace) = (Microphone::new(48_005.0, 6_000), LivePace::new(BLOCK, RATE));
@@ -174,7 +174,7 @@ fn large_pieces_are_sent_evenly_without_growing_delay() {
     let settled = &pulled[100..];
     let apart: Vec<u64> = settled.windows(2).map(|w| w[1].0.since(w[0].0).as_micros() as u64).collect();
     assert!(apart.iter().all(|us| (4_760..10_100).contains(us)), "{:?}", apart.iter().min());
-    // Half of what lies between pieces, less the block: no block older than a piece lasts.
+    // Half of the time between pieces, less the block: no block is older than a piece lasts.
     assert!(oldest(settled) < Duration::from_millis(128), "{:?}", oldest(settled));
     assert_eq!(pace.skipped_frames(), 0);
 }
@@ -194,9 +194,9 @@ fn a_standstill_is_made_up_for_at_once() {
     }
 }
 
-/// Pieces of 125 ms and a standstill of 200 ms: what was due in it leaves at once, the rest as evenly as ever. It begins amid
-/// a piece, and so 38 blocks were due; or when all have left, and of the two pieces that come one is more than usual. When
-/// the other came is not known: up to 75 ms remain, of which 2 % of the time are made up for.
+/// Pieces of 125 ms and a stall of 200 ms: what was due in it leaves at once, the rest as evenly as before. If it
+/// begins within a piece, 38 blocks were due; if it begins when all have left, of the two pieces that come one is more
+/// than usual. When the other came is not known: up to 75 ms remain, made up for at 2 % of the time.
 #[test]
 fn a_standstill_is_distinguished_from_large_pieces() {
     for (from, at_once) in [(40, 37..=38), (123, 22..=24)] {

@@ -22,7 +22,7 @@ fn packets(blocks: &[&[u8]]) -> (Vec<(Header, Vec<u8>)>, ResyncCounters) {
     (found, resync.counters())
 }
 
-/// Two channels, so many rounds, in blocks.
+/// Two channels, `rounds` packets each, in blocks.
 fn stream(rounds: u32, size: usize) -> Vec<Vec<u8>> {
     let (mut cutter, mut blocks) = (Cutter::new(1 << 14), Vec::new());
     for seq in 1..=rounds {
@@ -46,7 +46,7 @@ fn a_lost_block_costs_the_packets_in_it_and_no_other() {
     for lost in 0..blocks.len() {
         let kept: Vec<&[u8]> = (0..blocks.len()).filter(|n| *n != lost).map(|n| &blocks[n][..]).collect();
         let (found, counters) = packets(&kept);
-        // The first block of a round holds one packet and the head of the other; the second the rest of that.
+        // The first block of a round holds one packet and the head of the other; the second the rest of the other.
         let gone = if lost % 2 == 0 { 2 } else { 1 };
         assert_eq!(found.len(), 20 - gone, "block {lost}");
         assert!(found.iter().all(|(header, data)| data.iter().all(|byte| *byte == header.seq as u8)));
@@ -67,7 +67,7 @@ fn keys_in_the_sound_are_passed_over() {
     let (found, counters) = packets(&[&block(first, &data), &block(second, &[7; 60])]);
     assert_eq!(found, [(first, data.clone()), (second, vec![7; 60])]);
     assert_eq!((counters.skipped, counters.missing), (0, 0));
-    // The same without the head that says how long they are.
+    // The same without the header that states their length.
     let (found, counters) = packets(&[&block(first, &[1; 60]), &data, &block(second, &[7; 60])]);
     assert_eq!(found.len(), 2);
     assert_eq!((counters.false_keys, counters.skipped), (4, 60));
@@ -86,7 +86,7 @@ fn numbers_wrap_and_late_packets_are_missing_no_more() {
     let sent: Vec<Vec<u8>> = [u32::MAX, 0, 3, 2, 2, 200, 1].map(packet).to_vec();
     let (found, counters) = packets(&sent.iter().map(|packet| &packet[..]).collect::<Vec<_>>());
     assert_eq!(found.len(), 7);
-    // 1, and 4 to 199, of which 1 came too late to be remembered as missing; it counts all the same.
+    // 1, and 4 to 199; 1 came too late to be remembered as missing, but it counts.
     assert_eq!((counters.missing, counters.duplicates), (196, 1));
 }
 
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!((found.len(), counters.skipped), (40, 0));
         let some: Vec<&[u8]> = all.iter().zip(kept.iter().cycle()).filter(|(_, k)| **k).map(|(b, _)| *b).collect();
         let (found, counters) = packets(&some);
-        // Patched ones have a beginning of their own, and take more than one block in a row to be lost.
+        // Merged packets have a beginning of their own, and occur only if several blocks in a row are lost.
         let whole = |(header, data): &&(Header, Vec<u8>)| data.iter().all(|byte| *byte == header.seq as u8);
         let patched = found.len() - found.iter().filter(whole).count();
         prop_assert!(found.iter().all(|(_, data)| data.len() == size));

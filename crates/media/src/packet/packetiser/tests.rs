@@ -46,7 +46,7 @@ fn a_block_becomes_one_packet_of_every_group() {
         ptime: Some(Duration::from_micros(micros)),
         ..config(rate, 2, SampleFormat::L24, block)
     };
-    // AES67's usual packet of 1 ms: 48 sample frames of 48 kHz. What does not fill a sample frame is left out.
+    // AES67's usual packet of 1 ms: 48 sample frames of 48 kHz. A fraction of a sample frame is dropped.
     assert_eq!(whole(ptime(48_000, 1_000, 256)), 48);
     assert_eq!(whole(ptime(44_100, 1_000, 256)), 44);
     assert_eq!(whole(ptime(44_100, 5_000, 256)), 220);

@@ -52,8 +52,8 @@ fn run(
     }
 }
 
-/// Half a millisecond of lag is a sixtieth of the buffer; without correction 200 ppm make 30 ms, and without the integral
-/// part 100 ppm of the device leave 0.75 ms for ever, as do 600 ppm of both without the estimate.
+/// Half a millisecond of lag is a sixtieth of the buffer. Without correction, 200 ppm make 30 ms. Without the integral
+/// part, 100 ppm of the device leave 0.75 ms permanently, as do 600 ppm of both without the estimate.
 #[test]
 fn clocks_that_differ_are_followed() {
     for (sender, sink) in
@@ -72,7 +72,7 @@ fn clocks_that_differ_are_followed() {
     }
 }
 
-/// A click goes out at its deadline: the delay of the resampler (4 ms at this rate) is part of the playout delay.
+/// A click is played at its deadline: the delay of the resampler (4 ms at this rate) is part of the playout delay.
 #[test]
 fn sound_goes_out_when_it_should() {
     let format = StreamFormat::new(8_000, 1).unwrap();
@@ -105,8 +105,8 @@ fn sound_goes_out_when_it_should() {
     assert!(loudest.abs_diff(expected) <= 1, "{loudest} instead of {expected}");
 }
 
-/// A longer path by 10 ms takes its third of the buffer; the sound slows down by what the controller may, and no
-/// more, until the buffer is full again, then keeps still.
+/// A path longer by 10 ms uses a third of the buffer; the sound slows down by the controller's limit, and no more,
+/// until the buffer is full again, then stays there.
 #[test]
 fn a_change_of_route_ends_in_rest() {
     let (seen, clocked) = run(0.0, 0.0, 300.0, |t| if t < 60.0 { 0.02 } else { 0.03 });
@@ -119,8 +119,8 @@ fn a_change_of_route_ends_in_rest() {
     assert_eq!(clocked.playout().counters().concealed_frames, 0);
 }
 
-/// A path that is 100 ms longer in the first second leaves no delay behind: what the schedule comes down by is left out but
-/// for a few milliseconds, which are the resampler's.
+/// A path that is 100 ms longer in the first second leaves no delay behind: the schedule's descent is left out of the
+/// sound, except for a few milliseconds, which the resampler corrects.
 #[test]
 fn what_holds_up_the_first_packets_is_left_out_at_once() {
     let (seen, clocked) = run(0.0, 0.0, 60.0, |t| if t < 1.0 { 0.12 } else { 0.02 });
@@ -134,8 +134,8 @@ fn what_holds_up_the_first_packets_is_left_out_at_once() {
     assert_eq!((counters.lost, counters.late, counters.concealed_frames), (0, 0, 0));
 }
 
-/// Whether a device that pulls `pull` sample frames of 48 kHz at a time hears packets of `packet` whole that come without
-/// jitter, wherever its pulls lie between them.
+/// Whether a device that pulls `pull` sample frames of 48 kHz at a time plays every packet of `packet` whole if they
+/// arrive without jitter, wherever its pulls lie between them.
 fn is_whole(packet: usize, pull: usize, playout_delay: Duration) -> bool {
     let format = StreamFormat::new(48_000, 1).unwrap();
     let (payload, mut out) = (vec![0x10u8; 2 * packet], vec![0.0f32; pull]);

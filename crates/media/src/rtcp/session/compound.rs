@@ -10,7 +10,7 @@ use crate::rtcp::{
 };
 
 impl RtcpSession {
-    /// Reports of our sources, the first always, the others in turn as they fit; then their names; at the end goodbyes.
+    /// Reports of our sources, the first always, the others in turn as they fit; then their names; at the end BYEs.
     pub(super) fn write_compound(&mut self, now: Instant, buf: &mut [u8], bye: bool) -> Option<usize> {
         let (mut blocks, mut filled) = ([ReportBlock::default(); MAX_BLOCKS], 0);
         for step in 0..self.heard.len() {
@@ -57,7 +57,7 @@ impl RtcpSession {
         Some(len)
     }
 
-    /// How many of our other sources have room beside the first, each with its report and its name of `name` bytes.
+    /// How many of our other sources fit beside the first, each with its report and its name of `name` bytes.
     fn others_that_fit(&self, taken: usize, name: usize, buf: usize) -> usize {
         let room = buf.min(MAX_REPORT).saturating_sub(taken);
         (room / (SENDER_REPORT_BYTES + name)).min(self.own.len() - 1)
@@ -80,10 +80,10 @@ impl RtcpSession {
     }
 }
 
-/// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources have their turn in the next.
+/// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources follow in the next report.
 const MAX_BLOCKS: usize = 31;
 /// Header, SSRC and sender information (§6.4.1).
 const SENDER_REPORT_BYTES: usize = 28;
-/// A compound packet of several sources is no longer, in bytes, so that any path takes it: IPv6's least MTU (RFC 8200 §5)
+/// Limit of a compound packet of several sources in bytes, so that it fits any path: IPv6's minimum MTU (RFC 8200 §5)
 /// leaves 1232 in UDP.
 pub const MAX_REPORT: usize = 1200;

@@ -6,12 +6,12 @@ use antiphon_core::{BitRate, Epoch, Instant, NtpTime};
 
 use crate::rtcp::ReportBlock;
 
-/// How a party behaves.
+/// Configuration of a participant.
 #[derive(Clone, Debug)]
 pub struct RtcpConfig {
     /// Our own source, the first of several; a receiver draws one of its own.
     pub ssrc: u32,
-    /// Our lasting name, `user@host` (RFC 7022 has ways to make one up); cut to 255 bytes.
+    /// Our permanent name, `user@host` (RFC 7022 has ways to generate one); cut to 255 bytes.
     pub cname: String,
     /// Rate of the media clock in Hz.
     pub clock_rate: u32,
@@ -26,7 +26,7 @@ pub struct RtcpConfig {
 }
 
 impl RtcpConfig {
-    /// Reports at half a second's distance at least, for two parties that want to see what happens.
+    /// Reports at intervals of at least half a second, for two parties that want quick reports.
     pub fn new(ssrc: u32, cname: &str, clock_rate: u32, epoch: Epoch) -> Self {
         RtcpConfig {
             ssrc,
@@ -54,7 +54,7 @@ pub struct RemoteReport {
     pub round_trip: Option<Duration>,
 }
 
-/// One instant on the wall and on a sender's media clock, from its last sender report: what lip-sync needs.
+/// The same instant in a sender's wall time and on its media clock, from its last sender report: what lip-sync needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderClock {
     /// The sender.
@@ -86,17 +86,17 @@ pub enum RtcpEvent {
         /// From the arrival of an undelayed packet to its playout.
         delay: Option<Duration>,
     },
-    /// A source says BYE.
+    /// A source sent BYE.
     Bye {
         /// Which.
         ssrc: u32,
     },
-    /// Our own goodbye has come back, from a reflector.
+    /// Our own BYE has come back, from a reflector.
     OwnBye {
-        /// Of which of our sources.
+        /// Which of our sources sent it.
         ssrc: u32,
     },
-    /// Another source uses our SSRC (RFC 3550 §8.2): take another.
+    /// Another source uses our SSRC (RFC 3550 §8.2): choose another.
     Collision,
 }
 
@@ -107,10 +107,10 @@ pub struct RtcpCounters {
     pub sent: u64,
     /// Compound packets received and understood.
     pub received: u64,
-    /// Packets that were none.
+    /// Datagrams that were not valid RTCP.
     pub malformed: u64,
-    /// Our own packets, come back.
+    /// Our own packets that came back.
     pub looped: u64,
-    /// Parties that the table had no room for.
+    /// Parties for which the table had no room.
     pub overlooked: u64,
 }

@@ -37,7 +37,7 @@ fn compound(ssrc: u32, info: Option<&SenderInfo>, blocks: &[ReportBlock], name: 
 }
 
 proptest! {
-    /// What we write, an independent parser reads as meant.
+    /// An independent parser reads what we write as meant.
     #[test]
     fn another_parser_agrees(ssrc in any::<u32>(), info in prop::option::of(info()), blocks in prop::collection::vec(block(), 0..31), name in "[a-z@.é]{0,140}") {
         let bytes = compound(ssrc, info.as_ref(), &blocks, &name, true);
