@@ -94,22 +94,15 @@ impl Blocks {
     /// Cuts the runs of a comparison into blocks that begin at the same media times: of a second, or of twice the longest run
     /// of packets that did not come or came 100 ms later than the median, or longer where that would make more than 100 blocks.
     pub fn of(logs: &[&PacketLog]) -> Vec<Blocks> {
-        let rows: Vec<Vec<LoggedPacket>> = logs.iter().map(|log| settled(log)).collect();
-        let packet = |at: usize| logs[at].config().packet;
-        let lasts = (0..logs.len()).map(|at| packet(at).saturating_mul(rows[at].len() as u32)).max();
-        let runs = (0..logs.len()).map(|at| {
-            let one_way = logs[at].has_one_clock();
-            let latest = median(&rows[at], one_way) + STALLED;
-            let absent = |row: &LoggedPacket| delay(row, one_way).is_none_or(|delay| delay > latest);
-            packet(at).saturating_mul(longest_run(&rows[at], absent))
-        });
-        let width = runs.max().unwrap_or_default().saturating_mul(2).max(LEAST_WIDTH);
-        let width = width.max(lasts.unwrap_or_default() / MOST_BLOCKS);
-        let cut = |(log, rows): (&&PacketLog, &Vec<LoggedPacket>)| {
+        let last = |log: &&PacketLog| log.config().packet.saturating_mul(settled(log).count() as u32);
+        let stall = |log: &&PacketLog| log.config().packet.saturating_mul(longest_stall(log));
+        let width = logs.iter().map(stall).max().unwrap_or_default().saturating_mul(2).max(LEAST_WIDTH);
+        let width = width.max(logs.iter().map(last).max().unwrap_or_default() / MOST_BLOCKS);
+        let cut = |log: &&PacketLog| {
             let each = (width.as_nanos() / log.config().packet.as_nanos().max(1)).max(1) as usize;
-            Blocks { blocks: blocks(rows, each, log.has_one_clock()), one_way: log.has_one_clock() }
+            Blocks { blocks: blocks(log, each), one_way: log.has_one_clock() }
         };
-        logs.iter().zip(&rows).map(cut).collect()
+        logs.iter().map(cut).collect()
     }
 
     /// How many blocks there are.
@@ -191,8 +184,8 @@ pub fn resample(runs: &[Blocks], times: usize, seed: u64, mut each: impl FnMut(&
 }
 
 /// The packets whose fate is known. Those on their way are neither there nor missing yet.
-fn settled(log: &PacketLog) -> Vec<LoggedPacket> {
-    log.rows().filter(|row| row.fate != Fate::Pending).collect()
+fn settled(log: &PacketLog) -> impl Iterator<Item = LoggedPacket> + '_ {
+    log.rows().filter(|row| row.fate != Fate::Pending)
 }
 
 /// The time that a packet took from the sender to the receiver.
@@ -200,32 +193,31 @@ fn delay(row: &LoggedPacket, one_way: bool) -> Option<Duration> {
     if one_way { row.one_way } else { row.rtt().map(|rtt| rtt / 2) }
 }
 
-/// The median delay of the packets that came.
-fn median(rows: &[LoggedPacket], one_way: bool) -> Duration {
-    let mut delays: Vec<Duration> = rows.iter().filter_map(|row| delay(row, one_way)).collect();
-    let middle = delays.len() / 2;
-    if delays.is_empty() { Duration::ZERO } else { *delays.select_nth_unstable(middle).1 }
-}
-
-fn longest_run(rows: &[LoggedPacket], is_one: impl Fn(&LoggedPacket) -> bool) -> u32 {
-    let runs = rows.iter().scan(0, |run, row| {
-        *run = if is_one(row) { *run + 1 } else { 0 };
+/// The longest run of packets that did not come or came much later than the median.
+fn longest_stall(log: &PacketLog) -> u32 {
+    let one_way = log.has_one_clock();
+    let median =
+        if one_way { log.reached().quantile(0.5) } else { log.rtt().quantile(0.5).map(|rtt| rtt / 2) };
+    let latest = median.unwrap_or_default() + STALLED;
+    let runs = settled(log).scan(0, |run, row| {
+        *run = if delay(&row, one_way).is_none_or(|delay| delay > latest) { *run + 1 } else { 0 };
         Some(*run)
     });
     runs.max().unwrap_or(0)
 }
 
 /// Blocks of `each` packets. A last part of less than half that goes to the block before.
-fn blocks(rows: &[LoggedPacket], each: usize, one_way: bool) -> Vec<Sums> {
-    let count = ((rows.len() + each / 2) / each).max(usize::from(!rows.is_empty()));
+fn blocks(log: &PacketLog, each: usize) -> Vec<Sums> {
+    let (one_way, packets) = (log.has_one_clock(), settled(log).count());
+    let count = ((packets + each / 2) / each).max(usize::from(packets > 0));
     let mut blocks = vec![Sums::empty(GRID); count];
     // The block in which the run of packets that never came began.
     let mut begun = None;
-    for (at, row) in rows.iter().enumerate() {
+    for (at, row) in settled(log).enumerate() {
         let number = (at / each).min(count - 1);
         blocks[number].sent += 1;
         blocks[number].lost += u64::from(row.fate == Fate::Lost);
-        if let Some(delay) = delay(row, one_way) {
+        if let Some(delay) = delay(&row, one_way) {
             begun = None;
             blocks[number].came += 1;
             if let Some(place) = place(delay.as_secs_f64() * 1e3) {
