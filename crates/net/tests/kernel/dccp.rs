@@ -207,7 +207,7 @@ fn wrong_services_and_ports_are_refused_at_once() {
 
 /// As fast as possible, 1 % lost each way over a round trip of 40 ms. The equation of CCID 3 gives 270 packets a second
 /// there (RFC 5348 §3.1), fewer until the first losses are long past; a sender that fell back to a packet a round trip
-/// would send 25, and 100 in all.
+/// would send 25, and 250 in all.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
 fn floods_get_through_both_ways() {
@@ -237,8 +237,9 @@ fn floods_get_through_both_ways() {
             .try_exec(&format!("dccp-client -s SC:RTPA -c {ccid} -F {flood} -l 1000 {} {PORT}", HOST[0]));
         let came = server.end().messages.len();
         println!("CCID {ccid}: {sent} packets from us, {came} to us in {FLOOD:?}");
-        assert!(sent > 300 && came > 200, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
+        assert!(sent > 600 && came > 400, "CCID {ccid}: {sent} from us, {came} to us; {printed}");
     }
 }
 
-const FLOOD: Duration = Duration::from_secs(5);
+/// Long enough that a virtual machine which stands still for some seconds does not decide.
+const FLOOD: Duration = Duration::from_secs(10);
