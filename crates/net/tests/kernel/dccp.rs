@@ -71,7 +71,9 @@ fn the_kernel_answers_a_sync_of_full_size() {
                 // Once: a second try would go out within the 4 s.
                 assert!((full..2 * full).contains(&bytes), "{uri}: {bytes} bytes; {}", node.state());
                 assert!(after.datagrams_received > before.datagrams_received, "{uri}: {}", node.state());
-                node.pace(&sent[10..], INTERVAL, None);
+                // Slowly: after a pause the kernel's CCID 3 may send two packets a round trip, and its queue holds five, so what
+                // it echoes of a fast stream depends on how quick the virtual machine is.
+                node.pace(&sent[10..], 4 * INTERVAL, None);
                 node.runs_until(Duration::from_secs(2), |party: &Party| party.messages.len() == MESSAGES);
                 let malformed = node.party.endpoint.stats().counters.malformed;
                 assert_eq!((node.line.stats().damaged, malformed), (0, 0), "{uri}: {}", node.state());
