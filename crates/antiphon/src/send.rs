@@ -267,19 +267,9 @@ fn run(
         SessionConfig { playout_delay: plan.playout_delay, ..session_config(options, clock) },
         clock.now(),
     );
-    let recorder = match passport {
-        Some(file) => {
-            let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate());
-            let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
-            let (repairs, acknowledged) = (profile.retransmits, profile.acknowledged);
-            let scheme = plan.uri.transport.scheme;
-            let scribe = Sending::new(scheme, repairs, acknowledged, header_bytes, interval.duration());
-            let (recorder, observer) = Recorder::start(file, scribe)?;
-            session.observe(observer);
-            Some(recorder)
-        }
-        None => None,
-    };
+    let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
+    let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
+    let recorder = passport.map(record).transpose()?;
     session.set_send_track(track);
     runner.join(&mut session, SILENCE);
     runner.drive(&mut session, stop, &mut |now, session| out.look(now, || Snapshot::of(session)))?;
@@ -296,6 +286,21 @@ fn run(
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
     Ok(Ended { notes, files, last })
+}
+
+/// Begins a passport of what `session` sends, a packet each `interval`.
+fn record(
+    file: PassportFile,
+    scheme: &'static str,
+    interval: Duration,
+    runner: &Runner,
+    session: &mut Session,
+) -> Result<Recorder, Error> {
+    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
+    let scribe = Sending::new(scheme, profile.retransmits, profile.acknowledged, header_bytes, interval);
+    let (recorder, observer) = Recorder::start(file, scribe)?;
+    session.observe(observer);
+    Ok(recorder)
 }
 
 /// Session settings according to `options`.

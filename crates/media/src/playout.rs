@@ -128,7 +128,7 @@ impl Playout {
             self.pressed = Some(packet.timestamp.saturating_add(packet.frames as u64));
             return Inserted::Full;
         }
-        match self.lanes[group].meet(packet) {
+        match self.lanes[group].note(packet) {
             Novelty::Repeated => return self.count(group, Inserted::Duplicate),
             Novelty::TooOld => return self.count(group, Inserted::Discarded),
             Novelty::New { .. } => {}

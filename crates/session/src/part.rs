@@ -60,9 +60,9 @@ impl Formats {
         }
     }
 
-    /// Whether only a payload type tells this packet's format: a stray datagram may carry one, too, and the sink is
-    /// opened only once.
-    pub fn is_hearsay(&self, view: &RtpView<'_>) -> bool {
+    /// Whether nothing but the payload type indicates this packet's format. A stray datagram may have one, too, and the sink
+    /// is opened only once, so a second packet has to confirm it.
+    pub fn has_only_payload_type(&self, view: &RtpView<'_>) -> bool {
         view.format.is_none() && !self.is_described && self.told.is_none()
     }
 

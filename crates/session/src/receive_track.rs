@@ -169,7 +169,7 @@ impl ReceiveTrack {
         if std::mem::take(&mut self.reconnected) && self.tracker.ssrc() != Some(sender) {
             self.forget_source();
         }
-        if self.stream.is_none() && self.formats.is_hearsay(view) {
+        if self.stream.is_none() && self.formats.has_only_payload_type(view) {
             let held = self.held.take().filter(|held| held.ssrc == view.ssrc && held.next == view.sequence);
             let Some(held) = held else {
                 let (ssrc, next) = (view.ssrc, view.sequence.wrapping_add(1));

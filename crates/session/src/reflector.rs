@@ -113,7 +113,7 @@ impl Reflector {
         &self.associations
     }
 
-    fn meet(&mut self) {
+    fn take_opened(&mut self) {
         while let Some(id) = self.associations.poll_opened() {
             if self.open.len() <= id.index() {
                 self.open.resize(id.index() + 1, 0);
@@ -189,7 +189,7 @@ impl Participant for Reflector {
 
     fn advance(&mut self, now: Instant) {
         self.associations.advance(now);
-        self.meet();
+        self.take_opened();
         self.hear();
         self.reflect(now);
         self.hear();

@@ -321,7 +321,7 @@ impl Participant for Session {
 
     fn advance(&mut self, now: Instant) {
         self.associations.advance(now);
-        self.meet(now);
+        self.take_opened(now);
         self.fetch(now);
         self.hear(now);
         self.send_messages(now);

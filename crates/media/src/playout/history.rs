@@ -25,7 +25,7 @@ impl History {
         History { seen: vec![0; (SPAN / 64) as usize], base: None, highest: 0, passed: None, resolved: 0 }
     }
 
-    pub fn meet(&mut self, sequence: u64) -> Novelty {
+    pub fn note(&mut self, sequence: u64) -> Novelty {
         let Some(base) = self.base else {
             (self.base, self.highest) = (Some(sequence), sequence);
             self.set(sequence);
@@ -96,19 +96,19 @@ mod tests {
     fn what_is_forgotten_is_neither_new_nor_repeated() {
         let mut history = History::new();
         let new = |reordered| Novelty::New { reordered };
-        assert_eq!(history.meet(5), new(false));
-        assert_eq!((history.meet(SPAN + 4), history.meet(5)), (new(false), Novelty::Repeated));
-        assert_eq!((history.meet(SPAN + 5), history.meet(5)), (new(false), Novelty::TooOld));
+        assert_eq!(history.note(5), new(false));
+        assert_eq!((history.note(SPAN + 4), history.note(5)), (new(false), Novelty::Repeated));
+        assert_eq!((history.note(SPAN + 5), history.note(5)), (new(false), Novelty::TooOld));
         // The slots of forgotten numbers are free again.
-        assert_eq!((history.meet(SPAN + 3), history.meet(3 * SPAN)), (new(true), new(false)));
-        assert_eq!(history.meet(2 * SPAN + 4), new(true));
+        assert_eq!((history.note(SPAN + 3), history.note(3 * SPAN)), (new(true), new(false)));
+        assert_eq!(history.note(2 * SPAN + 4), new(true));
     }
 
     #[test]
     fn losses_before_the_first_arrival_count_from_the_first_number() {
         let mut history = History::new();
         for sequence in [12, 10] {
-            history.meet(sequence);
+            history.note(sequence);
             history.resolve(sequence);
         }
         assert_eq!((history.lost(0), history.is_passed(11), history.is_passed(12)), (1, true, false));

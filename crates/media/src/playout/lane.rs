@@ -76,9 +76,9 @@ impl Lane {
     }
 
     /// Whether a packet is new; the caller counts the others.
-    pub fn meet(&mut self, packet: &MediaPacket<'_>) -> Novelty {
+    pub fn note(&mut self, packet: &MediaPacket<'_>) -> Novelty {
         self.counters.inserted += 1;
-        let novelty = self.history.meet(packet.sequence);
+        let novelty = self.history.note(packet.sequence);
         self.counters.reordered += u64::from(novelty == Novelty::New { reordered: true });
         novelty
     }

@@ -118,7 +118,7 @@ impl RtcpSession {
         };
         self.heard[at].reception.on_packet(now, sequence, timestamp);
         self.heard[at].since_report = true;
-        self.meet(now, ssrc);
+        self.note_member(now, ssrc);
     }
 
     /// The entry for a new source: an unused one, or that of a source that fell silent.
@@ -164,21 +164,15 @@ impl RtcpSession {
             }
             RtcpItem::Sender { ssrc, info, blocks } => {
                 reports += 1;
-                self.meet(now, ssrc);
+                self.note_member(now, ssrc);
                 let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
-                let heard = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc);
-                if let Some(heard) = heard {
-                    heard.clock = Some((clock, now));
-                    if !repaired {
-                        heard.last_sr = Some((clock.ntp.middle_bits(), now));
-                    }
-                }
+                self.note_clock(now, clock, repaired);
                 each(RtcpEvent::Clock(clock));
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Receiver { ssrc, blocks } => {
                 reports += 1;
-                self.meet(now, ssrc);
+                self.note_member(now, ssrc);
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Cname { ssrc, name } if self.is_own(ssrc) => {
@@ -317,7 +311,15 @@ impl RtcpSession {
         Duration::from_secs_f64((seconds * factor).min(3600.0))
     }
 
-    fn meet(&mut self, now: Instant, ssrc: u32) {
+    fn note_clock(&mut self, now: Instant, clock: SenderClock, repaired: bool) {
+        let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == clock.ssrc) else { return };
+        heard.clock = Some((clock, now));
+        if !repaired {
+            heard.last_sr = Some((clock.ntp.middle_bits(), now));
+        }
+    }
+
+    fn note_member(&mut self, now: Instant, ssrc: u32) {
         if let Some(member) = self.members.iter_mut().find(|member| member.ssrc == ssrc) {
             member.last_heard = now;
         } else if self.members.len() < MAX_MEMBERS {

@@ -29,7 +29,7 @@ fn small_options() -> SocketOptions {
 #[test]
 fn a_full_line_goes_on_by_itself_and_a_closed_one_flushes() {
     // It reports once that the wire is ready, and closes it when the last bytes have been asked for.
-    let server = Server::saying_farewell(MUCH);
+    let server = Server::sending_then_closing(MUCH);
     let running = Running::start_with(server, small_options(), |_| {});
     let mut caller = running.call();
     let mut got = Vec::new();
@@ -41,7 +41,7 @@ fn a_full_line_goes_on_by_itself_and_a_closed_one_flushes() {
 
 #[test]
 fn input_during_a_close_loses_no_byte() {
-    let server = Server::saying_farewell(300_000);
+    let server = Server::sending_then_closing(300_000);
     let running = Running::start_with(server, small_options(), |_| {});
     let mut caller = running.call();
     let mut talks = caller.try_clone().expect("a socket");
@@ -78,7 +78,7 @@ impl LineObserver for Ends {
 #[test]
 fn a_peer_that_does_not_read_is_left_after_two_seconds() {
     let (tell, told) = mpsc::channel();
-    let server = Server::saying_farewell(300_000);
+    let server = Server::sending_then_closing(300_000);
     let running = Running::start_with(server, small_options(), |lines| {
         lines.set_observer(Box::new(Ends(tell)));
     });

@@ -40,7 +40,7 @@ pub struct Server {
     pub accepted: u32,
     pub refused: u32,
     /// Bytes sent to each new connection, after which its wire is closed; received bytes are not returned then.
-    farewell: usize,
+    last_bytes: usize,
     ready: VecDeque<WireId>,
     closes: VecDeque<WireId>,
     stopped: bool,
@@ -51,9 +51,9 @@ impl Server {
         Server { most, ..Server::default() }
     }
 
-    /// A server that sends `farewell` bytes to each new connection, and closes its wire after them.
-    pub fn saying_farewell(farewell: usize) -> Self {
-        Server { most: 2, farewell, ..Server::default() }
+    /// A server that sends `last_bytes` bytes to each new connection, and closes its wire after them.
+    pub fn sending_then_closing(last_bytes: usize) -> Self {
+        Server { most: 2, last_bytes, ..Server::default() }
     }
 
     fn queue(&mut self, wire: WireId, path: PathId, bytes: Vec<u8>) {
@@ -80,15 +80,15 @@ impl Participant for Server {
                 if bytes == CLOSE_THE_FIRST {
                     self.closes.push_back(WireId(FIRST));
                 }
-                if self.farewell == 0 {
+                if self.last_bytes == 0 {
                     let bytes = bytes.to_vec();
                     self.queue(wire, PathId::default(), bytes);
                 }
             }
             Input::Connected => {
                 entry.connected += 1;
-                if self.farewell > 0 {
-                    self.queue(wire, PathId::default(), pattern(self.farewell));
+                if self.last_bytes > 0 {
+                    self.queue(wire, PathId::default(), pattern(self.last_bytes));
                 }
             }
             Input::Broken(reason) => {
@@ -131,7 +131,7 @@ impl Participant for Server {
         bytes.drain(..len);
         if bytes.is_empty() {
             out.pop_front();
-            if self.farewell > 0 && out.is_empty() {
+            if self.last_bytes > 0 && out.is_empty() {
                 self.closes.push_back(wire);
             }
         }

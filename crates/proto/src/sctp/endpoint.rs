@@ -160,7 +160,7 @@ impl Sctp {
     /// Continues closing as far as possible.
     pub(super) fn move_on(&mut self, now: Instant) {
         self.end_if_due(now);
-        self.tell_routes();
+        self.report_routes();
     }
 
     fn end_if_due(&mut self, now: Instant) {
@@ -204,9 +204,9 @@ impl Sctp {
     }
 
     fn has_said_all(&self) -> bool {
-        let last_words =
+        let owes_reply =
             |a: &Association| a.due.abort.is_some() || a.due.shutdown_complete || a.due.cookie_ack.is_some();
-        self.answers.is_empty() && !self.association.as_ref().is_some_and(|a| last_words(a))
+        self.answers.is_empty() && !self.association.as_ref().is_some_and(|a| owes_reply(a))
     }
 
     fn finish(&mut self, reason: CloseReason) {
@@ -215,7 +215,7 @@ impl Sctp {
         self.answers.clear();
         self.copy.1.clear();
         self.inbox.clear();
-        self.tell_routes();
+        self.report_routes();
         self.queue.report(Event::Closed(reason));
     }
 

@@ -6,7 +6,7 @@ use super::endpoint::Sctp;
 
 impl Sctp {
     /// Reports changes since the last call.
-    pub(super) fn tell_routes(&mut self) {
+    pub(super) fn report_routes(&mut self) {
         // Our verification tag, which is in all packets of the peer (RFC 9260 §8.5) once both sides know each other's
         // tags.
         let association = self.association.as_ref().filter(|association| association.peer_tag != 0);

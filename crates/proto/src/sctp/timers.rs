@@ -16,7 +16,7 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         let closed = association.out.expire(now, &mut association.paths, &mut self.queue);
         association.burst |= closed;
-        association.due.forward |= association.out.takes_news_of_giving_up();
+        association.due.forward |= association.out.take_gave_up();
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }

@@ -25,7 +25,7 @@ impl Sctp {
         }
         let most = self.packet.min(buf.len());
         let buf = &mut buf[..most];
-        if let Some(sent) = self.last_words(buf) {
+        if let Some(sent) = self.final_packet(buf) {
             return Some(sent);
         }
         let association = self.association.as_ref()?;
@@ -36,7 +36,7 @@ impl Sctp {
     }
 
     /// Writes ABORT or SHUTDOWN COMPLETE, after which there is no association.
-    fn last_words(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
+    fn final_packet(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref()?;
         let causes = association.due.abort.as_deref();
         if causes.is_none() && !association.due.shutdown_complete {
@@ -239,6 +239,6 @@ impl Association {
         self.out.resend(&mut packet, burst);
         self.out.send_new(&mut packet);
         // Messages just given up are reported in the next packet.
-        self.due.forward |= self.out.takes_news_of_giving_up();
+        self.due.forward |= self.out.take_gave_up();
     }
 }

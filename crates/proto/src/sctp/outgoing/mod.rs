@@ -185,7 +185,7 @@ impl Outgoing {
     }
 
     /// Returns whether something was given up since the last call.
-    pub fn takes_news_of_giving_up(&mut self) -> bool {
+    pub fn take_gave_up(&mut self) -> bool {
         std::mem::take(&mut self.gave_up)
     }
 

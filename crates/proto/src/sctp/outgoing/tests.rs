@@ -127,7 +127,7 @@ fn a_partly_sent_expired_message_is_skipped_as_a_whole() {
     let mut skipped = Vec::new();
     assert_eq!(sender.out.forward_point(&mut skipped), Some(FIRST.plus(1 + parts)));
     assert_eq!(skipped, [Skipped { stream: 0, unordered: false, number: 1 }]);
-    assert!(sender.out.takes_news_of_giving_up());
+    assert!(sender.out.take_gave_up());
 }
 
 #[test]
