@@ -87,7 +87,7 @@ fuzz_target!(|input: (u8, u8, Vec<Step>)| {
                 assert!(out.iter().all(|sample| sample.is_finite()));
             }
             Step::Advance { ms } => now += Duration::from_millis(ms.into()),
-            Step::Target { ms } => playout.set_target(Duration::from_millis(ms.into())),
+            Step::Target { ms } => playout.set_playout_delay(Duration::from_millis(ms.into())),
             Step::Restart => playout.restart(),
             Step::Finish => playout.finish(),
         }
