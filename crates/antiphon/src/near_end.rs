@@ -148,9 +148,10 @@ impl NearEnd {
             return Err(Error::unreachable("no connection"));
         }
         let path = session.stats().counters;
-        let wire = self.runner.wire_stats();
+        // A wire that calls is there until the runner is finished.
+        let refused = self.runner.wire_stats().is_some_and(|wire| wire.refused > 0);
         if session.is_unanswered() {
-            return Err(unanswered(wire.refused > 0, self.settings.as_deref()));
+            return Err(unanswered(refused, self.settings.as_deref()));
         }
         let (profile, header_bytes) = (self.runner.profile(), self.runner.header_bytes());
         let below = self.runner.headers_below();

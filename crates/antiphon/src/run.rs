@@ -217,9 +217,9 @@ impl Runner {
         Ok(drive_each(&mut self.lines, participant, &self.plan.clock, stop, options, each)?)
     }
 
-    /// What the wire has counted; zeros after it has failed, as its counters went with it (the run ends with the error).
-    pub fn wire_stats(&self) -> LineStats {
-        self.lines.stats(WIRE).unwrap_or_default()
+    /// What the wire has counted; `None` if it failed while connections that it had accepted went on.
+    pub fn wire_stats(&self) -> Option<LineStats> {
+        self.lines.stats(WIRE)
     }
 
     /// Closes the sockets, so that captures hold the ends of connections. Returns what the user should know.

@@ -136,7 +136,7 @@ fn from_file(path: &Path) -> Result<Job, Error> {
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         unreadable(format!("line {} is not UTF-8", line + 1))
     })?;
-    // A path that was read names a file; `file_stem` returns a name that is only an extension whole.
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Job::new(&stem, &shown, &text)
+    // `file_stem` returns a name that is only an extension whole.
+    let stem = path.file_stem().ok_or_else(|| unreadable("it has no file name".into()))?;
+    Job::new(&stem.to_string_lossy(), &shown, &text)
 }

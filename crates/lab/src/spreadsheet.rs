@@ -27,7 +27,11 @@ impl Spreadsheet {
 /// `None`.
 pub fn number(value: Option<f64>) -> String {
     // Rust writes the shortest digits that are read back as the same number. Minus zero becomes zero.
-    value.map(|value| if value == 0.0 { "0".into() } else { format!("{value}") }).unwrap_or_default()
+    match value {
+        None => String::new(),
+        Some(0.0) => "0".into(),
+        Some(value) => format!("{value}"),
+    }
 }
 
 #[cfg(test)]

@@ -84,9 +84,10 @@ impl Table {
             return Err(TableError::Quote { file: name(), line: wrong + 2 });
         }
         let reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(rest.as_bytes());
-        let mut lines = reader.into_records().map_while(Result::ok);
+        let mut lines = reader.into_records().map(|line| line.expect("text in memory has no other errors"));
         let fields = |line: csv::StringRecord| line.iter().map(String::from).collect::<Vec<_>>();
-        let columns = lines.next().map(fields).unwrap_or_default();
+        // Without a first line there are no columns, which the header's check refuses.
+        let columns = lines.next().map_or_else(Vec::new, fields);
         let named_once = |(n, column): (usize, &String)| !column.is_empty() && !columns[..n].contains(column);
         let header = rest.lines().next().unwrap_or("");
         if header.is_empty() || !columns.iter().enumerate().all(named_once) {

@@ -189,7 +189,7 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
         sound.protect = protect.parse()?;
     }
     let SoundSpec { groups, block, .. } = sound;
-    let widest = groups.ranges().map(|range| range.len()).max().unwrap_or_default();
+    let widest = groups.ranges().map(|range| range.len()).max().expect("there is a group");
     let bytes = block as usize * widest * 2;
     if bytes + RTP_HEADERS > longest {
         let place = clip(&place);

@@ -154,6 +154,7 @@ impl Sender {
             let in_flight = self.in_flight();
             self.recovery.on_ack(self.congestion.window_mut(), delivered, in_flight, news > 0, advanced);
         } else if advanced && (self.recovery.phase() == Phase::Loss || self.uses_window()) {
+            // Zero before the first sample, as Linux's `srtt_us` is.
             let srtt = self.rtt.smoothed().srtt().unwrap_or_default();
             self.congestion.on_ack(now, delivered, srtt);
         }

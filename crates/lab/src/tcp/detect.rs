@@ -121,6 +121,7 @@ impl Sender {
         if !self.rack.reordering_seen && (repairing || many) {
             return Duration::ZERO;
         }
+        // Without a sample there is no window: Linux bounds it by `srtt_us`, which is zero then (`tcp_rack_reo_wnd`).
         let window = self.rtt.smoothed().min().unwrap_or_default() * self.rack.steps / 4;
         window.min(self.rtt.smoothed().srtt().unwrap_or_default())
     }
