@@ -36,6 +36,7 @@ mod show;
 mod stream_plan;
 mod table;
 mod task;
+mod together;
 mod transport;
 
 pub mod run;
