@@ -24,16 +24,24 @@ impl Course {
         let capacity = self.sent.len();
         let mut log =
             PacketLog::new(PacketLogConfig { capacity, clock_rate: 90_000, packet, packet_bytes: len });
-        for (seq, (at, fate)) in (0..).zip(self.sent.iter().zip(&self.fates)) {
-            log.on_sent(seq, *at);
-            if *fate != Fate::Pending {
-                log.on_fate(seq, *fate);
+        let mut sendings = (0..).zip(self.sent.iter().zip(&self.fates)).peekable();
+        // A log hears of sendings and arrivals in the order of time.
+        let mut send_until = |log: &mut PacketLog, now: Instant| {
+            while let Some((seq, (at, fate))) = sendings.next_if(|(_, (at, _))| **at <= now) {
+                log.on_sent(seq, *at);
+                if *fate != Fate::Pending {
+                    log.on_fate(seq, *fate);
+                }
             }
-        }
+        };
         for (index, at) in &self.came {
+            send_until(&mut log, *at);
             let one_way = Some(at.since(self.sent[*index]));
             let seq = *index as u64;
             log.on_received(PacketArrival { seq, at: *at, timestamp: 0, len, one_way, repaired: false });
+        }
+        if let Some(last) = self.sent.last() {
+            send_until(&mut log, *last);
         }
         log.finish();
         log
