@@ -1,10 +1,12 @@
 //! RTCP (RFC 3550 §6): reports in both directions, source descriptions, and BYE.
 
+mod app;
 mod extended;
 mod reception;
 mod session;
 mod wire;
 
+pub use app::{App, AppKind, Token};
 pub use extended::NominalDelay;
 pub use reception::Reception;
 pub use session::{MAX_REPORT, RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};

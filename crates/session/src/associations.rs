@@ -13,6 +13,7 @@ mod wires;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 use antiphon_core::{
     CloseMode, CloseReason, ConnectionId, Endpoint, Event, Instant, Message, PathId, PathStats, Received,
@@ -377,6 +378,22 @@ impl Associations {
     /// The endpoint of an association.
     pub fn endpoint(&self, id: AssociationId) -> Option<&dyn Endpoint> {
         self.slots.get(id.index())?.as_ref().map(|one| &*one.endpoint)
+    }
+
+    /// The wire that an association uses now.
+    pub fn wire_of(&self, id: AssociationId) -> Option<WireId> {
+        self.slots.get(id.index())?.as_ref()?.wire
+    }
+
+    /// The listening wire on which an association began.
+    pub fn listener_of(&self, id: AssociationId) -> Option<WireId> {
+        self.slots.get(id.index())?.as_ref()?.listener
+    }
+
+    /// Whether the peer of an association was heard within `silence`, and has not ended its stream.
+    pub fn is_alive(&self, now: Instant, id: AssociationId, silence: Duration) -> bool {
+        let association = self.slots.get(id.index()).and_then(Option::as_ref);
+        association.is_some_and(|one| !one.released && now.since(one.last_heard) < silence)
     }
 
     /// Path statistics of the association that ended last.

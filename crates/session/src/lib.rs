@@ -40,12 +40,14 @@ pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use observer::{Arrived, Observer, Seen, Sent};
-pub use peer::{Peer, PeerCounters, PlayoutDelay};
+pub use peer::{Joining, Peer, PeerCounters, PlayoutDelay};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
     GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig, ReceiveTrackCounters,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
-pub use session::{LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig};
+pub use session::{
+    Change, ChangeFailure, LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig,
+};
 pub use store::{Store, Stored};

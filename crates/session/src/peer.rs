@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Instant, Outcome};
+use antiphon_core::{BrokenReason, Instant, Outcome, WireId};
 use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
@@ -53,6 +53,8 @@ impl PlayoutDelay {
 pub struct Peer {
     /// `None` while no peer is connected, at a session that waits for one.
     pub(crate) association: Option<AssociationId>,
+    /// The wire that it uses, or used at its beginning.
+    pub(crate) wire: WireId,
     pub(crate) connected: bool,
     pub(crate) broken: Option<BrokenReason>,
     /// Whether anything was ever received from it.
@@ -66,12 +68,37 @@ pub struct Peer {
     pub(crate) goodbyes: Vec<Vec<u8>>,
     pub(crate) outcomes: Outcomes,
     pub(crate) counters: PeerCounters,
+    /// Its associations beside the first one.
+    pub(crate) further: Vec<Further>,
+}
+
+/// What a further association with a peer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joining {
+    /// Everything is sent over both, for good.
+    Beside,
+    /// It takes the place of the first one.
+    Instead,
+}
+
+/// An association with a peer beside the first one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Further {
+    pub id: AssociationId,
+    pub wire: WireId,
+    /// `None` for one that is ending, or whose sender goes on over another.
+    pub joining: Option<Joining>,
+    pub connected: bool,
+    pub began: Instant,
+    /// When the receiver said that it takes it.
+    pub accepted: Option<Instant>,
 }
 
 impl Peer {
     pub(crate) fn new(rtcp: RtcpSession, groups: usize, outcomes: Outcomes) -> Self {
         Peer {
             association: None,
+            wire: WireId::default(),
             connected: false,
             broken: None,
             answered: false,
@@ -81,7 +108,26 @@ impl Peer {
             goodbyes: Vec::new(),
             outcomes,
             counters: PeerCounters::default(),
+            further: Vec::new(),
         }
+    }
+
+    /// The associations over which it is sent messages, the first one first.
+    pub(crate) fn associations(&self) -> impl Iterator<Item = AssociationId> {
+        let further = self.further.iter().filter(|one| one.connected && one.joining.is_some());
+        self.association.filter(|_| self.connected).into_iter().chain(further.map(|one| one.id))
+    }
+
+    /// `next` becomes the first association; returns the one that was, which is sent nothing any more.
+    pub(crate) fn take_place(&mut self, next: Further) -> Option<Further> {
+        let before = self.association.replace(next.id);
+        let wire = std::mem::replace(&mut self.wire, next.wire);
+        (self.connected, self.broken) = (true, None);
+        before.map(|id| Further { id, wire, joining: None, ..next })
+    }
+
+    pub(crate) fn further_mut(&mut self, id: AssociationId) -> Option<&mut Further> {
+        self.further.iter_mut().find(|one| one.id == id)
     }
 
     /// Its last report on each channel group.
@@ -114,8 +160,11 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     copies: u8,
-    /// By number, where there are several copies.
+    /// By number, where there are several copies, or several associations.
     open: Vec<Open>,
+    /// The first message with an entry in `open`.
+    first: u64,
+    room: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,22 +177,33 @@ struct Open {
 impl Outcomes {
     /// For messages of `copies` copies each; at most `open` messages wait for outcomes at once.
     pub fn new(copies: u32, open: usize) -> Self {
-        let room = if copies > 1 { open } else { 0 };
-        let none = Open { number: u64::MAX, left: 0, best: None };
-        Outcomes { copies: copies as u8, open: vec![none; room] }
+        let mut outcomes = Outcomes { copies: copies as u8, open: Vec::new(), first: 0, room: open };
+        if copies > 1 {
+            outcomes.merge_from(0);
+        }
+        outcomes
     }
 
-    /// The first copy of a message was handed over.
-    pub fn begin(&mut self, number: u64) {
+    /// Messages from `number` on may be handed to several associations.
+    pub fn merge_from(&mut self, number: u64) {
+        if self.open.is_empty() {
+            self.open = vec![Open { number: u64::MAX, left: 0, best: None }; self.room];
+            self.first = number;
+        }
+    }
+
+    /// The first copy of a message is handed to so many associations.
+    pub fn begin(&mut self, number: u64, associations: usize) {
         if !self.open.is_empty() {
             let at = (number % self.open.len() as u64) as usize;
-            self.open[at] = Open { number, left: self.copies, best: None };
+            let left = self.copies.saturating_mul(associations as u8);
+            self.open[at] = Open { number, left, best: None };
         }
     }
 
     /// A copy has an outcome, or (`None`) was refused. Returns the message's outcome once all copies have one.
     pub fn settle(&mut self, number: u64, outcome: Option<Outcome>) -> Option<Outcome> {
-        if self.open.is_empty() {
+        if self.open.is_empty() || number < self.first {
             return outcome;
         }
         let at = (number % self.open.len() as u64) as usize;
@@ -177,17 +237,30 @@ mod tests {
     fn a_message_fares_as_its_best_copy() {
         let mut outcomes = Outcomes::new(3, 8);
         let expired = Outcome::Expired { maybe_received: true };
-        outcomes.begin(5);
+        outcomes.begin(5, 1);
         assert_eq!(outcomes.settle(5, Some(expired)), None);
         assert_eq!(outcomes.settle(5, Some(Outcome::Acked)), None);
         assert_eq!(outcomes.settle(5, None), Some(Outcome::Acked), "the third was refused");
         assert_eq!(outcomes.settle(5, Some(expired)), None, "no outcome twice");
         // Its entry is reused for a later message.
-        outcomes.begin(6);
-        outcomes.begin(14);
+        outcomes.begin(6, 1);
+        outcomes.begin(14, 1);
         assert_eq!(outcomes.settle(6, Some(expired)), None);
         let mut single = Outcomes::new(1, 8);
-        single.begin(1);
+        single.begin(1, 1);
         assert_eq!(single.settle(1, Some(expired)), Some(expired));
+    }
+
+    #[test]
+    fn a_message_sent_over_two_associations_has_one_outcome() {
+        let mut outcomes = Outcomes::new(1, 8);
+        outcomes.begin(4, 1);
+        outcomes.merge_from(5);
+        outcomes.begin(5, 2);
+        assert_eq!(outcomes.settle(4, Some(Outcome::Released)), Some(Outcome::Released), "sent before");
+        assert_eq!(outcomes.settle(5, Some(Outcome::Aborted)), None);
+        assert_eq!(outcomes.settle(5, Some(Outcome::Released)), Some(Outcome::Released));
+        outcomes.begin(6, 1);
+        assert_eq!(outcomes.settle(6, Some(Outcome::Acked)), Some(Outcome::Acked), "one again");
     }
 }

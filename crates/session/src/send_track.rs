@@ -67,6 +67,7 @@ pub struct SendTrack {
     /// Sample frames due so far, pulled or not.
     position: u64,
     ended: bool,
+    longest: usize,
     counters: SendTrackCounters,
 }
 
@@ -122,6 +123,7 @@ impl SendTrack {
             ask_again: Instant::ZERO,
             position: 0,
             ended: false,
+            longest: 0,
             counters: SendTrackCounters::default(),
         })
     }
@@ -199,11 +201,13 @@ impl SendTrack {
         self.position += frames as u64;
         let ntp = self.config.epoch.ntp(now);
         let (store, protector, counters) = (&mut self.store, &mut self.protector, &mut self.counters);
+        let longest = &mut self.longest;
         for (group, lane) in self.lanes.iter_mut().enumerate() {
             let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
             let (packetiser, sound) = lane.pick(&self.block[..frames * channels], channels);
             packetiser.packetise(sound, ntp, &mut self.buf, |info, bytes| {
                 counters.messages += 1;
+                *longest = bytes.len().max(*longest);
                 counters.media_bytes += (info.frames * sample_frame) as u64;
                 let number = store.push(group, info, due, bytes);
                 protector.on_message(now, number, store);
@@ -224,6 +228,11 @@ impl SendTrack {
     /// The next message to send.
     pub fn poll(&mut self, now: Instant) -> Option<Emit> {
         self.protector.poll(now)
+    }
+
+    /// The longest message so far, in bytes.
+    pub fn longest_message(&self) -> usize {
+        self.longest
     }
 
     /// The messages that are remembered.

@@ -8,6 +8,7 @@ mod data;
 mod end;
 mod figures;
 mod foreign;
+mod further;
 mod packets;
 mod peers;
 mod reports;
@@ -22,6 +23,7 @@ use antiphon_core::{
 use antiphon_media::rtcp::RemoteReport;
 
 pub use figures::SenderCounters;
+pub use further::{Change, ChangeFailure};
 
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
@@ -32,6 +34,7 @@ use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of, tag};
 use data::DataTrack;
 use end::State;
+use further::{Destinations, FurtherState};
 
 pub use data::{LinkState, MessagePort};
 
@@ -83,8 +86,11 @@ pub struct Session {
     report_timers: Timers,
     /// The single peer of a listening session: any association that is admitted becomes its own.
     single: Option<usize>,
-    /// The profile of the listening stack.
-    listening: Option<(WireId, Profile)>,
+    /// The listening wires, and the profiles of their stacks.
+    listening: Vec<(WireId, Profile)>,
+    /// Silence after which another sender may take a single peer's place.
+    silence: Duration,
+    further: FurtherState,
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
@@ -122,7 +128,9 @@ impl Session {
             peer_of: Vec::new(),
             report_timers: Timers::default(),
             single: None,
-            listening: None,
+            listening: Vec::new(),
+            silence: Duration::ZERO,
+            further: FurtherState::default(),
             send: None,
             receive: None,
             data: None,
@@ -174,9 +182,13 @@ impl Session {
     }
 
     /// Waits for one peer on `wire`. Another may take its place when it has been silent for `silence` or has ended its
-    /// stream.
+    /// stream. Called for further wires, waits for the same peer on any of them: the peer may come over several, once it
+    /// has shown over each that it is the same one.
     pub fn listen(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, silence: Duration) {
-        self.single = Some(self.new_peer(now));
+        if self.single.is_none() {
+            self.single = Some(self.new_peer(now));
+        }
+        self.silence = silence;
         self.listen_for(now, wire, stack, Policy::Single { silence });
     }
 
@@ -189,7 +201,7 @@ impl Session {
         let stack = if self.data.is_some() { of_messages(stack) } else { stack };
         let profile = stack.open(now, Role::Listener).profile();
         self.hold(profile.max_receive);
-        self.listening = Some((wire, profile));
+        self.listening.push((wire, profile));
         self.associations.listen(now, wire, stack, policy);
     }
 
@@ -211,12 +223,20 @@ impl Session {
             }
             match event {
                 Event::Outcome { tag, outcome } => self.on_outcome(now, at, tag, outcome),
-                Event::Closed(reason) => self.on_closed(now, id, at, current, reason),
-                _ if !current => {}
+                Event::Closed(reason) if current => self.on_closed(now, id, at, reason),
+                _ if !current => self.on_other_event(at, id, &event),
                 Event::Connected => self.on_connected(now, at),
                 Event::Broken(reason) => self.on_broken(now, at, reason),
                 _ => {}
             }
+        }
+    }
+
+    /// An event of an association that is not the peer's first one.
+    fn on_other_event(&mut self, at: usize, id: AssociationId, event: &Event) {
+        self.on_further_event(at, id, event);
+        if let Event::Closed(_) = event {
+            self.peer_of[id.index()] = None;
         }
     }
 
@@ -271,16 +291,27 @@ impl Session {
         while let Some(emit) = track.poll(now) {
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
             let ssrc = track.ssrc_of(stored.group);
-            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.connected) {
-                let Some(id) = peer.association else { continue };
+            for peer in self.peers.iter_mut().flatten() {
+                let destinations = Destinations::of(peer);
+                let Some((first, others)) = destinations.ids().split_first() else { continue };
                 let delay = peer.playout_delay.unwrap_or(self.config.playout_delay);
-                let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-                let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
                 let deadline = delay.deadline(stored.due);
-                let message = Message { stream, ..Message::new(tag(emit), bytes, deadline) };
-                let result = self.associations.send(now, id, message);
+                let associations = &mut self.associations;
+                let mut send = |id: AssociationId| {
+                    let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
+                    let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
+                    associations.send(now, id, Message { stream, ..Message::new(tag(emit), bytes, deadline) })
+                };
                 if emit.copy == 0 {
-                    peer.outcomes.begin(emit.number);
+                    peer.outcomes.begin(emit.number, destinations.ids().len());
+                }
+                let result = send(*first);
+                for id in others {
+                    if send(*id).is_err() {
+                        peer.outcomes.settle(emit.number, None);
+                    }
+                }
+                if emit.copy == 0 {
                     peer.counters.accepted += u64::from(result.is_ok());
                     peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
                     peer.counters.refused += u64::from(result.is_err());
@@ -339,6 +370,7 @@ impl Participant for Session {
         self.run_track(now);
         self.send_reports(now);
         self.step(now);
+        self.step_further(now);
         self.hear(now);
         self.finish();
         self.show_port(now);
@@ -367,6 +399,7 @@ impl Participant for Session {
         let receiving = self.receive.as_ref().filter(|_| self.state.receives());
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, self.next_give_up());
+        let due = sooner(due, self.next_further());
         sooner(due, sooner(self.next_report(), self.next_step()))
     }
 

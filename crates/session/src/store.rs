@@ -51,6 +51,11 @@ impl Store {
         number
     }
 
+    /// The number that the next message will have.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
     /// The message of that number, if it is still remembered.
     pub fn get(&self, number: u64) -> Option<(Stored, &[u8])> {
         let slot = &self.slots[self.place(number)];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, CloseReason, Instant, Wire};
+use antiphon_core::{CloseMode, CloseReason, Instant, Wire, WireId};
 
 use super::{Association, AssociationId, Associations};
 
@@ -66,6 +66,11 @@ impl Associations {
         if let Some(association) = &mut self.slots[id.index()] {
             association.released = true;
         }
+    }
+
+    /// The driver closes `wire`, which an association used that has ended.
+    pub fn close_wire(&mut self, wire: WireId) {
+        self.wires.close(wire);
     }
 
     /// No association begins any more; the existing ones end, each as it was closed. An association whose peer takes

@@ -148,10 +148,15 @@ impl Session {
         self.associations.stop(now);
         for at in 0..self.peers.len() {
             let Some(peer) = &self.peers[at] else { continue };
-            let mode = if peer.connected { CloseMode::Graceful } else { CloseMode::Abort };
-            if let Some(id) = peer.association {
+            let mode = |connected| if connected { CloseMode::Graceful } else { CloseMode::Abort };
+            let first = peer.association.map(|id| (id, mode(peer.connected)));
+            let further: Vec<_> = peer.further.iter().map(|one| (one.id, mode(one.connected))).collect();
+            for (id, mode) in first.into_iter().chain(further) {
                 self.associations.close(now, id, mode);
             }
+        }
+        for id in self.candidates() {
+            self.associations.close(now, id, CloseMode::Abort);
         }
         self.state = State::Closing;
     }
@@ -188,16 +193,9 @@ impl Session {
         }
     }
 
-    pub(super) fn on_closed(
-        &mut self,
-        now: Instant,
-        id: AssociationId,
-        at: usize,
-        current: bool,
-        reason: CloseReason,
-    ) {
+    pub(super) fn on_closed(&mut self, now: Instant, id: AssociationId, at: usize, reason: CloseReason) {
         self.peer_of[id.index()] = None;
-        if !current {
+        if self.goes_on_without(at, id) {
             return;
         }
         let Some(peer) = &mut self.peers[at] else { return };
@@ -213,7 +211,7 @@ impl Session {
             self.report_timers.set(at, None);
         }
         // A session that called has no peer left; a session that listens waits for the next.
-        let without_peers = self.listening.is_none() && self.peers.iter().all(Option::is_none);
+        let without_peers = self.listening.is_empty() && self.peers.iter().all(Option::is_none);
         let data_ended = self.data.as_ref().is_some_and(|data| data.ended.is_some());
         if self.state != State::Closing && (without_peers || data_ended) {
             self.close(now);

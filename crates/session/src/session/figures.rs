@@ -100,9 +100,9 @@ impl Session {
         self.foreign
     }
 
-    /// What the admission of the listening wire has counted.
+    /// What the admission of the first listening wire has counted.
     pub fn admission(&self) -> AdmissionCounters {
-        let wire = self.listening.as_ref().map(|(wire, _)| *wire);
+        let wire = self.listening.first().map(|(wire, _)| *wire);
         wire.map_or_else(AdmissionCounters::default, |wire| self.associations.admission(wire))
     }
 }

@@ -8,7 +8,7 @@ impl Session {
     /// Looks for packets in the other framing in received bytes; not done once there is sound.
     pub(super) fn look_for_framing(&mut self, bytes: &[u8]) {
         if self.looks_for_framing()
-            && let Some((_, profile)) = &self.listening
+            && let Some((_, profile)) = self.listening.first()
         {
             self.other_framing += self.config.framing.foreign_in(profile, bytes);
         }

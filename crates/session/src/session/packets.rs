@@ -15,12 +15,16 @@ impl Session {
         }
         let mut buf = std::mem::take(&mut self.buf);
         while let Some((id, received)) = self.associations.poll_message(&mut buf) {
-            let Some(at) = self.peer_at(id) else { continue };
             let bytes = &buf[..received.len];
+            let Some(at) = self.peer_at(id) else {
+                self.on_candidate(now, id, bytes);
+                continue;
+            };
             if let Some(peer) = &mut self.peers[at] {
                 (peer.answered, peer.broken) = (true, None);
             }
             match classify(bytes) {
+                Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired),
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
@@ -75,7 +79,7 @@ impl Session {
             followed.is_none_or(|followed| *ssrc == followed.to_be_bytes())
         };
         let is_rtcp = self.receive.is_some()
-            && self.listening.as_ref().is_some_and(|(_, profile)| bare(profile))
+            && self.listening.iter().any(|(_, profile)| bare(profile))
             && classify(bytes) == Some(PacketKind::Rtcp)
             && bytes.get(4..8).is_some_and(of_our_sender);
         match self.single.filter(|_| is_rtcp) {

@@ -27,12 +27,10 @@ impl Session {
 
     /// The association `id` leads to the peer at `at`.
     pub(super) fn attach(&mut self, id: AssociationId, at: usize) {
-        if self.peer_of.len() <= id.index() {
-            self.peer_of.resize(id.index() + 1, None);
-        }
-        self.peer_of[id.index()] = Some(at as u32);
+        self.map_to_peer(id, at);
+        let wire = self.associations.wire_of(id).unwrap_or_default();
         if let Some(peer) = &mut self.peers[at] {
-            (peer.association, peer.connected) = (Some(id), false);
+            (peer.association, peer.wire, peer.connected) = (Some(id), wire, false);
             self.report_timers.set(at, peer.rtcp.poll_timeout());
         }
         let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
@@ -43,6 +41,13 @@ impl Session {
         if self.room > 0 && self.peers.iter().flatten().count() == 1 {
             self.associations.reserve_messages(id, self.room);
         }
+    }
+
+    pub(super) fn map_to_peer(&mut self, id: AssociationId, at: usize) {
+        if self.peer_of.len() <= id.index() {
+            self.peer_of.resize(id.index() + 1, None);
+        }
+        self.peer_of[id.index()] = Some(at as u32);
     }
 
     pub(super) fn peer_at(&self, id: AssociationId) -> Option<usize> {
@@ -56,7 +61,11 @@ impl Session {
                 continue;
             }
             match self.single {
-                Some(at) => self.replace(id, at),
+                Some(at) => {
+                    if !self.is_candidate(now, id, at) {
+                        self.replace(id, at);
+                    }
+                }
                 None => {
                     let at = self.new_peer(now);
                     self.attach(id, at);
@@ -68,6 +77,7 @@ impl Session {
     /// Another association replaces that of a single peer.
     pub(super) fn replace(&mut self, id: AssociationId, at: usize) {
         let before = self.peers[at].as_ref().and_then(|peer| peer.association);
+        self.forget_further(at);
         self.attach(id, at);
         if before.is_some() {
             if let Some(data) = &mut self.data {

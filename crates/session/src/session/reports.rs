@@ -7,6 +7,7 @@ use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use super::Session;
 use super::end::State;
+use super::further::Destinations;
 use crate::peer::PlayoutDelay;
 use crate::send_track::SendTrack;
 
@@ -79,13 +80,17 @@ impl Session {
     /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
     /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
-        let Some(id) = self.peers[at].as_ref().and_then(|peer| peer.association) else { return };
-        let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
-        let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
-        // A report is obsolete after a second, and reports need not be reliable (RFC 3550 §6.4: they repeat).
-        let deadline = Some(now + REPORT_LIFE);
-        let message = Message { stream, ..Message::new(Tag::NONE, &self.report[..len], deadline) };
-        let _a_report_may_be_lost = self.associations.send(now, id, message);
+        let Some(peer) = &self.peers[at] else { return };
+        for id in Destinations::of(peer).ids() {
+            let Some(profile) = self.associations.endpoint(*id).map(|endpoint| endpoint.profile()) else {
+                continue;
+            };
+            let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
+            // A report is obsolete after a second, and reports need not be reliable (RFC 3550 §6.4: they repeat).
+            let deadline = Some(now + REPORT_LIFE);
+            let message = Message { stream, ..Message::new(Tag::NONE, &self.report[..len], deadline) };
+            let _a_report_may_be_lost = self.associations.send(now, *id, message);
+        }
     }
 
     /// Whether peers read reports: a reflector does not.

@@ -9,6 +9,7 @@ mod convert;
 mod dccp_flood;
 mod deadlines;
 mod framing;
+mod further;
 mod group_streams;
 mod groups;
 mod hostile;

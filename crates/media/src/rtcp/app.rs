@@ -1,0 +1,95 @@
+//! The application-defined RTCP packet (RFC 3550 §6.7) by which a sender with several associations shows that they are one
+//! sender's. It is sent by itself, as RFC 5506 permits.
+
+/// What a packet says about the association that it comes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AppKind {
+    /// Another association will show this token.
+    Announce,
+    /// This is an association of the sender that announced this token.
+    Join,
+    /// The receiver has taken the association.
+    Accept,
+    /// The sender goes on over another association.
+    Leave,
+}
+
+/// A token that only those know who see the first association.
+pub type Token = [u8; 16];
+
+/// The packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct App {
+    /// Who sends it.
+    pub ssrc: u32,
+    /// What it says.
+    pub kind: AppKind,
+    /// The token that was announced.
+    pub token: Token,
+}
+
+impl App {
+    /// Bytes of every such packet.
+    pub const LEN: usize = 28;
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let subtype = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u8;
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&[VERSION | subtype, PACKET_TYPE, 0, (Self::LEN / 4 - 1) as u8]);
+        bytes[4..8].copy_from_slice(&self.ssrc.to_be_bytes());
+        bytes[8..12].copy_from_slice(NAME);
+        bytes[12..].copy_from_slice(&self.token);
+        bytes
+    }
+
+    /// Reads one; `None` for any other packet.
+    pub fn parse(bytes: &[u8]) -> Option<App> {
+        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
+        let head = bytes[0] & !SUBTYPE == VERSION && bytes[1] == PACKET_TYPE;
+        let length = u16::from_be_bytes([bytes[2], bytes[3]]);
+        if !head || usize::from(length) != Self::LEN / 4 - 1 || &bytes[8..12] != NAME {
+            return None;
+        }
+        let kind = *KINDS.get(usize::from(bytes[0] & SUBTYPE))?;
+        let ssrc = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let mut token = [0; 16];
+        token.copy_from_slice(&bytes[12..]);
+        Some(App { ssrc, kind, token })
+    }
+}
+
+/// By their subtypes.
+const KINDS: [AppKind; 4] = [AppKind::Announce, AppKind::Join, AppKind::Accept, AppKind::Leave];
+/// Version 2, no padding.
+const VERSION: u8 = 0x80;
+const SUBTYPE: u8 = 0x1f;
+/// RFC 3550 §12.1.
+const PACKET_TYPE: u8 = 204;
+const NAME: &[u8; 4] = b"ANTI";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn packets_are_read_as_written(ssrc in any::<u32>(), kind in 0usize..4, token in any::<Token>()) {
+            let app = App { ssrc, kind: KINDS[kind], token };
+            prop_assert_eq!(App::parse(&app.to_bytes()), Some(app));
+            prop_assert!(crate::packet::classify(&app.to_bytes()) == Some(crate::packet::PacketKind::Rtcp));
+        }
+
+        #[test]
+        fn other_bytes_are_none(bytes in prop::collection::vec(any::<u8>(), 0..64), at in 0usize..12, bit in 0u8..8) {
+            prop_assert!(bytes.len() == App::LEN || App::parse(&bytes).is_none());
+            let app = App { ssrc: 7, kind: AppKind::Join, token: [3; 16] };
+            let mut changed = app.to_bytes();
+            changed[at] ^= 1 << bit;
+            // The SSRC and the lowest bits of the subtype may have any value.
+            prop_assert!(App::parse(&changed).is_none() || (4..8).contains(&at) || at == 0 && bit < 2);
+        }
+    }
+}

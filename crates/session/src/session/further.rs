@@ -1,0 +1,453 @@
+//! Several associations with one peer: a second one beside the first for good, or one that takes its place without a gap.
+//!
+//! The sender announces a token over the first association and shows it over the other ([`App`]); the receiver takes only an
+//! association that shows the token of the sender that it follows. From the other's connection on everything is sent over
+//! both, and the receiver drops what it has. When the receiver has taken the other one, and a round trip and a playout delay
+//! have passed, all that the first still carries is late: it is closed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{CloseMode, Event, Instant, Message, PathId, Role, Stack, Tag, WireId, sooner};
+use antiphon_media::packet::{PacketKind, classify};
+use antiphon_media::rtcp::{App, AppKind, Token};
+
+use super::Session;
+use super::end::State;
+use crate::associations::AssociationId;
+use crate::peer::{Further, Joining, Peer, PlayoutDelay};
+
+/// What became of a further association of a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The receiver has taken it; everything is sent over both.
+    Joined(WireId),
+    /// The stream goes on over this wire alone.
+    Moved(WireId),
+    /// It has ended or could not be used; the stream goes on without it.
+    Failed(WireId, ChangeFailure),
+}
+
+/// Why a further association of a sender is not used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ChangeFailure {
+    /// It never connected.
+    #[error("there was no connection")]
+    NoConnection,
+    /// It connected, but nobody took it.
+    #[error("the receiver did not take it: start it with --also for this address")]
+    NotTaken,
+    /// It has ended.
+    #[error("it has ended")]
+    Ended,
+    /// Its messages are smaller than the stream's packets.
+    #[error(
+        "it carries messages of {most} bytes and the stream's packets have {needed}: choose a smaller --block"
+    )]
+    TooSmall {
+        /// What it carries.
+        most: usize,
+        /// What is sent.
+        needed: usize,
+    },
+    /// The session sends to no peer that was called, or has as many associations as it can.
+    #[error("there is no stream to which an association could be added")]
+    NoStream,
+}
+
+/// What a session knows of further associations.
+#[derive(Default)]
+pub(super) struct FurtherState {
+    /// The token that this sender announces.
+    own: Token,
+    /// The token that the sender announced that is followed.
+    announced: Option<Token>,
+    /// When to announce and show the token next.
+    tell_at: Option<Instant>,
+    changes: VecDeque<Change>,
+    /// Associations on further listening wires that have not shown the token.
+    candidates: Vec<AssociationId>,
+}
+
+impl Session {
+    /// Sends over one more association with the peer that was called, on `wire`, which has these paths. `token`: random,
+    /// known to nobody else; the first one counts. The results are reported by [`Self::poll_change`].
+    pub fn call_further(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        paths: &[PathId],
+        stack: &dyn Stack,
+        joining: Joining,
+        token: Token,
+    ) {
+        if let Err(why) = self.try_call_further(now, wire, paths, stack, joining, token) {
+            self.further.changes.push_back(Change::Failed(wire, why));
+            self.associations.close_wire(wire);
+        }
+    }
+
+    fn try_call_further(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        paths: &[PathId],
+        stack: &dyn Stack,
+        joining: Joining,
+        token: Token,
+    ) -> Result<(), ChangeFailure> {
+        let track =
+            self.send.as_ref().filter(|_| self.state == State::Open).ok_or(ChangeFailure::NoStream)?;
+        let (needed, next) = (track.longest_message(), track.store().next());
+        let at = self.peers.iter().position(Option::is_some).ok_or(ChangeFailure::NoStream)?;
+        let most = stack.open(now, Role::Caller).profile().max_message;
+        if most < needed {
+            return Err(ChangeFailure::TooSmall { most, needed });
+        }
+        let Some(peer) = self.peers[at].as_mut().filter(|_| self.listening.is_empty()) else {
+            return Err(ChangeFailure::NoStream);
+        };
+        let moves = |one: &Further| one.joining == Some(Joining::Instead);
+        if peer.further.len() + 1 >= MOST_ASSOCIATIONS
+            || joining == Joining::Instead && peer.further.iter().any(moves)
+        {
+            return Err(ChangeFailure::NoStream);
+        }
+        peer.outcomes.merge_from(next);
+        let id = self.associations.call(now, wire, paths, stack);
+        self.attach_further(now, id, at, Some(joining), false);
+        if self.further.own == Token::default() {
+            self.further.own = token;
+        }
+        self.further.tell_at = Some(now);
+        Ok(())
+    }
+
+    fn attach_further(
+        &mut self,
+        now: Instant,
+        id: AssociationId,
+        at: usize,
+        joining: Option<Joining>,
+        connected: bool,
+    ) {
+        self.map_to_peer(id, at);
+        let wire = self.associations.wire_of(id).unwrap_or_default();
+        let Some(peer) = &mut self.peers[at] else { return };
+        peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
+        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        self.hold(profile.map_or(0, |profile| profile.max_receive));
+        if self.room > 0 {
+            self.associations.reserve_messages(id, self.room);
+        }
+    }
+
+    /// What became of further associations.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.further.changes.pop_front()
+    }
+
+    /// An association began on a listening wire while the peer is heard over another: it has to show the token.
+    pub(super) fn is_candidate(&mut self, now: Instant, id: AssociationId, at: usize) -> bool {
+        let first = self.peers[at].as_ref().and_then(|peer| peer.association);
+        // One that has made room for another has no listener any more.
+        let elsewhere = |first: &AssociationId| {
+            let listener = self.associations.listener_of(*first);
+            listener.is_some() && listener != self.associations.listener_of(id)
+        };
+        let alive =
+            first.filter(elsewhere).is_some_and(|first| self.associations.is_alive(now, first, self.silence));
+        if alive {
+            self.further.candidates.push(id);
+        }
+        alive
+    }
+
+    /// Associations that are no peer's.
+    pub(super) fn candidates(&mut self) -> Vec<AssociationId> {
+        std::mem::take(&mut self.further.candidates)
+    }
+
+    /// A message over an association that is no peer's.
+    pub(super) fn on_candidate(&mut self, now: Instant, id: AssociationId, bytes: &[u8]) {
+        if !self.further.candidates.contains(&id) {
+            return;
+        }
+        let Some(at) = self.single else { return };
+        match App::parse(bytes) {
+            Some(App { kind: AppKind::Join, token, .. }) if self.further.announced == Some(token) => {
+                self.further.candidates.retain(|one| *one != id);
+                self.attach_further(now, id, at, Some(Joining::Beside), true);
+                self.tell(now, id, AppKind::Accept, token);
+            }
+            _ if classify(bytes) == Some(PacketKind::Rtp) => {
+                let first = self.peers[at].as_ref().and_then(|peer| peer.association);
+                if first.is_some_and(|first| self.associations.is_alive(now, first, self.silence)) {
+                    self.unknown_sources += 1;
+                } else {
+                    // The sender that was followed is gone: the next one takes its place, as on a single wire.
+                    self.further.candidates.retain(|one| *one != id);
+                    self.replace(id, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles a packet about associations; returns whether it was one.
+    pub(super) fn on_app(&mut self, now: Instant, id: AssociationId, at: usize, bytes: &[u8]) -> bool {
+        let Some(app) = App::parse(bytes) else { return false };
+        let Some(peer) = &mut self.peers[at] else { return true };
+        match app.kind {
+            AppKind::Announce if self.receive.is_some() => self.further.announced = Some(app.token),
+            // Its answer was lost.
+            AppKind::Join if peer.further_mut(id).is_some() && self.further.announced == Some(app.token) => {
+                self.tell(now, id, AppKind::Accept, app.token);
+            }
+            AppKind::Accept if app.token == self.further.own => {
+                if let Some(one) = peer.further_mut(id).filter(|one| one.accepted.is_none()) {
+                    one.accepted = Some(now);
+                    self.further.changes.push_back(Change::Joined(one.wire));
+                }
+            }
+            AppKind::Leave if self.receive.is_some() && self.further.announced == Some(app.token) => {
+                self.associations.release(id);
+                if peer.association == Some(id) {
+                    self.promote(at);
+                }
+                if let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.further_mut(id)) {
+                    one.joining = None;
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// The first of the further associations becomes the first one; that one stays, and is sent nothing. Returns whether
+    /// there was one.
+    fn promote(&mut self, at: usize) -> bool {
+        let Some(peer) = &mut self.peers[at] else { return false };
+        let usable = |one: &Further| one.connected && one.joining.is_some();
+        let Some(next) = peer.further.iter().position(usable) else { return false };
+        let next = peer.further.remove(next);
+        if let Some(before) = peer.take_place(next) {
+            peer.further.push(before);
+        }
+        true
+    }
+
+    /// Another sender takes the place of the peer at `at`: nothing further of the previous one counts.
+    pub(super) fn forget_further(&mut self, at: usize) {
+        self.further.announced = None;
+        let Some(peer) = &mut self.peers[at] else { return };
+        for one in std::mem::take(&mut peer.further) {
+            self.peer_of[one.id.index()] = None;
+            self.associations.release(one.id);
+        }
+    }
+
+    /// An event of an association that is not the first one.
+    pub(super) fn on_further_event(&mut self, at: usize, id: AssociationId, event: &Event) {
+        let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.further_mut(id)) else { return };
+        match event {
+            Event::Connected => one.connected = true,
+            Event::Closed(_) => self.remove_further(at, id),
+            _ => {}
+        }
+    }
+
+    fn remove_further(&mut self, at: usize, id: AssociationId) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        let Some(place) = peer.further.iter().position(|one| one.id == id) else { return };
+        let one = peer.further.remove(place);
+        if self.send.is_some() && self.listening.is_empty() {
+            self.associations.close_wire(one.wire);
+            if one.joining.is_some() && self.state == State::Open {
+                let why = if one.connected { ChangeFailure::Ended } else { ChangeFailure::NoConnection };
+                self.further.changes.push_back(Change::Failed(one.wire, why));
+            }
+        }
+    }
+
+    /// The first association has ended: returns whether another takes its place.
+    pub(super) fn goes_on_without(&mut self, at: usize, id: AssociationId) -> bool {
+        let Some(wire) = self.peers[at].as_ref().map(|peer| peer.wire) else { return false };
+        if self.state != State::Open || !self.promote(at) {
+            return false;
+        }
+        // It is gone, and no longer stands among the others.
+        if let Some(peer) = &mut self.peers[at] {
+            peer.further.retain(|one| one.id != id);
+        }
+        if self.send.is_some() && self.listening.is_empty() {
+            self.associations.close_wire(wire);
+            self.further.changes.push_back(Change::Failed(wire, ChangeFailure::Ended));
+        }
+        true
+    }
+
+    /// Announces and shows the token, gives up what does not connect, and closes what is not needed any more.
+    pub(super) fn step_further(&mut self, now: Instant) {
+        self.further.candidates.retain(|id| self.associations.endpoint(*id).is_some());
+        if self.send.is_none() || self.state != State::Open {
+            return;
+        }
+        for at in 0..self.peers.len() {
+            if self.peers[at].as_ref().is_none_or(|peer| peer.further.is_empty()) {
+                continue;
+            }
+            self.show_token(now, at);
+            self.give_up_unused(now, at);
+            self.finish_move(now, at);
+        }
+    }
+
+    fn show_token(&mut self, now: Instant, at: usize) {
+        if self.further.tell_at.is_none_or(|tell_at| tell_at > now) {
+            return;
+        }
+        let Some(peer) = &self.peers[at] else { return };
+        let unaccepted = |one: &&Further| one.joining.is_some() && one.accepted.is_none();
+        let open: Vec<Further> = peer.further.iter().filter(unaccepted).copied().collect();
+        let first = peer.association.filter(|_| peer.connected);
+        let youngest = open.iter().map(|one| one.began).max();
+        self.further.tell_at =
+            youngest.map(|began| now + if now.since(began) < EAGER { TELL_SOON } else { TELL_LATER });
+        if open.is_empty() {
+            return;
+        }
+        let token = self.further.own;
+        first.into_iter().for_each(|first| self.tell(now, first, AppKind::Announce, token));
+        for one in open.iter().filter(|one| one.connected) {
+            self.tell(now, one.id, AppKind::Join, token);
+        }
+    }
+
+    fn tell(&mut self, now: Instant, id: AssociationId, kind: AppKind, token: Token) {
+        let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
+        let bytes = App { ssrc: self.ssrc, kind, token }.to_bytes();
+        let message = Message {
+            stream: profile.control_stream(),
+            ..Message::new(Tag::NONE, &bytes, Some(now + TELL_LIFE))
+        };
+        let _it_is_told_again = self.associations.send(now, id, message);
+    }
+
+    fn give_up_unused(&mut self, now: Instant, at: usize) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        let late = |one: &&mut Further| {
+            one.joining == Some(Joining::Instead)
+                && one.accepted.is_none()
+                && now.since(one.began) >= PATIENCE
+        };
+        let mut given_up = Vec::new();
+        for one in peer.further.iter_mut().filter(late) {
+            let why = if one.connected { ChangeFailure::NotTaken } else { ChangeFailure::NoConnection };
+            one.joining = None;
+            given_up.push((one.id, one.wire, why));
+        }
+        for (id, wire, why) in given_up {
+            self.further.changes.push_back(Change::Failed(wire, why));
+            self.associations.close(now, id, CloseMode::Abort);
+        }
+    }
+
+    /// Goes on over the association that takes the place of the first one, once all that the first carries is late.
+    fn finish_move(&mut self, now: Instant, at: usize) {
+        let Some((id, due)) = self.next_move(at) else { return };
+        let Some(peer) = self.peers[at].as_mut().filter(|_| due <= now) else { return };
+        let Some(place) = peer.further.iter().position(|one| one.id == id) else { return };
+        let next = peer.further.remove(place);
+        let before = peer.take_place(next);
+        self.further.changes.push_back(Change::Moved(next.wire));
+        let Some(before) = before else { return };
+        peer.further.push(before);
+        let token = self.further.own;
+        (0..LEAVES).for_each(|_| self.tell(now, before.id, AppKind::Leave, token));
+        self.associations.close(now, before.id, CloseMode::Graceful);
+    }
+
+    /// The association that takes the place of the first one, and when.
+    fn next_move(&self, at: usize) -> Option<(AssociationId, Instant)> {
+        let peer = self.peers[at].as_ref()?;
+        let moves = |one: &&Further| one.joining == Some(Joining::Instead);
+        let one = peer.further.iter().find(moves)?;
+        Some((one.id, one.accepted? + self.overlap(peer)))
+    }
+
+    /// How long everything is sent over both: a round trip and the playout delay.
+    fn overlap(&self, peer: &Peer) -> Duration {
+        let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
+        let round_trip = endpoint.and_then(|endpoint| endpoint.stats().srtt);
+        let reported = peer.reports.iter().flatten().filter_map(|report| report.round_trip).max();
+        let delay = match peer.playout_delay.unwrap_or(self.config.playout_delay) {
+            PlayoutDelay::Of(delay) => delay,
+            PlayoutDelay::Unbounded => RECORDING_OVERLAP,
+        };
+        round_trip.max(reported).unwrap_or(UNKNOWN_ROUND_TRIP) + delay
+    }
+
+    pub(super) fn next_further(&self) -> Option<Instant> {
+        if self.send.is_none() || self.state != State::Open {
+            return None;
+        }
+        let mut next = None;
+        for (at, peer) in self.peers.iter().enumerate() {
+            let Some(peer) = peer.as_ref().filter(|peer| !peer.further.is_empty()) else { continue };
+            next = sooner(next, self.further.tell_at);
+            next = sooner(next, self.next_move(at).map(|(_, due)| due));
+            let waits = |one: &&Further| one.joining == Some(Joining::Instead) && one.accepted.is_none();
+            let given_up = peer.further.iter().filter(waits).map(|one| one.began + PATIENCE).min();
+            next = sooner(next, given_up);
+        }
+        next
+    }
+
+    /// Whether the track's messages go to more than one association of a peer.
+    pub fn has_further(&self) -> bool {
+        self.peers.iter().flatten().any(|peer| peer.associations().count() > 1)
+    }
+}
+
+/// The associations of one peer that is sent a track.
+pub(super) struct Destinations {
+    ids: [AssociationId; MOST_ASSOCIATIONS],
+    count: usize,
+}
+
+impl Destinations {
+    pub fn of(peer: &Peer) -> Self {
+        let mut all = Destinations { ids: [AssociationId(0); MOST_ASSOCIATIONS], count: 0 };
+        for id in peer.associations().take(MOST_ASSOCIATIONS) {
+            all.ids[all.count] = id;
+            all.count += 1;
+        }
+        all
+    }
+
+    pub fn ids(&self) -> &[AssociationId] {
+        &self.ids[..self.count]
+    }
+}
+
+/// The most associations with one peer: the first, one beside it, and one that takes the first's place while its
+/// predecessor is ending.
+const MOST_ASSOCIATIONS: usize = 4;
+/// How often the token is told at first: often enough that a lost packet does not delay a change noticeably.
+const TELL_SOON: Duration = Duration::from_millis(20);
+/// How long that lasts.
+const EAGER: Duration = Duration::from_secs(2);
+/// And later: a receiver may come late, and others never answer.
+const TELL_LATER: Duration = Duration::from_secs(1);
+/// A token that waited this long has been told again.
+const TELL_LIFE: Duration = Duration::from_secs(1);
+/// How long an association that is to take the first one's place may take until the receiver has it: two lost packets of a
+/// handshake take 3 s.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Goodbyes to an association that is left: all are lost once in a thousand times at 10 % loss.
+const LEAVES: u32 = 3;
+/// Until a round trip was measured: that of a path across a continent.
+const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// A recording has no playout delay; what the first association still carries is not dropped, but comes over both for so long.
+const RECORDING_OVERLAP: Duration = Duration::from_millis(500);
