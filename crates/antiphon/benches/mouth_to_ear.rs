@@ -107,7 +107,7 @@ fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -
     session.set_send_track(track);
     runner.join(&mut session, SILENCE);
     let mut start = None;
-    let mut each = |_, session: &mut Session| {
+    let mut each = |_, session: &mut Session, _: &mut _| {
         let end_of_block = session.send_track().and_then(SendTrack::poll_timeout);
         let first = |end: Instant| end - MediaTime::new(block.into(), RATE).duration();
         start = start.or(end_of_block.map(first));
@@ -140,7 +140,7 @@ fn receive(
     session.set_receive_track(ReceiveTrack::new(config, open_sink, None));
     runner.join(&mut session, SILENCE);
     ready.send(runner.local_address()).expect("the sender waits");
-    runner.drive(&mut session, &Stop::new(), &mut |_, _| {}).expect("loopback lasts");
+    runner.drive(&mut session, &Stop::new(), &mut |_, _, _| {}).expect("loopback lasts");
     session.receive_track().and_then(ReceiveTrack::playout).expect("there was a stream")
 }
 

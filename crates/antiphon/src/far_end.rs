@@ -122,7 +122,7 @@ fn serve(
         peers: reflector.admission().admitted,
         returned: reflector.counters().returned,
     };
-    let driven = runner.drive(&mut reflector, stop, &mut |now, reflector: &mut Reflector| {
+    let driven = runner.drive(&mut reflector, stop, &mut |now, reflector: &mut Reflector, _| {
         out.look(now, || progress(reflector));
     });
     out.last(progress(&reflector));

@@ -16,6 +16,7 @@
 //! are thin layers over this crate; the laboratory is `antiphon-experiments`, which a program that streams need not
 //! link.
 
+mod change;
 mod commands;
 mod compare;
 mod embedded;
@@ -55,6 +56,7 @@ pub use antiphon_session as session;
 pub use antiphon_sound as sound;
 pub use antiphon_trace as trace;
 
+pub use change::Switch;
 pub use commands::quoted;
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};

@@ -307,7 +307,7 @@ fn carry(
     session.set_port(Box::new(port));
     runner.join(&mut session, SILENCE);
     let _main_thread_is_gone = ready.send((runner.local_address(), runner.profile().max_message));
-    runner.drive(&mut session, stop, &mut |_, _| {}).map(drop)
+    runner.drive(&mut session, stop, &mut |_, _, _| {}).map(drop)
 }
 
 fn no_descriptor(error: io::Error) -> Error {

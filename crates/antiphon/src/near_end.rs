@@ -146,7 +146,7 @@ impl NearEnd {
         session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().on(now, seen)));
         self.runner.join(&mut session, SILENCE);
         let (log, out, starter) = (&self.log, &mut self.out, &mut self.starter);
-        let report = self.runner.drive(&mut session, stop, &mut |now, session: &mut Session| {
+        let report = self.runner.drive(&mut session, stop, &mut |now, session: &mut Session, _| {
             if session.has_connected() {
                 starter.set_ready();
                 starter.start().into_iter().for_each(|start| session.start_at(start));

@@ -11,6 +11,8 @@ use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{PlayoutDelay, Repetition, StreamFraming};
 
+use crate::change::Switch;
+
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
 pub const DEFAULT_PORT: u16 = antiphon_proto::DEFAULT_PORT;
@@ -78,6 +80,10 @@ pub struct SendOptions {
     pub source: String,
     /// URI of the transport: `rtp://HOST:PORT?…`.
     pub target: String,
+    /// URIs over which everything is sent as well, to the same receiver.
+    pub also: Vec<String>,
+    /// Transports that take the place of the first one in a running stream.
+    pub switch: Vec<Switch>,
     /// Sample frames in a block.
     pub block_frames: u32,
     /// Sample format on the wire; `None` for what the source needs.
@@ -127,6 +133,8 @@ pub struct SendOptions {
 pub struct ReceiveOptions {
     /// URI of the transport: `rtp://:PORT`, `rtp://@239.1.2.3:PORT`, `tcp://:PORT`.
     pub source: String,
+    /// URIs on which the same sender may come as well: beside the first, or when it changes its transport.
+    pub also: Vec<String>,
     /// URI of the sink.
     pub sink: String,
     /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
@@ -227,6 +235,8 @@ impl Default for SendOptions {
         SendOptions {
             source: "clip:demo".into(),
             target: String::new(),
+            also: Vec::new(),
+            switch: Vec::new(),
             block_frames: 256,
             sample: None,
             channels: None,
@@ -256,6 +266,7 @@ impl Default for ReceiveOptions {
     fn default() -> Self {
         ReceiveOptions {
             source: format!("rtp://:{DEFAULT_PORT}"),
+            also: Vec::new(),
             sink: String::new(),
             latency: None,
             conceal: Concealment::default(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{Sink, SinkError, StreamDescription, StreamFormat};
 use antiphon_net::{OsClock, Stop, Target, WaitStyle};
@@ -19,7 +19,7 @@ use antiphon_trace::passport::Hole;
 
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
+use crate::run::{RunPlan, Runner, WirePlan, create_capture, finish_capture, spawn};
 use crate::send::{CNAME, SILENCE};
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
@@ -131,6 +131,8 @@ struct Ended {
 /// Everything that can be decided before the media thread starts.
 struct ReceivePlan {
     uri: StreamUri,
+    /// Where the same sender may come as well.
+    also: Vec<StreamUri>,
     stack: StackPlan,
     sink: SinkSpec,
     clock: SinkClock,
@@ -146,12 +148,27 @@ struct ReceivePlan {
     seed: u64,
 }
 
+/// Where to wait, as a URI says it.
+fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
+    let mut uri = StreamUri::read(text, &options.socket)?;
+    if uri.transport.substrate == Substrate::Udp {
+        // There is no peer to call for datagrams: an address names where to listen, a group what to join.
+        uri.target = Target::Listen(uri.address());
+    }
+    Ok(uri)
+}
+
 impl ReceivePlan {
     fn new(options: &ReceiveOptions) -> Result<Self, Error> {
-        let mut uri = StreamUri::read(&options.source, &options.socket)?;
-        if uri.transport.substrate == Substrate::Udp {
-            // There is no peer to call for datagrams: an address names where to listen, a group what to join.
-            uri.target = Target::Listen(uri.address());
+        let uri = listening(&options.source, options)?;
+        let also = options.also.iter().map(|uri| listening(uri, options)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(calling) = also.iter().chain([&uri]).find(|uri| matches!(uri.target, Target::Call(_)))
+            && !also.is_empty()
+        {
+            return Err(Error::usage(format!(
+                "with --also, the sender calls on each address: write {}://:PORT",
+                calling.transport.scheme
+            )));
         }
         let sink: SinkSpec = options.sink.parse()?;
         sink.check()?;
@@ -166,6 +183,7 @@ impl ReceivePlan {
             stack: uri.stack(options.seed, asked.unwrap_or(DEFAULT_LATENCY), framing),
             conceal: uri.keys.conceal.unwrap_or(options.conceal),
             uri,
+            also,
             clock: options.clock,
             latency,
             sink,
@@ -188,8 +206,10 @@ impl ReceivePlan {
         let latency = self.latency.map_or("recording: waits for what is late".into(), |latency| {
             format!("playout delay {}", antiphon_core::units::format_duration(latency))
         });
+        let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
+        let also: String = self.also.iter().map(also).collect();
         let last = if self.forever { "" } else { "; stops when the sender ends the stream" };
-        format!("{verb} {}://{}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
+        format!("{verb} {}://{}{also}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
 }
 
@@ -210,7 +230,6 @@ fn run(
         ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
     }
     .open()?;
-    let _main_thread_is_gone = ready.send(());
     let mut session = Session::new(session_config(&plan, clock), clock.now());
     let track = ReceiveTrackConfig {
         latency: plan.latency,
@@ -218,14 +237,22 @@ fn run(
         description: plan.description,
         any_payload_type: plan.any_payload_type,
         silence: SILENCE,
-        ordered: runner.profile().ordered,
+        // What comes over another transport may be in any order.
+        ordered: runner.profile().ordered && plan.also.is_empty(),
     };
     let open_sink = open_sink(plan.sink, plan.clock, tell);
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
     runner.join(&mut session, SILENCE);
-    runner.drive(&mut session, stop, &mut |now, session| out.look(now, || Snapshot::of(session)))?;
+    for (wire, uri) in (1..).zip(&plan.also) {
+        let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
+        let (over_ip, socket) = (uri.keys.over_ip, uri.keys.socket.clone());
+        let wire_plan = WirePlan { stack, target: uri.target, over_ip, socket };
+        runner.listen_further(WireId(wire), wire_plan, &mut session, SILENCE)?;
+    }
+    let _main_thread_is_gone = ready.send(());
+    runner.drive(&mut session, stop, &mut |now, session, _| out.look(now, || Snapshot::of(session)))?;
     let last = Snapshot::of(&mut session);
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];

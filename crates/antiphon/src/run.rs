@@ -1,7 +1,7 @@
 //! One media thread on sockets: opens its wire, drives a participant, and collects notes. Every stream runs through it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -52,6 +52,7 @@ pub struct RunPlan {
 pub struct Runner {
     lines: Lines<'static>,
     line_notes: Rc<RefCell<LineNotes>>,
+    stacks: Stacks,
     stack: Rc<dyn Stack>,
     plan: RunPlan,
     profile: Profile,
@@ -59,59 +60,42 @@ pub struct Runner {
     scheduling: String,
 }
 
+/// Names and stacks of the wires of a run.
+pub type Stacks = Rc<RefCell<BTreeMap<WireId, (String, Rc<dyn Stack>)>>>;
+
 /// The first wire of a run.
 pub const WIRE: WireId = WireId(0);
 
 enum Opened {
-    Line(Box<dyn Line>),
+    Line(Box<dyn Line + Send>),
     Listening(TcpListening),
 }
 
-impl RunPlan {
-    /// With default settings.
-    pub fn new(stack: StackPlan, target: Target, socket: SocketOptions, clock: OsClock) -> Self {
-        RunPlan {
-            stack,
-            target,
-            over_ip: None,
-            socket,
-            namespace: None,
-            taps: None,
-            waker: None,
-            wait: WaitStyle::default(),
-            clock,
-        }
-    }
+/// A wire beside the first one of a run.
+#[derive(Clone)]
+pub struct WirePlan {
+    /// Opens endpoints.
+    pub stack: StackPlan,
+    /// The peer to call, or where to wait.
+    pub target: Target,
+    /// How to run directly over IP, if asked for.
+    pub over_ip: Option<ByIp>,
+    /// Socket options.
+    pub socket: SocketOptions,
+}
 
-    /// Opens the socket, on the calling thread, in the plan's namespace.
-    pub fn open(self) -> Result<Runner, Error> {
-        if let Some(namespace) = &self.namespace {
-            namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
-        }
+/// A wire whose socket is open; made on any thread, since connecting may wait, and added to a run on its own.
+pub struct OpenedWire {
+    opened: Opened,
+    max_datagram: usize,
+    plan: WirePlan,
+}
+
+impl WirePlan {
+    /// Opens the socket. A call over TCP waits for the connection.
+    pub fn open(self) -> Result<OpenedWire, Error> {
         let (opened, max_datagram) = self.open_wire()?;
-        let stack = self.stack.open(max_datagram)?;
-        let role = if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener };
-        let profile = stack.open(self.clock.now(), role).profile();
-        let line_notes = Rc::new(RefCell::new(LineNotes::default()));
-        let mut lines = Lines::new();
-        lines.set_observer(Box::new(TapAssigner {
-            line_notes: Rc::clone(&line_notes),
-            taps: self.taps.clone(),
-            idle: Vec::new(),
-            made: 0,
-            stack: Rc::clone(&stack),
-        }));
-        if let Some(waker) = &self.waker {
-            lines.set_waker(waker.clone());
-        }
-        match opened {
-            Opened::Line(line) => lines.add(WIRE, line)?,
-            Opened::Listening(listening) => {
-                line_notes.borrow_mut().note(listening.notes());
-                lines.listen(WIRE, listening)?;
-            }
-        }
-        Ok(Runner { lines, line_notes, stack, profile, max_datagram, scheduling: String::new(), plan: self })
+        Ok(OpenedWire { opened, max_datagram, plan: self })
     }
 
     /// The socket, and the size of the largest datagram that is not fragmented.
@@ -135,6 +119,99 @@ impl RunPlan {
                 Ok((Opened::Listening(TcpListening::bind(local, &self.socket)?), TCP_SEGMENT))
             }
         }
+    }
+}
+
+impl OpenedWire {
+    /// The stack that opens its endpoints, and the paths on which a called peer is reached.
+    pub fn stack(&self) -> Result<(Rc<dyn Stack>, Vec<PathId>), Error> {
+        let stack = self.plan.stack.open(self.max_datagram)?;
+        let paths = paths(stack.open(Instant::ZERO, Role::Caller).profile(), &self.plan.socket);
+        Ok((stack, paths))
+    }
+
+    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
+    pub fn max_datagram(&self) -> usize {
+        self.max_datagram
+    }
+
+    /// Adds it to the lines of a run.
+    pub fn add(self, wire: WireId, lines: &mut Lines<'static>) -> Result<(), LineError> {
+        match self.opened {
+            Opened::Line(line) => lines.add(wire, line),
+            Opened::Listening(listening) => lines.listen(wire, listening),
+        }
+    }
+}
+
+/// The first path of a wire, and those to the peer's other addresses.
+fn paths(profile: Profile, socket: &SocketOptions) -> Vec<PathId> {
+    let others = if profile.wire == Wire::Datagram { socket.other_peers.len() } else { 0 };
+    (0..=others as u32).map(PathId).collect()
+}
+
+impl RunPlan {
+    /// With default settings.
+    pub fn new(stack: StackPlan, target: Target, socket: SocketOptions, clock: OsClock) -> Self {
+        RunPlan {
+            stack,
+            target,
+            over_ip: None,
+            socket,
+            namespace: None,
+            taps: None,
+            waker: None,
+            wait: WaitStyle::default(),
+            clock,
+        }
+    }
+
+    /// Opens the socket, on the calling thread, in the plan's namespace.
+    pub fn open(self) -> Result<Runner, Error> {
+        if let Some(namespace) = &self.namespace {
+            namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
+        }
+        let first = WirePlan {
+            stack: self.stack.clone(),
+            target: self.target,
+            over_ip: self.over_ip,
+            socket: self.socket.clone(),
+        };
+        let OpenedWire { opened, max_datagram, .. } = first.open()?;
+        let stack = self.stack.open(max_datagram)?;
+        let role = if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener };
+        let profile = stack.open(self.clock.now(), role).profile();
+        let line_notes = Rc::new(RefCell::new(LineNotes::default()));
+        let name = self.taps.as_ref().map_or(self.stack.transport.scheme, |(_, name)| name);
+        let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, (name.to_string(), Rc::clone(&stack)))])));
+        let mut lines = Lines::new();
+        lines.set_observer(Box::new(TapAssigner {
+            line_notes: Rc::clone(&line_notes),
+            taps: self.taps.clone().map(|(taps, _)| taps),
+            idle: Vec::new(),
+            made: BTreeMap::new(),
+            stacks: Rc::clone(&stacks),
+        }));
+        if let Some(waker) = &self.waker {
+            lines.set_waker(waker.clone());
+        }
+        match opened {
+            Opened::Line(line) => lines.add(WIRE, line)?,
+            Opened::Listening(listening) => {
+                line_notes.borrow_mut().note(listening.notes());
+                lines.listen(WIRE, listening)?;
+            }
+        }
+        Ok(Runner {
+            lines,
+            line_notes,
+            stacks,
+            stack,
+            profile,
+            max_datagram,
+            scheduling: String::new(),
+            plan: self,
+        })
     }
 }
 
@@ -190,8 +267,28 @@ impl Runner {
 
     /// The paths on which a called peer is reached: the first, and those of its other addresses.
     pub fn paths(&self) -> Vec<PathId> {
-        let others = if self.profile.wire == Wire::Datagram { self.plan.socket.other_peers.len() } else { 0 };
-        (0..=others as u32).map(PathId).collect()
+        paths(self.profile, &self.plan.socket)
+    }
+
+    /// Adds a wire on which `session` waits for the same peer as on the first; see [`Session::listen`].
+    pub fn listen_further(
+        &mut self,
+        wire: WireId,
+        plan: WirePlan,
+        session: &mut Session,
+        silence: Duration,
+    ) -> Result<(), Error> {
+        let opened = plan.open()?;
+        let (stack, _) = opened.stack()?;
+        self.stacks.borrow_mut().insert(wire, (opened.plan.stack.transport.scheme.into(), Rc::clone(&stack)));
+        opened.add(wire, &mut self.lines)?;
+        session.listen(self.plan.clock.now(), wire, stack, silence);
+        Ok(())
+    }
+
+    /// What captures know of the wires of this run: the name and the stack of each.
+    pub fn stacks(&self) -> Stacks {
+        Rc::clone(&self.stacks)
     }
 
     /// Has `session` call the peer, or wait for one; another may take its place after `silence`.
@@ -210,7 +307,7 @@ impl Runner {
         &mut self,
         participant: &mut P,
         stop: &Stop,
-        each: &mut dyn FnMut(Instant, &mut P),
+        each: &mut dyn FnMut(Instant, &mut P, &mut Lines<'static>),
     ) -> Result<DriveReport, Error> {
         self.scheduling = become_media_thread().to_string();
         let options = DriveOptions { wait: self.plan.wait };
@@ -274,42 +371,55 @@ impl LineNotes {
     }
 }
 
-/// Collects the notes of lines and gives them taps. A capture has one interface for a datagram socket, and one for each
+/// Collects the notes of lines and gives them taps. A capture has one interface for each datagram socket, and one for each
 /// simultaneous connection, which is reused when the connection ends.
 struct TapAssigner {
     line_notes: Rc<RefCell<LineNotes>>,
-    taps: Option<(Taps, String)>,
-    /// Taps without a connection.
-    idle: Vec<Tap>,
-    made: usize,
-    stack: Rc<dyn Stack>,
+    taps: Option<Taps>,
+    /// Taps without a line, by the name of their wire.
+    idle: Vec<(String, Tap)>,
+    /// How many were made, by the name of their wire.
+    made: BTreeMap<String, usize>,
+    stacks: Stacks,
 }
 
 impl TapAssigner {
-    /// An unused tap.
-    fn tap(&mut self) -> Option<Tap> {
-        let (taps, name) = self.taps.as_ref()?;
-        Some(self.idle.pop().unwrap_or_else(|| {
-            self.made += 1;
-            let name = if self.made == 1 { name.clone() } else { format!("{name}-{}", self.made) };
-            taps.tap_inside(&name, self.stack.dissector())
-        }))
+    /// The name and the stack of a wire; a connection that came in has those of the byte stream that listens.
+    fn stack_of(&self, wire: WireId) -> Option<(String, Rc<dyn Stack>)> {
+        let stacks = self.stacks.borrow();
+        let streams = |(_, stack): &&(String, Rc<dyn Stack>)| {
+            stack.open(Instant::ZERO, Role::Listener).profile().wire == Wire::ByteStream
+        };
+        stacks.get(&wire).or_else(|| stacks.values().find(streams)).cloned()
+    }
+
+    /// An unused tap for `wire`.
+    fn tap(&mut self, wire: WireId) -> Option<Tap> {
+        let taps = self.taps.as_ref()?;
+        let (name, stack) = self.stack_of(wire)?;
+        if let Some(at) = self.idle.iter().position(|(of, _)| *of == name) {
+            return Some(self.idle.remove(at).1);
+        }
+        let made = self.made.entry(name.clone()).or_default();
+        *made += 1;
+        let interface = if *made == 1 { name } else { format!("{name}-{made}") };
+        Some(taps.tap_inside(&interface, stack.dissector()))
     }
 }
 
 impl LineObserver for TapAssigner {
-    fn on_open(&mut self, _wire: WireId, line: &mut dyn Line) {
+    fn on_open(&mut self, wire: WireId, line: &mut dyn Line) {
         self.line_notes.borrow_mut().note(line.notes());
-        if let Some(tap) = self.tap() {
+        if let Some(tap) = self.tap(wire) {
             line.set_tap(tap);
         }
     }
 
-    fn on_close(&mut self, _wire: WireId, line: &mut dyn Line) {
+    fn on_close(&mut self, wire: WireId, line: &mut dyn Line) {
         self.line_notes.borrow_mut().add_facts(line);
-        if let Some(mut tap) = line.take_tap() {
+        if let (Some(mut tap), Some((name, _))) = (line.take_tap(), self.stack_of(wire)) {
             tap.hang_up();
-            self.idle.push(tap);
+            self.idle.push((name, tap));
         }
     }
 }
@@ -362,9 +472,10 @@ mod tests {
         let capture = Capture::create(directory.path().join("x.pcapng"), OsClock::new()).unwrap();
         let choice = crate::transport::TransportChoice::read("tcp").unwrap();
         let stack = choice.stack(0, 1, crate::DEFAULT_LATENCY).open(TCP_SEGMENT).unwrap();
-        let taps = Some((capture.taps(), "tcp".into()));
+        let taps = Some(capture.taps());
         let line_notes = Rc::default();
-        let mut assigner = TapAssigner { line_notes, taps, idle: Vec::new(), made: 0, stack };
+        let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, ("tcp".to_string(), stack))])));
+        let mut assigner = TapAssigner { line_notes, taps, idle: Vec::new(), made: BTreeMap::new(), stacks };
         let line = || UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).unwrap();
         let mut held = line();
         assigner.on_open(WIRE, &mut held);
@@ -373,7 +484,7 @@ mod tests {
             assigner.on_open(WIRE, &mut line);
             assigner.on_close(WIRE, &mut line);
         }
-        assert_eq!(assigner.made, 2);
+        assert_eq!(assigner.made["tcp"], 2);
         assigner.on_close(WIRE, &mut held);
         assert_eq!(assigner.idle.len(), 2);
     }

@@ -19,6 +19,7 @@ use antiphon_session::{
 };
 use antiphon_sound::{Notes, open_source};
 
+use crate::change::{Arriving, Changes};
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
@@ -62,6 +63,8 @@ pub struct SendSummary {
     pub interrupted: bool,
     /// Messages for the user (scheduling obtained, a truncated file …).
     pub notes: Vec<String>,
+    /// Changes of the transport that were asked for and did not happen, and why.
+    pub failures: Vec<String>,
 }
 
 /// Sends a source to a peer until its end, or until stopped. `notice` gets sentences for the user as things happen.
@@ -73,6 +76,7 @@ pub fn send(
 ) -> Result<SendSummary, Error> {
     let clock = OsClock::new();
     let plan = SendPlan::new(options, clock)?;
+    let (mut changes, arriving, unopened) = Changes::read(options, &plan.uri, &plan.stack)?;
     let passport = options.passport.as_deref();
     let passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
@@ -83,13 +87,14 @@ pub fn send(
     let (tell, told) = mpsc::channel();
     let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
     let (thread_stop, options) = (stop.clone(), options.clone());
-    let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell))?;
+    let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
     let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
     let result = watch(thread, &mut looked, |snapshot: Snapshot| {
         while let Ok(sentence) = told.try_recv() {
             notice(sentence);
         }
         last = snapshot.status(rate, total_s, groups);
+        changes.poll(Duration::from_secs_f64(last.sent_s), &unopened, notice);
         unanswered = snapshot.unanswered;
         let since_start = clock.now().since(Instant::ZERO);
         if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
@@ -103,7 +108,8 @@ pub fn send(
     let last = last.status(rate, total_s, groups);
     status(&last);
     notes.extend(source_notes.list());
-    told.try_iter().chain(files).for_each(notice);
+    told.try_iter().chain(files).for_each(&mut *notice);
+    let failures = changes.finish(&unopened, notice);
     if gave_up {
         let why = if unanswered == Some(BrokenReason::Refused) {
             "no program listens there"
@@ -114,7 +120,7 @@ pub fn send(
             "the peer cannot be reached: {why}; start 'antiphon receive' there first, or send with --wait-for-peer"
         )));
     }
-    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes })
+    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes, failures })
 }
 
 /// Everything that can be decided before the media thread starts.
@@ -234,6 +240,7 @@ fn run(
     stop: &Stop,
     mut out: Looks<Snapshot>,
     tell: &mpsc::Sender<String>,
+    mut arriving: Arriving,
 ) -> Result<Ended, Error> {
     let clock = plan.clock;
     let capture = create_capture(options.capture.as_deref(), clock)?;
@@ -272,7 +279,10 @@ fn run(
     let recorder = passport.map(record).transpose()?;
     session.set_send_track(track);
     runner.join(&mut session, SILENCE);
-    runner.drive(&mut session, stop, &mut |now, session| out.look(now, || Snapshot::of(session)))?;
+    runner.drive(&mut session, stop, &mut |now, session, lines| {
+        arriving.poll(now, session, lines);
+        out.look(now, || Snapshot::of(session));
+    })?;
     let last = Snapshot::of(&mut session);
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];

@@ -124,6 +124,15 @@ impl StackPlan {
     }
 }
 
+/// A token that nobody guesses.
+pub(crate) fn random_token() -> [u8; 16] {
+    let mut token = [0; 16];
+    for half in token.chunks_mut(8) {
+        half.copy_from_slice(&RandomState::new().build_hasher().finish().to_be_bytes());
+    }
+    token
+}
+
 /// The URI of a stream, read.
 pub(crate) struct StreamUri {
     pub transport: &'static Transport,

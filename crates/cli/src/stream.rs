@@ -27,7 +27,8 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     show.end();
     let summary = result?;
     finish(to_json(&summary), &send_line(&summary.status), &summary.notes, output);
-    Ok(watch.exit_code().unwrap_or(exit::DONE))
+    let code = if summary.failures.is_empty() { exit::DONE } else { exit::FAILED };
+    Ok(watch.exit_code().unwrap_or(code))
 }
 
 /// Runs `receive`; returns the exit code.

@@ -75,17 +75,18 @@ pub fn drive<P: Participant>(
     stop: &Stop,
     options: DriveOptions,
 ) -> Result<DriveReport, LineError> {
-    drive_each(lines, participant, clock, stop, options, &mut |_, _| {})
+    drive_each(lines, participant, clock, stop, options, &mut |_, _, _| {})
 }
 
-/// Like [`drive`]; calls `each` with the participant after every round, on this thread.
-pub fn drive_each<P: Participant>(
-    lines: &mut Lines<'_>,
+/// Like [`drive`]; calls `each` with the participant and its lines after every round, on this thread. Lines that were opened
+/// on another thread, where opening may wait, can be added then.
+pub fn drive_each<'a, P: Participant>(
+    lines: &mut Lines<'a>,
     participant: &mut P,
     clock: &OsClock,
     stop: &Stop,
     options: DriveOptions,
-    each: &mut dyn FnMut(Instant, &mut P),
+    each: &mut dyn FnMut(Instant, &mut P, &mut Lines<'a>),
 ) -> Result<DriveReport, LineError> {
     let mut run = Run::default();
     let (start, cpu) = (clock.now(), thread_cpu_time());
@@ -103,7 +104,7 @@ pub fn drive_each<P: Participant>(
             // The kernel's last figures complete its own.
             lines.report(now, participant, true);
         }
-        each(now, participant);
+        each(now, participant, lines);
         if run.is_over(now, lines) {
             break;
         }

@@ -7,7 +7,7 @@ use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
 use antiphon::session::{PlayoutDelay, Repetition, StreamFraming};
-use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock};
+use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
@@ -23,6 +23,15 @@ pub struct SendArgs {
     /// Where to: rtp://HOST:PORT, tcp://HOST:PORT …
     #[arg(value_hint = ValueHint::Url)]
     pub target: String,
+
+    /// Send everything over this address or transport as well; the receiver
+    /// needs the same --also
+    #[arg(long, value_name = "URI", value_hint = ValueHint::Url, help_heading = "Transport")]
+    pub also: Vec<String>,
+    /// Go over to another transport after so much sound, without a gap:
+    /// sctp://HOST:PORT@10s; the receiver needs --also for it
+    #[arg(long, value_name = "URI@TIME", help_heading = "Transport")]
+    pub switch: Vec<Switch>,
 
     /// Samples on the wire: l16, l24, f32, mulaw or alaw; with rate and
     /// channels as in SDP: l16/48000/2 [default: what the source needs]
@@ -103,6 +112,11 @@ pub struct ReceiveArgs {
     #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
     pub sink: String,
 
+    /// Wait for the same sender on this address or transport as well: for
+    /// one that sends over two, or goes over to another
+    #[arg(long, value_name = "URI", value_hint = ValueHint::Url, help_heading = "Transport")]
+    pub also: Vec<String>,
+
     /// Playout delay: what comes later is late [default: 80ms, but a file
     /// waits for everything]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
@@ -172,6 +186,8 @@ impl SendArgs {
         Ok(SendOptions {
             source: self.source.clone(),
             target: self.target.clone(),
+            also: self.also.clone(),
+            switch: self.switch.clone(),
             block_frames: self.block,
             sample: format.sample,
             channels: agree("--channels", self.channels, format.channels)?,
@@ -208,6 +224,7 @@ impl ReceiveArgs {
         };
         Ok(ReceiveOptions {
             source: self.source.clone(),
+            also: self.also.clone(),
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,

@@ -87,7 +87,7 @@ impl Link<'_> {
         let _given_up = ready.send(Ok(runner.local_address()));
         let Ok(begin) = begin.recv() else { return Ok((FarRecord::default(), 0)) };
         let mut end = FarEnd::new(self.setup, &self.frame(begin, &runner)).map_err(usage)?;
-        let report = runner.drive(&mut end, self.stop_far, &mut |_, end| show_far(end, self.seen))?;
+        let report = runner.drive(&mut end, self.stop_far, &mut |_, end, _| show_far(end, self.seen))?;
         drop(done);
         Ok((end.into_record(), report.rounds))
     }
@@ -110,7 +110,7 @@ impl Link<'_> {
         if !wait_until(&self.clock, begin + spec.start, || self.stop_near.is_asked()) {
             return Ok((None, 0));
         }
-        let report = runner.drive(&mut end, self.stop_near, &mut |_, end| show(end, self.seen))?;
+        let report = runner.drive(&mut end, self.stop_near, &mut |_, end, _| show(end, self.seen))?;
         drop(done);
         Ok((Some(end.into_record()), report.rounds))
     }

@@ -159,7 +159,7 @@ fn a_stop_is_noticed_while_only_callers_are_waited_for() {
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
             let (mut waits, mut after, mut round_end) = (Vec::new(), 0, None);
-            let mut each = |now: Instant, idler: &mut Single<Idler>| {
+            let mut each = |now: Instant, idler: &mut Single<Idler>, _: &mut Lines<'_>| {
                 waits.extend(round_end.map(|end| now.since(end)));
                 if waits.len() == ROUNDS {
                     tell.send(()).expect("the test waits");
