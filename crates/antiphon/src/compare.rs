@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Profile};
-use antiphon_measure::{Advice, Candidate, PacketLog, RunFacts, TransportFigures, advise};
+use antiphon_core::{Instant, NtpTime, Profile};
+use antiphon_measure::{Advice, Candidate, LoggedPacket, PacketLog, RunFacts, TransportFigures, advise};
 use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_session::CallProgress;
@@ -147,7 +147,8 @@ pub fn compare(
     let (results, failures) = watch(running, &stream, clock, progress);
     // A real path to a peer has no such counters.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
-    let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
+    let ran = Ran { began: clock.epoch().ntp(Instant::ZERO), interrupted: stop.is_asked() };
+    let mut comparison = finish(options, &stream, link, results, failures, counted, &ran)?;
     // The lines are closed; their threads have ended.
     match finish_capture(capture) {
         Some(Ok(captured)) => comparison.0.notes.push(captured),
@@ -227,6 +228,12 @@ struct Running {
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
+/// When a comparison ran, and whether it was stopped before its end.
+pub(crate) struct Ran {
+    pub began: NtpTime,
+    pub interrupted: bool,
+}
+
 /// A near end that has a measurement.
 type Ended = (TransportChoice, NearResult);
 
@@ -277,7 +284,7 @@ fn sink(
     choice: &TransportChoice,
 ) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
-    render::wav_sink(&out.join(render::heard_name(&choice.label)), stream.format, stream.sample)
+    render::recording(out, &choice.label, stream.format, stream.sample)
 }
 
 /// Lets all ends begin together, reports their progress, and waits for them.
@@ -332,7 +339,7 @@ fn finish(
     results: Vec<Ended>,
     failures: Vec<(String, String)>,
     counted: Vec<LinkCounts>,
-    stop: &Stop,
+    ran: &Ran,
 ) -> Result<(Comparison, Vec<Measured>), Error> {
     if results.is_empty() {
         let why = failures
@@ -366,12 +373,12 @@ fn finish(
         crossed: counted,
         failures,
         notes,
-        interrupted: stop.is_asked(),
+        interrupted: ran.interrupted,
         report: None,
         passport: None,
     };
     if let Some(out) = &options.out {
-        render::write(out, options, stream, &comparison, &measured)?;
+        render::write(out, options, stream, &comparison, &measured, ran)?;
         comparison.report = Some(out.clone());
     }
     Ok((comparison, measured))
@@ -430,6 +437,15 @@ impl Measured {
             profile: result.profile,
             header_bytes: result.header_bytes,
         }
+    }
+
+    /// From mouth to ear, in milliseconds: the length of a packet and its way, which is half a round trip where it could not be
+    /// measured; `None` for packets that did not come.
+    pub fn mouth_to_ear_ms(&self) -> Vec<Option<f32>> {
+        let one_clock = self.figures.one_way_ms.is_some();
+        let way = |row: LoggedPacket| if one_clock { row.one_way } else { row.rtt().map(|rtt| rtt / 2) };
+        let delay = |row| way(row).map(|way| (self.figures.packet_ms + way.as_secs_f64() * 1e3) as f32);
+        self.log.rows().map(delay).collect()
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Strip {
     pub sent_ms: Vec<f32>,
     /// How long each packet took, in ms; `None` if it never came.
     pub latency_ms: Vec<Option<f32>>,
+    /// Whether losses are repaired where no fate shows it.
+    pub hides_repairs: bool,
 }
 
 impl LossMap {
@@ -104,14 +106,18 @@ impl LossMap {
         }
         out.push_str("</ul>\n");
         for (i, strip) in self.strips.iter().enumerate() {
-            let summary = strip.summary();
+            let (name, summary) = (escape(&strip.name), strip.summary());
+            // A map without a mark shows nothing that its title doesn't say.
+            let cells = match strip.fates.iter().all(|fate| *fate == Fate::Received) {
+                true => String::new(),
+                false => format!(
+                    "<div class=\"cells\" data-strip=\"{i}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}: {summary}\"></div>"
+                ),
+            };
             out.push_str(&format!(
-                "<div class=\"strip\"><p class=\"strip-title\"><b>{}{}</b> <span class=\"muted\">{summary}</span></p>\
-                 <div class=\"cells\" data-strip=\"{i}\" tabindex=\"0\" role=\"img\" aria-label=\"{}: {summary}\"></div>\
-                 </div>\n",
+                "<div class=\"strip\"><p class=\"strip-title\"><b>{}{name}</b> <span class=\"muted\">{summary}</span></p>\
+                 {cells}</div>\n",
                 swatch(strip.colour),
-                escape(&strip.name),
-                escape(&strip.name),
             ));
         }
         out.push_str(&format!(
@@ -144,12 +150,13 @@ impl Strip {
             .map(|(count, word)| format!("{} {word}", number(count as f64, 0)))
             .collect();
         let longest = crate::shares::burst_lengths(&self.fates).last().map_or(0, |(length, _)| *length);
-        let frames = number(self.fates.len() as f64, 0);
-        match (counts.is_empty(), longest) {
-            (true, _) => format!("{frames} packets, all received"),
-            (false, 0 | 1) => format!("{frames} packets: {}", counts.join(", ")),
-            (false, n) => format!("{frames} packets: {}; longest burst {n}", counts.join(", ")),
-        }
+        let packets = number(self.fates.len() as f64, 0);
+        let counted = match (counts.is_empty(), longest) {
+            (true, _) => format!("{packets} packets, all received"),
+            (false, 0 | 1) => format!("{packets} packets: {}", counts.join(", ")),
+            (false, n) => format!("{packets} packets: {}; longest burst {n}", counts.join(", ")),
+        };
+        if self.hides_repairs { format!("{counted}; losses that were repaired do not show") } else { counted }
     }
 }
 

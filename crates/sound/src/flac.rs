@@ -99,9 +99,8 @@ impl FlacFile {
         self.buffer.resize(block.len() / self.info.channels());
         self.buffer.fill_interleaved(&self.integers).map_err(|error| refused(&error))?;
         self.context.fill_interleaved(&self.integers).map_err(|error| refused(&error))?;
-        let frame =
-            flacenc::encode_fixed_size_frame(&self.config, &self.buffer, self.frames, &self.info)
-                .map_err(|error| refused(&error))?;
+        let frame = flacenc::encode_fixed_size_frame(&self.config, &self.buffer, self.frames, &self.info)
+            .map_err(|error| refused(&error))?;
         self.frames += 1;
         let mut bytes = ByteSink::new();
         frame.write(&mut bytes).map_err(|error| refused(&error))?;

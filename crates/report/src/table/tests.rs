@@ -24,7 +24,7 @@ fn short_rows_read_as_not_measured() {
         ..Table::default()
     };
     let mut out = String::new();
-    table.render("t", &mut out);
+    table.render("t", "A title", &mut out);
     assert_eq!(out.matches("not measured").count(), 2);
 }
 
@@ -55,7 +55,7 @@ fn a_group_says_its_sample_counts_once() {
     };
     let times = |table: &Table, text: &str| {
         let mut out = String::new();
-        table.render("t", &mut out);
+        table.render("t", "A title", &mut out);
         out.matches(text).count()
     };
     assert_eq!(["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)), [1, 1, 1]);
@@ -81,7 +81,7 @@ fn bars_are_drawn_against_the_largest() {
         ..Bars::default()
     };
     let mut out = String::new();
-    bars.render(&mut out);
+    bars.render("", &mut out);
     assert!(out.contains("width:100.0%") && out.contains("width:25.0%"));
 }
 
@@ -91,7 +91,7 @@ fn prose_gets_the_width_and_many_columns_stand_closer() {
     let row = |values: Vec<Cell>| Row { label: "a".into(), values, ..Row::default() };
     let render = |table: Table| {
         let mut out = String::new();
-        table.render("t", &mut out);
+        table.render("t", "A title", &mut out);
         out
     };
     let long = "more words than a cell keeps on one line\nand others".into();
