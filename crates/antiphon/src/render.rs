@@ -127,7 +127,7 @@ fn compose(
         Some(Limit { purpose: words::limit_name(*purpose).into(), mouth_to_ear_ms })
     });
     CompareReport {
-        title: format!("Which transport to use over {}", comparison.link.name),
+        title: format!("What to use over {}", comparison.link.name),
         lead: lead(options, comparison, ran),
         meta: meta(options, stream, ran),
         command: options.command.clone(),
@@ -175,12 +175,13 @@ fn panel(measured: &Measured, heard: Clip) -> TransportPanel {
 
 fn lead(options: &CompareOptions, comparison: &Comparison, ran: &Ran) -> String {
     let count = comparison.figures.len();
-    let ways = if count == 1 { "One way".into() } else { format!("{count} ways") };
+    let few = ["No way", "One way", "Two ways", "Three ways", "Four ways", "Five ways", "Six ways"];
+    let ways = few.get(count).map_or_else(|| format!("{count} ways"), |words| (*words).into());
     let network =
         if options.peer.is_some() { "to this peer and back" } else { "over a model of this network" };
     let length = about::seconds(length(comparison));
     let cut = if ran.interrupted { "; the run was stopped before its end" } else { "" };
-    format!("{ways} of sending live sound, tried at once for {length} {network}{cut}.")
+    format!("{ways} of sending live sound, tried side by side for {length} {network}{cut}.")
 }
 
 fn length(comparison: &Comparison) -> std::time::Duration {

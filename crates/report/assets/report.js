@@ -558,6 +558,8 @@
     const canvas = make("canvas"), head = make("i", "playhead");
     wave.append(canvas, head);
 
+    // The loss last gone to, while its surroundings play: from there, buttons go on by one, however close the next is.
+    let last = -1;
     const lossAt = (seconds) => {
       for (let i = marked.from.length - 1; i >= 0; i--) if (marked.from[i] <= seconds) return i;
       return -1;
@@ -576,16 +578,17 @@
       time.textContent = clock(t) + " / " + clock(now.seconds);
       wave.setAttribute("aria-valuenow", t.toFixed(1));
       wave.setAttribute("aria-valuetext", t.toFixed(1) + " seconds of " + now.name);
-      previous.disabled = !marked.from.some((from) => from < t);
-      next.disabled = !marked.from.some((from) => from > t + LEAD + 0.05);
+      previous.disabled = last >= 0 ? last === 0 : lossAt(t) < 0;
+      next.disabled = !marked.from.length || (last >= 0 ? last === marked.from.length - 1 : marked.from[marked.from.length - 1] <= t);
     }
     function follow() {
+      if (last >= 0 && now.audio.currentTime > marked.from[last] + 2) last = -1;
       place();
       if (!now.audio.paused) requestAnimationFrame(follow);
     }
     const start = () => now.audio.play().catch(() => { status.textContent = missing; });
     const missing = "The sound files are not next to this page. Keep the page and its sound files in one folder to listen.";
-    const seek = (seconds) => { now.audio.currentTime = Math.max(0, Math.min(seconds, now.seconds || longest)); place(); };
+    const seek = (seconds) => { last = -1; now.audio.currentTime = Math.max(0, Math.min(seconds, now.seconds || longest)); place(); };
     function choose(clip) {
       if (!clip.audio || clip === now) return;
       const at = now.audio.currentTime, playing = !now.audio.paused;
@@ -599,14 +602,15 @@
       draw();
     }
     function jump(forward) {
-      const t = now.audio.currentTime;
-      let loss = forward ? marked.from.findIndex((from) => from > t + LEAD + 0.05) : lossAt(t + LEAD - 0.05);
-      // While it plays, back means the one before the one just heard.
-      if (!forward && loss >= 0 && marked.from[loss] - LEAD > t - 1 && !now.audio.paused) loss--;
-      if (loss < 0) return;
-      seek(marked.from[loss] - LEAD);
+      const t = now.audio.currentTime, from = marked.from;
+      const near = last >= 0 && t >= from[last] - LEAD - 0.1 && t < from[last] + 2;
+      const loss = near ? last + (forward ? 1 : -1) : forward ? from.findIndex((at) => at > t) : lossAt(t);
+      if (!(loss in from)) return;
+      seek(from[loss] - LEAD);
+      last = loss;
       tell(loss);
       start();
+      place();
     }
 
     function draw() {
@@ -620,9 +624,14 @@
       c.scale(ratio, ratio);
       const x = (seconds) => (width * seconds) / longest;
       c.fillStyle = colour("fate-L");
+      const lost = new Set();
       marked.from.forEach((from, i) => {
         const left = x(from), wide = Math.max(1.5, x(marked.to[i]) - left);
-        if (now === marked) { c.globalAlpha = 0.22; c.fillRect(left - 0.75, top, wide + 1.5, height); }
+        if (now === marked) {
+          c.globalAlpha = 0.22;
+          c.fillRect(left - 0.75, top, wide + 1.5, height);
+          for (let column = Math.floor(left); column <= left + wide; column++) lost.add(column);
+        }
         c.globalAlpha = now === marked ? 1 : 0.4;
         c.fillRect(left, top + height + 3, wide, lane - 5);
       });
@@ -635,7 +644,9 @@
         let peak = 0;
         for (let i = first; i < Math.min(last, peaks.length); i++) peak = Math.max(peak, peaks[i]);
         const tall = Math.max(0.5, (peak / loudest) * (height / 2 - 1));
-        if (first < peaks.length) c.fillRect(left, middle - tall, 1, 2 * tall);
+        if (first >= peaks.length) break;
+        c.fillStyle = lost.has(left) ? colour("fate-L") : seriesColour(now.colour);
+        c.fillRect(left, middle - tall, 1, 2 * tall);
       }
       c.fillStyle = colour("muted");
       c.font = "11px " + getComputedStyle(document.body).fontFamily;
@@ -689,7 +700,9 @@
       if (!clip) return false;
       choose(clip);
       seek(seconds - LEAD);
-      tell(lossAt(seconds + 0.001));
+      last = lossAt(seconds + 0.001);
+      if (last >= 0 && marked.to[last] < seconds) last = -1;
+      tell(last);
       start();
       return true;
     };

@@ -264,7 +264,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
     };
     let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
     CompareReport {
-        title: "Which transport to use over wifi-home".into(),
+        title: "What to use over wifi-home".into(),
         lead: format!(
             "{} ways of sending live sound, tried at once for {seconds} s over a model of this network.",
             if many { "Seven" } else { "Two" }
@@ -328,7 +328,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
             advice(
                 "Talk",
                 best,
-                "You hear each other after 25 ms, of 150 ms that feel natural, and none of the sound is missing.",
+                "You hear each other after 25 ms (up to 150 ms feels natural), and none of the sound is missing.",
                 0.88,
             ),
             advice("Send to many", ("", ""), "None of them can reach several receivers with one packet.", 1.0),

@@ -103,9 +103,10 @@ const CONTROLS: &str = "</fieldset>\n\
     <button type=\"button\" class=\"previous\">\u{2039} Previous loss</button>\
     <button type=\"button\" class=\"next\">Next loss \u{203a}</button><span class=\"time\"></span></div>\n\
     <p class=\"playing js\" role=\"status\"></p>\n\
-    <p class=\"muted keys js\">Red: sound that was lost or came too late. Switching keeps the position, and levels are not \
-    changed. Keys: space plays and pauses, \u{2190} and \u{2192} move by a second, <kbd>n</kbd> and <kbd>p</kbd> go to the next \
-    and the previous loss, <kbd>1</kbd> to <kbd>9</kbd> switch.</p>\n";
+    <p class=\"muted remark js\">Red marks sound that was lost or came too late. Switching keeps the position; levels are not \
+    changed.</p>\n\
+    <p class=\"muted keys js\">Keys: space plays and pauses, \u{2190} and \u{2192} move by a second, <kbd>n</kbd> and \
+    <kbd>p</kbd> go to the next and the previous loss, <kbd>1</kbd> to <kbd>9</kbd> switch.</p>\n";
 
 fn render_clip(index: usize, clip: &Clip, out: &mut String) {
     let title = escape(&clip.title);

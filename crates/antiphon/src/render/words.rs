@@ -118,7 +118,7 @@ fn met(advice: &Advice, heard: &Heard<'_>) -> String {
         }
         Purpose::Record => "Nothing was missing in this run, but what is lost is not sent again.".into(),
         Purpose::Talk => format!(
-            "You hear each other after {delay}, of {limit} that feel natural, and {} of the sound is missing.",
+            "You hear each other after {delay} (up to {limit} feels natural), and {} of the sound is missing.",
             share(heard.missing_percent)
         ),
         Purpose::SendToMany => format!(

@@ -9,11 +9,27 @@ fn best_is_judged_as_printed() {
     let lower = row(Better::Lower, &[Some(1.04), Some(0.96), Some(2.0), None]);
     // 1.04 and 0.96 both print 1.0, so both are best.
     assert_eq!((0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(), [true, true, false, false]);
+    // Differences of a few percent are noise.
+    let near = row(Better::Lower, &[Some(29.6), Some(29.7), Some(35.1)]);
+    assert_eq!((0..3).map(|i| near.is_best(i)).collect::<Vec<_>>(), [true, true, false]);
+    assert!(!row(Better::Lower, &[Some(29.6), Some(29.7)]).is_best(0), "all alike");
     let higher = row(Better::Higher, &[Some(1.0), Some(3.0)]);
     assert!(higher.is_best(1) && !higher.is_best(0));
     assert!(!row(Better::Neither, &[Some(1.0), Some(3.0)]).is_best(0));
     assert!(!row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0), "a tie of all emphasises nothing");
     assert!(!row(Better::Lower, &[Some(f64::NAN), Some(1.0)]).is_best(0));
+}
+
+#[test]
+fn shares_differ_only_beyond_chance() {
+    let lost = |of: u64| Row {
+        samples: vec![Some(of); 2],
+        ..Row::numbers("lost", "%", 3, Better::Lower, &[Some(1.23), Some(1.6)])
+    };
+    // 48 and 62 of 3872: chance alone makes a difference of 19 (two standard deviations).
+    assert!(!lost(3_872).is_best(0));
+    // The same shares of a hundred times as many packets are no chance.
+    assert!(lost(387_200).is_best(0) && !lost(387_200).is_best(1));
 }
 
 #[test]
