@@ -81,7 +81,8 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
         assert!(out.join(file).metadata().is_ok_and(|m| m.len() > 1000), "{file}");
     }
     let length = |file: &str| {
-        let opened = antiphon::sound::open_source(&out.join(file).display().to_string()).expect("a sound file");
+        let opened =
+            antiphon::sound::open_source(&out.join(file).display().to_string()).expect("a sound file");
         opened.source.length()
     };
     assert_eq!(length("original.flac"), Some(72_000));
@@ -174,7 +175,8 @@ fn the_page_answers_first_and_tells_of_its_making_last() {
     std::fs::remove_dir_all(out).expect("ours");
     assert_eq!(page.matches("<article class=\"card\">").count(), 5);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
-    let order = ["class=\"cards\"", "data-figure=\"listen\"", "data-figure=\"chart\"", ">This run</h2>"].map(at);
+    let order =
+        ["class=\"cards\"", "data-figure=\"listen\"", "data-figure=\"chart\"", ">This run</h2>"].map(at);
     assert!(order.is_sorted(), "{order:?}");
     let run = &page[order[3]..];
     for term in ["Date", "Made by", "Machine", "Sound", "Seed"] {
