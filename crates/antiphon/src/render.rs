@@ -7,7 +7,8 @@ use std::path::Path;
 use antiphon_measure::{LoggedPacket, Purpose};
 use antiphon_report::{Clip, CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel};
 
-use crate::compare::{Measured, Ran};
+use crate::compare::Ran;
+use crate::measured::Measured;
 use crate::stream_plan::StreamPlan;
 use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};

@@ -517,6 +517,9 @@
 
     for (const s of strips) {
       draw(s);
+      // What is folded has no width to draw for.
+      const fold = s.box.closest("details");
+      if (fold) fold.addEventListener("toggle", () => { if (fold.open) draw(s); });
       s.box.onpointermove = (event) => { const i = s.indexOf(event); if (i >= 0) s.move(i); };
       s.box.onclick = (event) => { const i = s.indexOf(event); if (i >= 0) { s.move(i); hear(s); } };
       s.box.onkeydown = (event) => {

@@ -106,19 +106,7 @@ impl LossMap {
         }
         out.push_str("</ul>\n");
         for (i, strip) in self.strips.iter().enumerate() {
-            let (name, summary) = (escape(&strip.name), strip.summary());
-            // A map without a mark shows nothing that its title doesn't say.
-            let cells = match strip.fates.iter().all(|fate| *fate == Fate::Received) {
-                true => String::new(),
-                false => format!(
-                    "<div class=\"cells\" data-strip=\"{i}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}: {summary}\"></div>"
-                ),
-            };
-            out.push_str(&format!(
-                "<div class=\"strip\"><p class=\"strip-title\"><b>{}{name}</b> <span class=\"muted\">{summary}</span></p>\
-                 {cells}</div>\n",
-                swatch(strip.colour),
-            ));
+            strip.render(i, out);
         }
         out.push_str(&format!(
             "<p class=\"readout js\" role=\"status\">Point at a cell, or move with the arrow keys, to learn its packet; \
@@ -130,6 +118,22 @@ impl LossMap {
 }
 
 impl Strip {
+    fn render(&self, index: usize, out: &mut String) {
+        let (name, summary) = (escape(&self.name), self.summary());
+        let title = format!("<b>{}{name}</b> <span class=\"muted\">{summary}</span>", swatch(self.colour));
+        let cells = format!(
+            "<div class=\"cells\" data-strip=\"{index}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}: {summary}\"></div>"
+        );
+        // A map without a mark shows nothing that its title doesn't say, and repairs only to those who look for them.
+        out.push_str(&match (self.fates.iter().all(|f| f.is_heard()), self.fates.contains(&Fate::Recovered)) {
+            (true, false) => format!("<div class=\"strip\"><p class=\"strip-title\">{title}</p></div>\n"),
+            (true, true) => format!(
+                "<details class=\"strip\"><summary class=\"strip-title\">{title}</summary>{cells}</details>\n"
+            ),
+            _ => format!("<div class=\"strip\"><p class=\"strip-title\">{title}</p>{cells}</div>\n"),
+        });
+    }
+
     fn spec(&self, pool: &mut Pool) -> serde_json::Value {
         let sent = self.sent_ms.iter().map(|ms| Some(f64::from(*ms) / 1000.0));
         let latency = self.latency_ms.iter().map(|ms| ms.map(f64::from));

@@ -26,7 +26,7 @@ const MARGIN: f64 = 28.0;
 /// Left edge of the panels; the figures are to the left of it.
 const LEFT: f64 = 300.0;
 const RIGHT: f64 = WIDTH - MARGIN;
-const PANEL: f64 = 52.0;
+const PANEL: f64 = 60.0;
 const STRIP: f64 = 12.0;
 const PITCH: f64 = PANEL + STRIP + 34.0;
 /// Figures next to a panel: their lines fit its pitch.

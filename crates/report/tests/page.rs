@@ -353,8 +353,15 @@ fn maps_without_a_mark_take_one_line() {
     let mut whole = report(2, 50);
     whole.transports[0].fate = vec![Fate::Received; 50];
     whole.transports[0].hides_repairs = true;
+    whole.transports.push(TransportPanel {
+        name: "repairs".into(),
+        fate: [vec![Fate::Received; 49], vec![Fate::Recovered]].concat(),
+        ..TransportPanel::default()
+    });
     let html = render_compare(&whole);
-    assert_eq!(html.matches("class=\"cells\"").count(), 1);
+    let folded = html.split_once("<details class=\"strip\">").expect("repairs alone are folded").1;
+    assert!(folded.split_once("</details>").unwrap().0.contains("50 packets: 1 recovered"));
+    assert_eq!(html.matches("class=\"cells\"").count(), 2);
     assert!(html.contains("50 packets, all received; losses that were repaired do not show"));
 }
 

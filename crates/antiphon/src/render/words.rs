@@ -3,7 +3,7 @@
 use antiphon_measure::{Advice, Purpose};
 use antiphon_report::Command;
 
-use crate::compare::Measured;
+use crate::measured::Measured;
 
 /// A recommendation as the report's card has it.
 pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::Advice {

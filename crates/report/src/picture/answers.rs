@@ -5,11 +5,11 @@ use crate::compare::{Advice, CompareReport};
 use std::fmt::Write;
 
 /// Left edges of the transport's name and of the reason.
-const NAME: f64 = 218.0;
-const REASON: f64 = 500.0;
+const NAME: f64 = 256.0;
+const REASON: f64 = 562.0;
 /// Characters in a line of each, by the widest of the picture's fonts (DejaVu Sans): nothing may be cut off.
-const NAME_CHARACTERS: usize = 36;
-const REASON_CHARACTERS: usize = 54;
+const NAME_CHARACTERS: usize = 42;
+const REASON_CHARACTERS: usize = 48;
 const LINE: f64 = 17.0;
 /// Above and below the lines of an answer.
 const AIR: f64 = 11.0;
@@ -31,7 +31,7 @@ impl<'a> Answer<'a> {
         let reason = [&advice.sentence, &advice.others].map(|words| words.trim()).join(" ");
         Answer {
             advice,
-            name: wrap(name, NAME_CHARACTERS - 8),
+            name: wrap(name, NAME_CHARACTERS * 3 / 4),
             gloss: if advice.transport.is_empty() {
                 Vec::new()
             } else {
