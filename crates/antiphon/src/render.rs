@@ -63,9 +63,25 @@ fn sounds(out: &Path, stream: &StreamPlan, measured: &[Measured]) -> Result<Soun
         let heard = running.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(Error::failed("the thread that encodes sound panicked")))
         });
-        Ok(Sounds { original, heard: heard.collect::<Result<_, Error>>()? })
+        let mut heard = heard.collect::<Result<Vec<Clip>, Error>>()?;
+        heard.iter_mut().for_each(|clip| clip.note = pauses(clip.seconds - original.seconds));
+        Ok(Sounds { original, heard })
     })
 }
+
+/// What to know of a sound that lasts so many seconds longer than the original.
+fn pauses(longer: f64) -> String {
+    if longer < NOTICED_S {
+        return String::new();
+    }
+    format!(
+        "It is {longer:.2} s longer than the original: there were pauses while lost packets were sent again, so what follows a \
+         pause comes later than its mark."
+    )
+}
+
+/// A few packets: by less, marks are not seen to be off.
+const NOTICED_S: f64 = 0.03;
 
 fn write_json(
     file: &mut dyn Write,
@@ -233,7 +249,8 @@ fn parameters(options: &CompareOptions) -> Vec<(String, String)> {
         return Vec::new();
     }
     let spec = &options.link.1;
-    vec![("Outbound".into(), spec.up.to_string()), ("Return".into(), spec.down.to_string())]
+    let words = |way: String| way.replace(',', ", ");
+    vec![("Outbound".into(), words(spec.up.to_string())), ("Return".into(), words(spec.down.to_string()))]
 }
 
 fn notes(comparison: &Comparison) -> Vec<String> {

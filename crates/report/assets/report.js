@@ -573,7 +573,7 @@
         const wide = (marked.to[loss] - marked.from[loss]) * 1000;
         status.textContent = (now === marked ? now.name : now.name + ", at a loss of " + marked.name) + ": loss " + (loss + 1) + " of " + losses
           + ", at " + clock(marked.from[loss]) + ", " + wide.toFixed(wide < 10 ? 1 : 0) + "\u202fms long.";
-      } else status.textContent = now.name + (now === marked ? (losses ? ": " + losses + (losses === 1 ? " loss" : " losses") + " marked." : ": nothing was lost.") : ": what was sent. The marks are of " + marked.name + ".");
+      } else status.textContent = now.name + (now === marked ? (losses ? ": " + losses + (losses === 1 ? " loss" : " losses") + " marked." : ": nothing is missing.") + (now.note ? " " + now.note : "") : ": what was sent. The marks are of " + marked.name + ".");
     }
     function place() {
       const t = now.audio.currentTime;

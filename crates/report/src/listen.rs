@@ -40,6 +40,7 @@ impl Clip {
         json!({
             "name": self.name(),
             "strip": self.strip,
+            "note": self.note,
             "colour": self.colour,
             "seconds": if self.seconds.is_finite() { self.seconds } else { 0.0 },
             "peaks": pool.add(self.peaks.iter().map(|p| Some(f64::from(*p))), PEAK_QUANTUM),

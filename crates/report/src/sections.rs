@@ -224,7 +224,7 @@ impl CompareReport {
     fn table_section(&self) -> Section {
         let section = Section::new(
             "Figures",
-            "Best values of each row highlighted, where the difference is more than chance.",
+            "Best values in each row highlighted, with those too close to tell apart.",
         );
         if self.table.is_empty() {
             return section;

@@ -143,14 +143,15 @@ impl Row {
     }
 
     /// Differences from the best value that a reader should not act on: what chance alone would make of shares counted from
-    /// so many samples (two standard deviations of the difference; losses in clusters vary more), and 5 % of other values.
+    /// so many samples (two standard deviations of the difference; losses in clusters vary more), and 10 % of other
+    /// values, by which high percentiles of equal runs differ.
     fn noise(&self, best: f64) -> f64 {
         match self.samples.iter().flatten().min() {
             Some(n) if self.unit == "%" && *n > 0 => {
                 let (share, n) = ((best / 100.0).clamp(1.0 / *n as f64, 1.0), *n as f64);
                 100.0 * 2.0 * (2.0 * share * (1.0 - share) / n).sqrt()
             }
-            _ => best.abs() * 0.05,
+            _ => best.abs() * 0.1,
         }
     }
 
