@@ -80,13 +80,14 @@ impl<'a> Heard<'a> {
         let least = delays.iter().flatten().copied().fold(f32::INFINITY, f32::min);
         let set = advice.playout_delay_ms.filter(|_| least.is_finite()).map(|ms| ms + f64::from(least));
         let delay_ms = match advice.purpose {
-            Purpose::TvSound => set.or(advice.purpose.longest_mouth_to_ear_ms()),
+            Purpose::TvSound => advice.purpose.counts_missing_at_ms().map(|way| way + one.figures.packet_ms),
             // Where nothing suffices, what the delay would have to be.
             Purpose::PlayTogether if set.is_none() => antiphon_report::target_for(&delays, 0.01),
             _ => set,
         };
-        let missing =
-            |delay: f64| delays.iter().filter(|d| d.is_none_or(|d| f64::from(d) > delay + GRID_MS)).count();
+        let missing = |delay: f64| {
+            delays.iter().filter(|d| d.is_none_or(|d| f64::from(d) > delay + INEXACT_MS)).count()
+        };
         let lost = missing(f64::INFINITY);
         let percent = |count: usize| 100.0 * count as f64 / delays.len().max(1) as f64;
         Heard {
@@ -99,8 +100,8 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// Advice rounds delays up to a grid, and a 32-bit number is not exact: half a millisecond matters to no sentence.
-const GRID_MS: f64 = 0.5;
+/// By how much a 32-bit number of milliseconds may be off: what is missing is counted as the advice counted it.
+const INEXACT_MS: f64 = 0.01;
 
 fn met(advice: &Advice, heard: &Heard<'_>) -> String {
     let delay = heard.delay_ms.map_or("a moment".into(), millis);
@@ -174,5 +175,70 @@ fn share(percent: f64) -> String {
             format!("{} %", format!("{some:.2}").trim_end_matches('0').trim_end_matches('.'))
         }
         most => format!("{most:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(purpose: Purpose, met: bool, promised: bool) -> Advice {
+        Advice {
+            record: "advice".into(),
+            purpose,
+            transport: "rtp".into(),
+            ties: Vec::new(),
+            met,
+            promised,
+            because: String::new(),
+            confidence: None,
+            playout_delay_ms: None,
+            commands: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sentences_are_whole_and_without_terms_of_art() {
+        let heard =
+            Heard { name: "rtp", delay_ms: Some(26.4), missing_percent: 0.4, lost_percent: 0.0, lost: 1 };
+        let without = Heard { delay_ms: None, ..heard };
+        for purpose in Purpose::ALL {
+            for promised in [false, true] {
+                let all = [
+                    met(&advice(purpose, true, promised), &heard),
+                    unmet(&advice(purpose, false, promised), &heard),
+                    unmet(&advice(purpose, false, promised), &without),
+                ];
+                for sentence in all {
+                    assert!(sentence.ends_with('.') && sentence.len() < 120, "{sentence}");
+                    for term in ["MOS", "jitter", "p99", "  ", "playout"] {
+                        assert!(!sentence.contains(term), "{sentence}");
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            met(&advice(Purpose::PlayTogether, true, false), &heard),
+            "Players hear each other after 26 ms; up to 30 ms they can keep time together."
+        );
+        assert_eq!(
+            unmet(&advice(Purpose::Record, false, false), &heard),
+            "Each of them lost something: rtp, the closest, 1 packet."
+        );
+    }
+
+    #[test]
+    fn shares_and_delays_for_readers() {
+        let shares = [0.0, 0.004, 0.1, 1.8, 5.0, 9.96, 100.0].map(share);
+        assert_eq!(shares, ["none", "less than 0.01 %", "0.1 %", "1.8 %", "5 %", "10 %", "100 %"]);
+        assert_eq!([1.52, 9.96, 26.4].map(millis), ["1.5 ms", "10 ms", "26 ms"]);
+    }
+
+    #[test]
+    fn ties_are_told_in_a_sentence() {
+        let ties = |names: &[&str]| others(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        assert_eq!(ties(&[]), "");
+        assert_eq!(ties(&["tcp"]), "tcp will do as well.");
+        assert_eq!(ties(&["tcp", "srp", "arq"]), "tcp, srp and arq will do as well.");
     }
 }

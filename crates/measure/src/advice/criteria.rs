@@ -102,6 +102,11 @@ impl Purpose {
         }
     }
 
+    /// How long after their sending, in milliseconds, packets count as missing, where the purpose fixes that.
+    pub fn counts_missing_at_ms(self) -> Option<f64> {
+        (self == Purpose::TvSound).then_some(TV_TARGET_MS)
+    }
+
     /// The largest share of packets, in percent, that may be lost or late; for talking it depends on the delay.
     pub fn most_missing_percent(self) -> Option<f64> {
         match self {
