@@ -28,7 +28,7 @@ pub(crate) fn write(
     measured: &[Measured],
     ran: &Ran,
 ) -> Result<(), Error> {
-    let sounds = sounds(out, stream, measured)?;
+    let sounds = sounds(out, stream, measured);
     let report = compose(options, stream, comparison, measured, sounds, ran);
     let put = |name: &str, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
         let file = out.join(name);
@@ -44,29 +44,38 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The original, and what was heard over each transport.
+/// The original, and what was heard over each transport, in their order; `None` for a sound that could not be kept.
 struct Sounds {
-    original: Clip,
-    heard: Vec<Clip>,
+    original: Option<Clip>,
+    heard: Vec<Option<Clip>>,
+    /// Why sounds could not be kept: the report is worth having without them.
+    failures: Vec<String>,
 }
 
 /// Encodes the sounds, each on a thread of its own: the run is over, and no thread of it is disturbed.
-fn sounds(out: &Path, stream: &StreamPlan, measured: &[Measured]) -> Result<Sounds, Error> {
+fn sounds(out: &Path, stream: &StreamPlan, measured: &[Measured]) -> Sounds {
     let sample = stream.sample;
-    std::thread::scope(|scope| {
+    let mut failures = Vec::new();
+    let mut kept = |name: &str, clip: Result<Clip, Error>| {
+        clip.inspect_err(|error| failures.push(format!("{name}: the sound could not be kept: {error}"))).ok()
+    };
+    let (original, mut heard) = std::thread::scope(|scope| {
         let keep = |one: &Measured| {
             let label = one.choice.label.clone();
             scope.spawn(move || heard::keep(out, &label, sample))
         };
         let running: Vec<_> = measured.iter().map(keep).collect();
-        let original = heard::keep_original(out, &|| stream.open(), sample)?;
-        let heard = running.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Error::failed("the thread that encodes sound panicked")))
+        let original = kept("original", heard::keep_original(out, &|| stream.open(), sample));
+        let ended = measured.iter().zip(running).map(|(one, thread)| {
+            let panicked = || Error::failed("the thread that encodes it panicked");
+            kept(&one.choice.label, thread.join().unwrap_or_else(|_| Err(panicked())))
         });
-        let mut heard = heard.collect::<Result<Vec<Clip>, Error>>()?;
-        heard.iter_mut().for_each(|clip| clip.note = pauses(clip.seconds - original.seconds));
-        Ok(Sounds { original, heard })
-    })
+        (original, ended.collect::<Vec<_>>())
+    });
+    for clip in heard.iter_mut().flatten() {
+        clip.note = pauses(clip.seconds - original.as_ref().map_or(clip.seconds, |o| o.seconds));
+    }
+    Sounds { original, heard, failures }
 }
 
 /// What to know of a sound that lasts so many seconds longer than the original.
@@ -163,13 +172,13 @@ fn compose(
         table: figure_rows(&comparison.figures),
         advice: comparison.advice.iter().map(|advice| words::card(advice, measured)).collect(),
         listening: listening(options).into(),
-        original: Some(sounds.original),
-        notes: notes(comparison),
+        original: sounds.original,
+        notes: notes(comparison).into_iter().chain(sounds.failures).collect(),
         transports,
     }
 }
 
-fn panel(measured: &Measured, heard: Clip) -> TransportPanel {
+fn panel(measured: &Measured, heard: Option<Clip>) -> TransportPanel {
     let rows: Vec<_> = measured.log.rows().collect();
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
@@ -186,7 +195,7 @@ fn panel(measured: &Measured, heard: Clip) -> TransportPanel {
         hides_repairs: measured.profile.retransmits && !fate.contains(&antiphon_report::Fate::Recovered),
         fate,
         playout_target_ms: target,
-        heard: Some(heard),
+        heard,
     }
 }
 

@@ -166,6 +166,19 @@ fn what_flac_can_not_hold_stays_wav() {
 }
 
 #[test]
+fn a_sound_that_can_not_be_kept_costs_no_report() {
+    let options = CompareOptions { transports: vec!["rtp".into()], ..options("unkept", "delay=1ms") };
+    let out = options.out.clone().expect("asked for");
+    std::fs::create_dir_all(out.join("original.flac")).expect("a directory in its place");
+    compare(&options, &Stop::new(), &mut |_| {}).expect("a report");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+    std::fs::remove_dir_all(out).expect("ours");
+    assert!(
+        page.contains("original: the sound could not be kept") && page.contains("src=\"heard-rtp.flac\"")
+    );
+}
+
+#[test]
 fn the_page_answers_first_and_tells_of_its_making_last() {
     let options = options("page", "loss=3%,delay=5ms");
     let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
