@@ -21,7 +21,14 @@ pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::A
             .commands
             .iter()
             .zip(["On the receiving computer", "On the sending computer"])
-            .map(|(line, place)| Command { place: place.into(), line: line.clone() })
+            .map(|(line, side)| {
+                let whose = if line.contains("RECEIVER") {
+                    ", with the other one's address for RECEIVER"
+                } else {
+                    ""
+                };
+                Command { place: format!("{side}{whose}:"), line: line.clone() }
+            })
             .collect(),
         ..antiphon_report::Advice::default()
     }
