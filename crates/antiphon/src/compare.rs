@@ -20,6 +20,7 @@ use crate::passport::PassportFile;
 use crate::run::{create_capture, finish_capture, spawn};
 use crate::show::{Looked, looks, newest};
 use crate::stream_plan::StreamPlan;
+use crate::together::{CommonStart, Starter};
 use crate::transport::{TransportChoice, chosen};
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
@@ -104,7 +105,7 @@ impl From<antiphon_link::Counters> for WayCounts {
 /// Progress of a comparison.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Since the streams began.
+    /// Since the streams began; zero while connections are made.
     pub elapsed: Duration,
     /// How long they will last, where known.
     pub total: Option<Duration>,
@@ -144,8 +145,8 @@ pub fn compare(
     let clock = OsClock::new();
     let (places, embedded, link) = places(options, &stream, &transports, clock)?;
     let capture = create_capture(options.capture.as_deref(), clock)?;
-    let running = start(options, &stream, places, clock, capture.as_ref(), stop)?;
-    let (results, failures) = watch(running, &stream, clock, progress);
+    let opened = open(options, &stream, places, clock, capture.as_ref(), stop)?;
+    let (results, failures) = watch(opened, &stream, clock, progress);
     // A real path to a peer has no such counters.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     let ran = Ran { began: clock.epoch().ntp(Instant::ZERO), interrupted: stop.is_asked() };
@@ -221,7 +222,13 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
     Ok(Target::resolve(&uri, DEFAULT_PORT)?.address())
 }
 
-/// The near ends, all opened and told to begin together.
+/// The near ends, all opened.
+struct Opened {
+    ends: Vec<(Running, mpsc::Sender<()>)>,
+    common: CommonStart,
+}
+
+/// A near end on its thread.
 struct Running {
     choice: TransportChoice,
     looked: Looked<CallProgress>,
@@ -238,17 +245,18 @@ pub(crate) struct Ran {
 /// A near end that has a measurement.
 type Ended = (TransportChoice, NearResult);
 
-fn start(
+fn open(
     options: &CompareOptions,
     stream: &StreamPlan,
     places: Vec<Place>,
     clock: OsClock,
     capture: Option<&Capture>,
     stop: &Stop,
-) -> Result<Vec<(Running, mpsc::Sender<()>)>, Error> {
+) -> Result<Opened, Error> {
     let mut running = Vec::new();
     let mut ready = Vec::new();
-    for place in places {
+    let (common, starters) = Starter::for_each(places.len(), clock);
+    for (place, starter) in places.into_iter().zip(starters) {
         let (go, begin) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let (out, looked) = looks();
@@ -264,6 +272,7 @@ fn start(
             taps: capture.map(Capture::taps),
             options: options.clone(),
             clock,
+            starter,
         };
         let stop = stop.clone();
         let name = format!("near-{}", choice.transport.scheme);
@@ -276,7 +285,7 @@ fn start(
     for told in ready {
         let _gone_threads_are_asked_later = told.recv();
     }
-    Ok(running)
+    Ok(Opened { ends: running, common })
 }
 
 fn sink(
@@ -290,19 +299,20 @@ fn sink(
 
 /// Lets all ends begin together, reports their progress, and waits for them.
 fn watch(
-    mut running: Vec<(Running, mpsc::Sender<()>)>,
+    opened: Opened,
     stream: &StreamPlan,
     clock: OsClock,
     progress: &mut dyn FnMut(&Progress),
 ) -> (Vec<Ended>, Vec<(String, String)>) {
-    let begun = clock.now();
+    let Opened { ends: mut running, common } = opened;
     for (_, go) in &running {
         let _gone_threads_are_asked_below = go.send(());
     }
     while running.iter().any(|(end, _)| !end.thread.is_finished()) {
         // Only the display of progress waits for this thread.
         std::thread::park_timeout(PROGRESS_EVERY);
-        progress(&snapshot(&mut running, stream, clock.now(), begun));
+        let elapsed = common.start().map_or(Duration::ZERO, |start| clock.now().since(start));
+        progress(&snapshot(&mut running, stream, elapsed));
     }
     let (mut results, mut failures) = (Vec::new(), Vec::new());
     for (Running { choice, thread, .. }, _) in running {
@@ -315,22 +325,13 @@ fn watch(
     (results, failures)
 }
 
-fn snapshot(
-    running: &mut [(Running, mpsc::Sender<()>)],
-    stream: &StreamPlan,
-    now: Instant,
-    begun: Instant,
-) -> Progress {
+fn snapshot(running: &mut [(Running, mpsc::Sender<()>)], stream: &StreamPlan, elapsed: Duration) -> Progress {
     let one = |(end, _): &mut (Running, mpsc::Sender<()>)| {
         end.progress = newest(&mut end.looked).unwrap_or(end.progress);
         let CallProgress { sent, received, late, round_trip } = end.progress;
         TransportProgress { transport: end.choice.label.clone(), sent, received, late, rtt: round_trip }
     };
-    Progress {
-        elapsed: now.since(begun),
-        total: stream.duration(),
-        transports: running.iter_mut().map(one).collect(),
-    }
+    Progress { elapsed, total: stream.duration(), transports: running.iter_mut().map(one).collect() }
 }
 
 fn finish(

@@ -51,8 +51,8 @@ impl Embedded {
         if let Means::Forbidden(why) = &means {
             refuse_over_ip(transports, why)?;
         }
-        // Each transport's link has the same seed: the n-th packet of each has the same fate.
-        let (spec, seed) = (options.link.1, options.seed);
+        // Each transport's link has the same seed, and what it does depends on the time: all meet the same weather.
+        let (spec, seed) = (options.link.1.in_time(interval), options.seed);
         let lanes = vec![LaneConfig::private(spec, seed); transports.len()];
         let links = EmulatedLinks::start(means, lanes, clock)?;
         let (mut far_ends, mut places) = (Vec::new(), Vec::new());

@@ -37,6 +37,7 @@ mod show;
 mod stream_plan;
 mod table;
 mod task;
+mod together;
 mod transport;
 
 pub mod run;

@@ -19,6 +19,7 @@ use crate::embedded::Place;
 use crate::run::{RunPlan, Runner};
 use crate::send::{CNAME, SILENCE};
 use crate::show::Looks;
+use crate::together::Starter;
 use crate::{CompareOptions, Error};
 
 /// All settings of a near end; made on the main thread, used on its own.
@@ -33,6 +34,7 @@ pub(crate) struct NearPlan {
     pub taps: Option<Taps>,
     pub options: CompareOptions,
     pub clock: OsClock,
+    pub starter: Starter,
 }
 
 /// An opened near end, ready to begin.
@@ -41,6 +43,7 @@ pub(crate) struct NearEnd {
     send: SendTrack,
     receive: ReceiveTrack,
     config: SessionConfig,
+    starter: Starter,
     log: Rc<RefCell<CallLog>>,
     sink: Unopened,
     out: Looks<CallProgress>,
@@ -74,7 +77,8 @@ pub(crate) struct NearResult {
 impl NearEnd {
     /// Opens everything in its namespace and reports that it is ready (by sending, or by ending with an error).
     pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
-        let NearPlan { place, source, sink, format, sample, log_packets, out, taps, options, clock } = plan;
+        let NearPlan { place, source, sink, format, sample, log_packets, out, taps, options, clock, starter } =
+            plan;
         let choice = &place.choice;
         let stack = choice.stack(place.target.port(), options.seed, options.latency);
         let runner = RunPlan {
@@ -118,6 +122,7 @@ impl NearEnd {
             send,
             receive,
             config: session_config(&options, clock),
+            starter,
             log: Rc::new(RefCell::new(log)),
             sink,
             out,
@@ -140,8 +145,12 @@ impl NearEnd {
         let log = Rc::clone(&self.log);
         session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().on(now, seen)));
         self.runner.join(&mut session, SILENCE);
-        let (log, out) = (&self.log, &mut self.out);
-        let report = self.runner.drive(&mut session, stop, &mut |now, _: &mut Session| {
+        let (log, out, starter) = (&self.log, &mut self.out, &mut self.starter);
+        let report = self.runner.drive(&mut session, stop, &mut |now, session: &mut Session| {
+            if session.has_connected() {
+                starter.set_ready();
+                starter.start().into_iter().for_each(|start| session.start_at(start));
+            }
             out.look(now, || log.borrow().progress());
         })?;
         if !session.has_connected() && !stop.is_asked() {
@@ -215,7 +224,12 @@ fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
         seed: options.seed,
         playout_delay: if options.expire { expires } else { PlayoutDelay::Unbounded },
         tells: None,
-        reflected: Some(Reflected { connect: CONNECT, answer: ANSWER_PATIENCE, drain: DRAIN }),
+        reflected: Some(Reflected {
+            connect: CONNECT,
+            answer: ANSWER_PATIENCE,
+            drain: DRAIN,
+            told_start: true,
+        }),
         ends_with_stream: true,
         framing: StreamFraming::Rtp,
     }

@@ -32,7 +32,7 @@ pub struct CompareOptions {
     pub transports: Vec<String>,
     /// URI of the source.
     pub source: String,
-    /// Seed of links and endpoints: the same seed gives the same losses.
+    /// Seed of links and endpoints: the same seed gives the same losses at the same time.
     pub seed: u64,
     /// Directory of the report; `None` for none.
     pub out: Option<PathBuf>,

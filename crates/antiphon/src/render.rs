@@ -215,15 +215,15 @@ fn length(comparison: &Comparison) -> std::time::Duration {
     std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// A seed makes the same losses by packet numbers, and transports begin with different packets of their own.
+/// Over the embedded link all transports meet the same losses at the same times; over a real path they share it.
 fn listening(options: &CompareOptions) -> &'static str {
     match options.peer {
         Some(_) => {
             "All shared one path, but each packet met it at its own moment, so losses fall at different places."
         }
         None => {
-            "Each had its own copy of the network, with the same share of losses, but not at the same moments: the packets \
-             that set up a connection shift them."
+            "Each had its own copy of the network, which lost and delayed at the same moments for all: switch at a loss to \
+             compare."
         }
     }
 }

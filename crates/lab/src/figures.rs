@@ -1,7 +1,9 @@
 //! Results of a run: the figures of its streams, defined in `measure`, and the counters of its media.
 
+use std::time::Duration;
+
 use antiphon_core::Instant;
-use antiphon_measure::Fate;
+use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig};
 pub use antiphon_measure::{FigureDef, STREAM_FIGURES as FIGURES, StreamFigures, figure};
 
 /// The outcome of each frame of a stream in one run, for charts.
@@ -13,6 +15,37 @@ pub struct Course {
     pub fates: Vec<Fate>,
     /// The index in `sent` of each frame that arrived, and when, in the order of arrival. Duplicates are left out.
     pub came: Vec<(usize, Instant)>,
+}
+
+impl Course {
+    /// The outcomes as a comparison logs them, of packets of `len` bytes sent every `packet`: their arrivals at the receiver,
+    /// on one clock.
+    pub fn packet_log(&self, packet: Duration, len: u32) -> PacketLog {
+        let capacity = self.sent.len();
+        let mut log =
+            PacketLog::new(PacketLogConfig { capacity, clock_rate: 90_000, packet, packet_bytes: len });
+        let mut sendings = (0..).zip(self.sent.iter().zip(&self.fates)).peekable();
+        // A log hears of sendings and arrivals in the order of time.
+        let mut send_until = |log: &mut PacketLog, now: Instant| {
+            while let Some((seq, (at, fate))) = sendings.next_if(|(_, (at, _))| **at <= now) {
+                log.on_sent(seq, *at);
+                if *fate != Fate::Pending {
+                    log.on_fate(seq, *fate);
+                }
+            }
+        };
+        for (index, at) in &self.came {
+            send_until(&mut log, *at);
+            let one_way = Some(at.since(self.sent[*index]));
+            let seq = *index as u64;
+            log.on_received(PacketArrival { seq, at: *at, timestamp: 0, len, one_way, repaired: false });
+        }
+        if let Some(last) = self.sent.last() {
+            send_until(&mut log, *last);
+        }
+        log.finish();
+        log
+    }
 }
 
 /// Counters of a medium in one run, to explain figures.

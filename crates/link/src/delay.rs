@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::Instant;
 
+use crate::draws::Draws;
 use crate::packet::{Counters, Packet};
 use crate::queue::{MAX_PACKETS, ROOM};
 use crate::spec::{Jitter, Shape};
@@ -12,25 +13,26 @@ use crate::spec::{Jitter, Shape};
 /// Draws the delay of each packet beyond the propagation time.
 pub struct Variation {
     jitter: Option<Jitter>,
-    rng: Rng,
+    draws: Draws,
 }
 
 impl Variation {
     /// Extra delays of the given mean and shape; always zero for `None`.
     pub fn new(jitter: Option<Jitter>, seed: u64) -> Self {
-        Variation { jitter, rng: Rng::fork(seed, "jitter") }
+        Variation { jitter, draws: Draws::new(seed, "jitter") }
     }
 
-    /// The extra delay of the next packet, before order is restored.
-    pub fn extra(&mut self) -> Duration {
+    /// The extra delay of the packet that comes at `now`, before order is restored.
+    pub fn extra(&mut self, now: Instant) -> Duration {
         let Some(Jitter { mean, shape }) = self.jitter else {
             return Duration::ZERO;
         };
+        let mut rng = self.draws.at(now);
         mean.mul_f64(match shape {
-            Shape::Uniform => 2.0 * self.rng.unit(),
-            Shape::Exponential => self.rng.exponential(),
-            Shape::Normal => (1.0 + self.rng.normal() / 3.0).clamp(0.0, 2.0),
-            Shape::Pareto => (1.0 / (1.0 - self.rng.unit()).sqrt() - 1.0).min(PARETO_CAP),
+            Shape::Uniform => 2.0 * rng.unit(),
+            Shape::Exponential => rng.exponential(),
+            Shape::Normal => (1.0 + rng.normal() / 3.0).clamp(0.0, 2.0),
+            Shape::Pareto => (1.0 / (1.0 - rng.unit()).sqrt() - 1.0).min(PARETO_CAP),
         })
     }
 }
@@ -107,7 +109,7 @@ mod tests {
         for n in 0..DRAWS as u64 {
             // A second apart: beyond the longest of these delays (210 ms), so order is kept without a correction.
             let at = Instant::from_millis(n * 1000);
-            assert!(line.offer(at, vec![0u8], variation.extra()).is_none());
+            assert!(line.offer(at, vec![0u8], variation.extra(at)).is_none());
             let due = line.poll_timeout().expect("one on the way");
             let x = (due.since(at).as_secs_f64() - 0.010) / mean.as_secs_f64();
             assert!(line.poll(due).is_some());

@@ -5,13 +5,14 @@
 //! [`Switch`]) and the FDDI [`Ring`].
 //!
 //! The laboratory drives them in virtual time, the emulator in `net` in real time; neither models nor packets see a
-//! difference. Three rules hold throughout:
+//! difference. Four rules hold throughout:
 //!
 //! * **Every element has its own random numbers**, forked from the link's seed by the element's name. Adding an element
-//!   never changes what the others draw, and the fate of the *n*-th packet offered does not depend on when it came
-//!   (except that a burst of losses ends after a silence of [`BURST_MEMORY`]):
-//!   it is drawn on arrival and applied where it belongs, behind the queue. (A seed fixes the draws, not the timing:
-//!   what a queue drops depends on time, so only virtual time repeats exactly.)
+//!   never changes what the others draw.
+//! * **A fate belongs to a time, not to a packet's number**: what is drawn for a packet depends on the millisecond in which
+//!   it comes, and fades and stalls come and go with time. Streams over links of equal seed meet the same losses and delays
+//!   at the same time, however many packets each sends. (The one exception is [`LossModel::GilbertElliott`], which moves at
+//!   each packet, as published.) A fate is drawn on arrival and applied where it belongs, behind the queue.
 //! * **Counters balance**: offered + duplicated = delivered + dropped + queued + in flight, in every element.
 //! * **Order is kept** by every element but [`Reorder`]: delay variation that reorders would distort results.
 //!
@@ -23,7 +24,7 @@
 //! use antiphon_core::Instant;
 //! use antiphon_link::{DuplexSpec, Link};
 //!
-//! let spec: DuplexSpec = "wifi-home,loss=5%/3".parse()?;
+//! let spec: DuplexSpec = "wifi-home,loss=5%/15ms".parse()?;
 //! let mut link = Link::new(&spec.up, 42)?;
 //! link.offer(Instant::ZERO, vec![0u8; 1000]);
 //! while let Some(at) = link.poll_timeout() {
@@ -38,6 +39,7 @@
 mod bucket;
 mod chance;
 mod delay;
+mod draws;
 mod early;
 mod ethernet;
 mod fddi;

@@ -68,16 +68,15 @@ impl<P: Packet> Link<P> {
 
     /// Takes a packet at `now`, which never goes back; returns it if the queue is full or drops it early.
     ///
-    /// Every element draws for every packet offered, so that the fate of the n-th packet does not depend on the other
-    /// elements.
+    /// What each element draws for a packet depends on `now` and not on the other elements.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.total.count_offered(packet.wire_len());
         let fate = Fate {
             lost: self.loss.strikes(now),
-            corrupt: self.corruption.strikes(),
-            duplicate: self.duplication.strikes(),
-            extra: self.variation.extra(),
-            hold: self.reorder.strikes(),
+            corrupt: self.corruption.strikes(now),
+            duplicate: self.duplication.strikes(now),
+            extra: self.variation.extra(now),
+            hold: self.reorder.strikes(now),
         };
         let refused = self.queue.offer(now, Fated { packet, fate });
         self.total.overflowed += u64::from(refused.is_some());

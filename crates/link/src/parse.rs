@@ -280,23 +280,19 @@ pub(crate) fn loss(value: &str) -> Result<LossModel, SpecError> {
             let share = ratio(share)?;
             Ok(if share.0 == 0.0 { LossModel::None } else { LossModel::Independent(share) })
         }
-        [share, burst] => {
-            let share = ratio(share)?;
-            let refuse = |why: &str| Err(impossible("loss", value, why));
-            let Ok(packets) = burst.trim().parse::<f64>() else {
-                return refuse("behind '/' stands the mean length of a burst in packets, such as 5%/3");
+        [share, burst] => bursts(value, ratio(share)?, burst.trim()),
+        [good, fade, loss_bad, loss_good] if good.parse::<Ratio>().is_err() => {
+            let time = |text: &str| {
+                let time = parse_duration(text).map_err(|why| SpecError::Quantity { key: "loss", why })?;
+                let possible = (LossModel::SHORTEST..=LossModel::LONGEST).contains(&time);
+                possible.then_some(time).ok_or_else(|| impossible("loss", value, FADES))
             };
-            match LossModel::bursts(share, packets) {
-                _ if share.0 == 0.0 => Ok(LossModel::None),
-                Some(model) => Ok(model),
-                None if share.0 >= 1.0 => {
-                    refuse("a link that loses everything has no bursts: write loss=100%")
-                }
-                None => {
-                    let least = (share.0 / (1.0 - share.0)).max(1.0);
-                    refuse(&format!("at this loss bursts average at least {least:.2} packets"))
-                }
-            }
+            Ok(LossModel::Fading {
+                good: time(good)?,
+                bad: time(fade)?,
+                loss_bad: ratio(loss_bad)?,
+                loss_good: ratio(loss_good)?,
+            })
         }
         [p, r, bad, good] => Ok(LossModel::GilbertElliott {
             p: ratio(p)?,
@@ -304,9 +300,37 @@ pub(crate) fn loss(value: &str) -> Result<LossModel, SpecError> {
             loss_bad: ratio(bad)?,
             loss_good: ratio(good)?,
         }),
-        _ => Err(impossible("loss", value, "write 5%, 5%/3 (bursts of 3), or p/r/bad/good, each in percent")),
+        _ => Err(impossible(
+            "loss",
+            value,
+            "write 5%, 5%/15ms (fades of 15 ms), 5%/3 (bursts of 3 packets), or p/r/bad/good, each in percent",
+        )),
     }
 }
+
+/// Losses in fades of a mean time, or in bursts of a mean number of packets.
+fn bursts(value: &str, share: Ratio, burst: &str) -> Result<LossModel, SpecError> {
+    let refuse = |why: &str| Err(impossible("loss", value, why));
+    if share.0 == 0.0 {
+        return Ok(LossModel::None);
+    }
+    if share.0 >= 1.0 {
+        return refuse("a link that loses everything has no bursts: write loss=100%");
+    }
+    if let Ok(packets) = burst.parse::<f64>() {
+        let least = (share.0 / (1.0 - share.0)).max(1.0);
+        return LossModel::bursts(share, packets)
+            .map_or_else(|| refuse(&format!("at this loss bursts average at least {least:.2} packets")), Ok);
+    }
+    match parse_duration(burst) {
+        Ok(fade) => LossModel::fades(share, fade).map_or_else(|| refuse(FADES), Ok),
+        Err(_) => refuse(
+            "behind '/' stands the mean length of a fade, such as 5%/15ms, or of a burst in packets, such as 5%/3",
+        ),
+    }
+}
+
+const FADES: &str = "fades, and the times between them, last from 30 us to 1000000 s on average";
 
 impl LinkSpec {
     /// Refuses impossible values; called when a text is read and when a [`Link`](crate::Link) is made.
@@ -375,6 +399,13 @@ impl LinkSpec {
         match self.loss {
             LossModel::None => {}
             LossModel::Independent(share) => shares.push(("loss", share)),
+            LossModel::Fading { good, bad, loss_bad, loss_good } => {
+                let possible = LossModel::SHORTEST..=LossModel::LONGEST;
+                if ![good, bad].iter().all(|mean| possible.contains(mean)) {
+                    return Err(impossible("loss", &self.value("loss").unwrap_or_default(), FADES));
+                }
+                shares.extend([("loss", loss_bad), ("loss", loss_good)]);
+            }
             LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
                 shares.extend([p, r, loss_bad, loss_good].map(|share| ("loss", share)));
                 if p.0 + r.0 <= 0.0 {

@@ -77,8 +77,8 @@ pub const PRESETS: [Preset; 8] = [
                 "the client leaves the channel to scan, or rates are found again after a fade: 0.4 % of time",
             ),
             set(
-                "loss=0.4%/2",
-                "retries exhausted in short fades: a few tenths of a percent each way, in small bursts",
+                "loss=0.4%/10ms",
+                "retries exhausted in short fades: a few tenths of a percent each way; people who move fade 2.4 GHz for 5 to 100 ms",
             ),
         ],
     },
@@ -98,7 +98,7 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set("stall=50ms/3s", "collisions and rate fall-back feed each other: 1.7 % of time"),
             set(
-                "loss=2%/3",
+                "loss=2%/15ms",
                 "published for audio beside 12 Mbit/s of disturbance on an 802.11g access point: 1.98 %",
             ),
         ],
@@ -138,7 +138,10 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set("down.jitter=3ms/exponential", "scheduling among users; each HARQ round adds 8 ms"),
             set("stall=50ms/10s", "a handover interrupts for about 50 ms"),
-            set("loss=0.1%/2", "what HARQ and the radio link's own retransmission leave, mostly at handover"),
+            set(
+                "loss=0.1%/10ms",
+                "what HARQ and the radio link's own retransmission leave, mostly at handover",
+            ),
         ],
     },
     Preset {
@@ -152,7 +155,7 @@ pub const PRESETS: [Preset; 8] = [
                 "9 000 km at 200 000 km/s are 45 ms; real routes are longer by about two thirds",
             ),
             set("jitter=500us/exponential", "queues of some fifteen routers, most of them nearly empty"),
-            set("loss=0.1%/2", "full buffers at exchange points: long-haul paths lose 0.05 to 0.2 %"),
+            set("loss=0.1%/10ms", "full buffers at exchange points: long-haul paths lose 0.05 to 0.2 %"),
         ],
     },
     Preset {
@@ -169,7 +172,7 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set("up.jitter=12ms", "the terminal waits for its slot in a frame of about 24 ms"),
             set("down.jitter=2ms", "frames of the forward carrier"),
-            set("loss=0.3%/5", "fades longer than a code word: a run of packets each time"),
+            set("loss=0.3%/25ms", "fades longer than a code word: several packets each time"),
         ],
     },
 ];
@@ -195,9 +198,10 @@ mod tests {
     #[test]
     fn the_home_loses_a_little_in_small_bursts() {
         let spec = preset("wifi-home").expect("there is one").spec();
-        // The comparison relies on this: a few tenths of a percent up to 1 % lost, in bursts longer than one packet.
+        // The comparison relies on this: a few tenths of a percent up to 1 % lost, in fades longer than the time between two packets of 256
+        // sample frames.
         assert!((0.002..=0.01).contains(&spec.up.loss.mean().0));
-        let LossModel::GilbertElliott { r, .. } = spec.up.loss else { panic!("bursts") };
-        assert!(r.0 < 1.0);
+        let LossModel::Fading { bad, .. } = spec.up.loss else { panic!("fades") };
+        assert!(bad > std::time::Duration::from_micros(5_334));
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::Instant;
 
+use crate::draws::Draws;
 use crate::packet::{Counters, Packet};
+use crate::queue::ROOM;
 use crate::spec::ReorderSpec;
 
 /// Holds a share of the packets back for a fixed time; the others pass at once.
@@ -15,7 +17,7 @@ use crate::spec::ReorderSpec;
 pub struct Reorder<P> {
     share: f64,
     hold: Duration,
-    rng: Rng,
+    draws: Draws,
     passing: VecDeque<(Instant, P)>,
     held: VecDeque<(Instant, P)>,
     last_out: Instant,
@@ -28,17 +30,17 @@ impl<P: Packet> Reorder<P> {
         Reorder {
             share: spec.map_or(0.0, |spec| spec.share.0),
             hold: spec.map_or(Duration::ZERO, |spec| spec.hold),
-            rng: Rng::fork(seed, "reorder"),
-            passing: VecDeque::new(),
-            held: VecDeque::new(),
+            draws: Draws::new(seed, "reorder"),
+            passing: VecDeque::with_capacity(ROOM),
+            held: VecDeque::with_capacity(ROOM),
             last_out: Instant::ZERO,
             counters: Counters::default(),
         }
     }
 
-    /// Whether the next packet is to be held back.
-    pub fn strikes(&mut self) -> bool {
-        self.rng.chance(self.share)
+    /// Whether the packet that comes at `now` is to be held back.
+    pub fn strikes(&mut self, now: Instant) -> bool {
+        self.draws.at(now).chance(self.share)
     }
 
     /// Takes a packet that arrives at `at`, which never goes back. `hold`: the result of [`Self::strikes`] for it.
@@ -98,7 +100,7 @@ mod tests {
         let mut out = Vec::new();
         for k in 0..n {
             let at = Instant::from_millis(u64::from(k) * 10);
-            let hold = reorder.strikes();
+            let hold = reorder.strikes(at);
             reorder.offer(at, k.to_be_bytes().to_vec(), hold);
             while let Some((_, packet)) = reorder.poll(at) {
                 out.push(u32::from_be_bytes(packet.try_into().expect("four bytes")));

@@ -142,6 +142,18 @@ pub enum LossModel {
     None,
     /// Each independently with this probability.
     Independent(Ratio),
+    /// A channel of two states, each of which lasts for exponentially distributed times (a Gilbert-Elliott channel in
+    /// continuous time): the same weather for all who send over it, whatever they send.
+    Fading {
+        /// Mean time in the good state.
+        good: Duration,
+        /// Mean time in the bad state: of a fade.
+        bad: Duration,
+        /// Loss in the bad state.
+        loss_bad: Ratio,
+        /// Loss in the good state.
+        loss_good: Ratio,
+    },
     /// A channel of two states, moving at each packet (Gilbert 1960, Elliott 1963).
     GilbertElliott {
         /// Probability of going from good to bad.
@@ -171,11 +183,49 @@ impl LossModel {
         })
     }
 
+    /// The channel that loses everything for `bad` on average, and in this way `share` of the time. `None` if impossible:
+    /// a share of 0 or 1 has no fades, and both states last for at least [`Self::SHORTEST`].
+    pub fn fades(share: Ratio, bad: Duration) -> Option<LossModel> {
+        let good = bad.as_secs_f64() * (1.0 - share.0) / share.0;
+        let possible = good.is_finite() && good <= Self::LONGEST.as_secs_f64();
+        let good = Duration::from_secs_f64(if possible { good } else { 0.0 });
+        let long_enough = good >= Self::SHORTEST && (Self::SHORTEST..=Self::LONGEST).contains(&bad);
+        long_enough.then_some(LossModel::Fading { good, bad, loss_bad: Ratio(1.0), loss_good: Ratio(0.0) })
+    }
+
+    /// The shortest mean time of a state that is accepted: a tenth of the shortest packet interval.
+    pub const SHORTEST: Duration = Duration::from_micros(30);
+    /// The longest.
+    pub const LONGEST: Duration = Duration::from_secs(1_000_000);
+
+    /// The channel in time that is the same, seen by a stream of one packet each `pace`: the two-state Markov chain in
+    /// continuous time whose transition probabilities over `pace` are `p` and `r`. Other models are in time already.
+    ///
+    /// A chain that changes its state more often than not (`p` + `r` ≥ 1) has no such counterpart, and its losses hardly
+    /// cluster: they become independent.
+    pub fn in_time(self, pace: Duration) -> LossModel {
+        let LossModel::GilbertElliott { p, r, loss_bad, loss_good } = self else { return self };
+        let kept = 1.0 - p.0 - r.0;
+        if p.0 <= 0.0 || r.0 <= 0.0 || kept <= 0.0 {
+            return LossModel::Independent(self.mean());
+        }
+        // Over a time t both states forget where they began as e^{-t/memory}.
+        let memory = pace.as_secs_f64() / -kept.ln();
+        let mean = |leaving: f64| {
+            Duration::try_from_secs_f64(memory * (p.0 + r.0) / leaving).unwrap_or(Self::LONGEST)
+        };
+        LossModel::Fading { good: mean(p.0), bad: mean(r.0), loss_bad, loss_good }
+    }
+
     /// Mean share of packets lost.
     pub fn mean(self) -> Ratio {
         match self {
             LossModel::None => Ratio(0.0),
             LossModel::Independent(share) => share,
+            LossModel::Fading { good, bad, loss_bad, loss_good } => {
+                let (good, bad) = (good.as_secs_f64(), bad.as_secs_f64());
+                Ratio((good * loss_good.0 + bad * loss_bad.0) / (good + bad).max(f64::MIN_POSITIVE))
+            }
             LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
                 Ratio((r.0 * loss_good.0 + p.0 * loss_bad.0) / (p.0 + r.0).max(f64::MIN_POSITIVE))
             }
@@ -208,11 +258,24 @@ pub const KEYS: [(&str, &str, &str); 9] = [
     ("delay", "10ms", "propagation time, one way"),
     ("jitter", "2ms/pareto", "mean extra delay, order kept; /uniform, /exponential, /normal or /pareto"),
     ("stall", "40ms/4s", "nothing is sent for 40 ms on average, every 4 s on average"),
-    ("loss", "1%/3", "lost packets; /3: in bursts of 3 on average; p/r/bad/good: Gilbert-Elliott"),
+    (
+        "loss",
+        "1%/3",
+        "lost packets; /15ms: in fades of 15 ms on average; /3: in bursts of 3 packets; p/r/bad/good: Gilbert-Elliott, \
+         good-time/fade-time/bad/good: in time",
+    ),
     ("reorder", "1%/5ms", "packets held back for that time, so that others overtake them"),
     ("duplicate", "0.1%", "packets that arrive twice"),
     ("corrupt", "0.1%", "packets with one bit inverted"),
 ];
+
+impl DuplexSpec {
+    /// Both directions, with losses that move with time instead of at each packet ([`LossModel::in_time`]).
+    pub fn in_time(self, pace: Duration) -> DuplexSpec {
+        let one = |link: LinkSpec| LinkSpec { loss: link.loss.in_time(pace), ..link };
+        DuplexSpec { up: one(self.up), down: one(self.down) }
+    }
+}
 
 impl LinkSpec {
     /// The value of a key in text form; `None` if the key is at its default.
@@ -251,6 +314,12 @@ impl LinkSpec {
         match self.loss {
             LossModel::None => None,
             LossModel::Independent(share) => Some(percent(share)),
+            LossModel::Fading { good, bad, loss_bad, loss_good } => {
+                let short = format!("{}/{}", percent(self.loss.mean()), time(bad));
+                let part = |share: Ratio| format!("{}%", share.0 * 100.0);
+                let long = || [time(good), time(bad), part(loss_bad), part(loss_good)].join("/");
+                Some(if crate::parse::loss(&short) == Ok(self.loss) { short } else { long() })
+            }
             LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
                 // The short form, if it gives the same channel.
                 let burst = rounded(1.0 / r.0);

@@ -68,7 +68,7 @@ fn poisson_arrivals_wait_as_pollaczek_and_khinchine_say() {
             wait += when.since(sent[k as usize]).as_secs_f64() - 0.001;
         }
         let expected = 0.001 * rho / (2.0 * (1.0 - rho));
-        let mean = wait / f64::from(n);
+        let mean = wait / n as f64;
         // Waits are correlated over some 1/(1-ρ)² services, so the standard error is about 0.4 % (1 % at ρ = .8).
         // Exponential instead of fixed service times would double the figure.
         assert!((mean / expected - 1.0).abs() < tolerance, "ρ {rho}: {mean} s, not {expected} s");
@@ -141,22 +141,23 @@ fn elements_do_not_change_each_others_draws() {
 fn elements_of_one_seed_are_independent() {
     // Two elements that shared their random numbers would both act on the same packets, always or never: in 10 % or 0 %
     // of all cases, not 1 %.
-    let (share, n) = (Ratio(0.1), 200_000);
+    let (share, n) = (Ratio(0.1), 200_000u64);
     let spec = ReorderSpec { share, hold: Duration::ZERO };
     let mut loss = Loss::new(LossModel::Independent(share), 3);
     let mut duplication = Duplication::new(share, 3);
     let mut corruption = Corruption::new(share, 3);
     let mut reorder: Reorder<Vec<u8>> = Reorder::new(Some(spec), 3);
     let struck: Vec<[bool; 4]> = (0..n)
-        .map(|_| {
-            let corrupt = corruption.strikes().is_some();
-            [loss.strikes(Instant::ZERO), duplication.strikes(), corrupt, reorder.strikes()]
+        .map(|n| {
+            let now = Instant::from_micros(n * 300);
+            let corrupt = corruption.strikes(now).is_some();
+            [loss.strikes(now), duplication.strikes(now), corrupt, reorder.strikes(now)]
         })
         .collect();
     for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
         let both = struck.iter().filter(|strikes| strikes[a] && strikes[b]).count() as f64;
-        let sigma = (0.01 * 0.99 / f64::from(n)).sqrt();
-        assert!((both / f64::from(n) - 0.01).abs() < 4.0 * sigma, "{a} and {b}: {both}");
+        let sigma = (0.01 * 0.99 / n as f64).sqrt();
+        assert!((both / n as f64 - 0.01).abs() < 4.0 * sigma, "{a} and {b}: {both}");
     }
 }
 
@@ -237,7 +238,7 @@ fn the_home_is_as_its_description_says() {
     }
     delays.sort();
     let at = |share: f64| delays[(delays.len() as f64 * share) as usize];
-    let lost = link.counters().lost as f64 / f64::from(n);
+    let lost = link.counters().lost as f64 / n as f64;
     // Few are lost, the median is that of a good network, the tail is heavy.
     assert!((0.002..0.008).contains(&lost), "{lost}");
     assert!(at(0.5) < Duration::from_millis(2), "{:?}", at(0.5));

@@ -179,7 +179,15 @@ fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weig
     };
     let tells = blocks[at].holding(purpose.events(&candidates[at], &weights[at])) >= LEAST_HOLDING;
     let stands = draws.iter().filter(|draw| taken.stands(draw, weights[at].met)).count();
-    let share = (stands as f64 / draws.len().max(1) as f64).min(HIGHEST_CONFIDENCE);
+    let share = stands as f64 / draws.len().max(1) as f64;
+    // Draws of few blocks spread less than the truth where losses are skewed.
+    let meets = |i: usize| purpose.meets(&candidates[i], &blocks[i]);
+    let bounded = if weights[at].met {
+        meets(at).unwrap_or(1.0)
+    } else {
+        1.0 - (0..weights.len()).filter_map(meets).fold(0.0, f64::max)
+    };
+    let share = share.min(bounded).min(HIGHEST_CONFIDENCE);
     Some(Advice {
         record: "advice".into(),
         purpose,

@@ -76,6 +76,22 @@ impl BlockMean {
         Some((self.at(t).max(0.0), self.at(-t)))
     }
 
+    /// The probability that the mean is at most `limit`, by the same transformation.
+    pub fn at_most(&self, limit: f64) -> f64 {
+        let freedom = self.count.saturating_sub(1) as f64;
+        let Some(student) = StudentsT::new(0.0, 1.0, freedom).ok().filter(|_| self.deviation > 0.0) else {
+            return f64::from(self.mean <= limit);
+        };
+        let (n, skewness) = (self.count as f64, self.skewness);
+        let w = (self.mean - limit) / self.deviation;
+        let x = if skewness.abs() < 1e-9 {
+            w
+        } else {
+            ((1.0 + skewness * w / 3.0).powi(3) - 1.0) / skewness + skewness / (6.0 * n)
+        };
+        student.sf(x * n.sqrt())
+    }
+
     /// The mean from which the sample's mean is `t` standard errors away, skewness taken into account.
     fn at(&self, t: f64) -> f64 {
         let (n, skewness) = (self.count as f64, self.skewness);
@@ -104,6 +120,22 @@ mod tests {
             assert!((got - t).abs() < 0.0006, "{freedom}: {got}");
         }
         assert_eq!(student_t(0), None);
+    }
+
+    #[test]
+    fn probabilities_agree_with_the_interval() {
+        for blocks in [
+            vec![0.01, 0.03, 0.02, 0.05, 0.01, 0.02, 0.04, 0.03, 0.02, 0.06, 0.01, 0.02],
+            vec![0.001, 0.001, 0.002, 0.001, 0.09, 0.001, 0.003, 0.001, 0.12, 0.002, 0.001, 0.004],
+        ] {
+            let mean = BlockMean::of(&blocks);
+            let (low, high) = (mean.at(student_t(11).unwrap()), mean.at(-student_t(11).unwrap()));
+            assert!((mean.at_most(high) - 0.975).abs() < 1e-9, "{}", mean.at_most(high));
+            assert!((mean.at_most(low) - 0.025).abs() < 1e-9, "{}", mean.at_most(low));
+            assert!(mean.at_most(1.0) > 0.999 && mean.at_most(-1.0) < 0.001);
+        }
+        let constant = BlockMean::of(&[0.0; 20]);
+        assert_eq!((constant.at_most(0.01), constant.at_most(-0.01)), (1.0, 0.0));
     }
 
     #[test]

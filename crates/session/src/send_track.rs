@@ -135,14 +135,14 @@ impl SendTrack {
         MediaTime::new(self.config.packet.block_frames.into(), self.config.packet.format.rate()).duration()
     }
 
-    /// Begins: the first block is due one block from now. What a live source gathered before is left out.
-    pub fn begin(&mut self, now: Instant) {
-        self.start.get_or_insert(now);
+    /// Begins at `at`: the first block is due one block later. What a live source gathered before is left out.
+    pub fn begin(&mut self, at: Instant) {
+        self.start.get_or_insert(at);
     }
 
     /// Makes the messages of every block that is due, and hands them to the protector.
     pub fn advance(&mut self, now: Instant) {
-        if self.start.is_none() {
+        if self.start.is_none_or(|start| start > now) {
             return;
         }
         self.catch_up(now);
@@ -241,9 +241,9 @@ impl SendTrack {
         if !self.source.is_live() {
             return self.due();
         }
-        self.start.filter(|_| !self.ended)?;
-        let paced = self.live.as_ref().and_then(LivePace::poll_timeout);
-        sooner(paced, (!self.config.woken).then_some(self.ask_again))
+        let start = self.start.filter(|_| !self.ended)?;
+        let Some(pace) = &self.live else { return Some(start) };
+        sooner(pace.poll_timeout(), (!self.config.woken).then_some(self.ask_again))
     }
 
     /// Whether every transmission of every message has been due.

@@ -65,6 +65,9 @@ pub struct Reflected {
     pub answer: Duration,
     /// For packets still in flight after the last one was sent.
     pub drain: Duration,
+    /// Whether the media waits for [`Session::start_at`], so that several sessions can start at one time, instead of
+    /// starting as soon as there is a connection.
+    pub told_start: bool,
 }
 
 /// A participant with tracks.
@@ -224,9 +227,16 @@ impl Session {
         if let Some(track) = &mut self.receive {
             track.on_connected(again);
         }
+        if !self.config.reflected.is_some_and(|reflected| reflected.told_start) {
+            self.start_at(now);
+        }
+    }
+
+    /// Starts the send track's media at `at`, if it has not started.
+    pub fn start_at(&mut self, at: Instant) {
         if let (Some(track), State::Open) = (&mut self.send, self.state) {
-            track.begin(now);
-            self.sending.get_or_insert((now, None));
+            track.begin(at);
+            self.sending.get_or_insert((at, None));
         }
     }
 

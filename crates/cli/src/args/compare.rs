@@ -41,7 +41,7 @@ pub struct CompareArgs {
     /// How much of the source to stream [default: all of it]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "What to compare")]
     pub seconds: Option<Duration>,
-    /// Seed of everything random: the same one makes the same losses
+    /// Random seed: the same seed makes the same losses at the same time
     #[arg(long, value_name = "N", default_value = "1", help_heading = "What to compare")]
     pub seed: u64,
     /// How to make the embedded link [default: router where permitted]

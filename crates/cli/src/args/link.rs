@@ -48,7 +48,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "NETNS", requires = "from_netns", help_heading = "Where")]
     pub to_netns: Option<String>,
 
-    /// Seed of everything random: the same one makes the same losses
+    /// Random seed: the same seed makes the same losses at the same time
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Run")]
     pub seed: u64,
     /// Stop after this time [default: at Ctrl-C]
@@ -87,7 +87,7 @@ pub struct Changes {
     /// Times at which nothing is sent: 40ms/4s is 40 ms every 4 s
     #[arg(long, value_name = "TIMES")]
     pub stall: Option<String>,
-    /// Packets lost, such as 5%, or 1%/3 in bursts of 3
+    /// Packets lost, such as 5%, or 1%/15ms in fades of 15 ms
     #[arg(long, value_name = "SHARE")]
     pub loss: Option<String>,
     /// Packets held back so that others overtake, such as 1%/5ms

@@ -36,7 +36,7 @@ pub enum Wire {
         behind: Option<Box<DuplexSpec>>,
         /// Bytes of overhead of each packet.
         overhead: usize,
-        /// Seed of everything random in it: with the same one the world's link draws the same for its n-th packet.
+        /// Seed of everything random in it: with the same one the world's link does the same at the same time.
         seed: u64,
     },
 }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(found.near, [false, false, true]);
         let Wire::Link { name, spec, seed, .. } = found.wire else { panic!("{:?}", found.wire) };
         assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
-        // Forked as in `Medium::new`, so that the n-th packet has the same fate as there.
+        // Forked as in `Medium::new`, so that the link does at each time what it does there.
         assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
         assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
     }

@@ -83,7 +83,7 @@ fn refusals_name_the_remedy() {
         ("delay=2min", "at most 60s"),
         ("delay=-1ms", "0s"),
         ("jitter=5ms/parteo", "did you mean 'pareto'?"),
-        ("loss=5%/x", "mean length of a burst"),
+        ("loss=5%/x", "5%/15ms"),
         ("loss=90%/2", "at least 9.00 packets"),
         ("loss=5%/0.5", "at least 1.00 packets"),
         ("loss=100%/2", "loss=100%"),
@@ -153,6 +153,9 @@ prop_compose! {
             share().prop_map(|s| loss(&format!("{}%", s.percent())).unwrap_or_default()),
             (share(), 1u32..50).prop_map(|(s, burst)| LossModel::bursts(s, f64::from(burst) / 4.0).unwrap_or_default())
                 .prop_filter("bursts of nothing are no loss", |m| *m == LossModel::None || m.mean().0 > 0.0),
+            (share(), millis(1..60_000_000)).prop_map(|(s, bad)| LossModel::fades(s, bad).unwrap_or_default()),
+            (millis(30..60_000_000), millis(30..60_000_000), share(), share()).prop_map(|(good, bad, loss_bad, loss_good)|
+                LossModel::Fading { good, bad, loss_bad, loss_good }),
             (share(), share(), share(), share()).prop_map(|(p, r, loss_bad, loss_good)|
                 LossModel::GilbertElliott { p, r: Ratio(r.0.max(0.001)), loss_bad, loss_good }),
         ],
@@ -184,6 +187,10 @@ fn same(a: &LinkSpec, b: &LinkSpec) -> bool {
             LossModel::GilbertElliott { p, r, loss_bad, loss_good },
             LossModel::GilbertElliott { p: p2, r: r2, loss_bad: b2, loss_good: g2 },
         ) => near(p, p2) && near(r, r2) && near(loss_bad, b2) && near(loss_good, g2),
+        (
+            LossModel::Fading { good, bad, loss_bad, loss_good },
+            LossModel::Fading { good: good2, bad: bad2, loss_bad: b2, loss_good: g2 },
+        ) => good == good2 && bad == bad2 && near(loss_bad, b2) && near(loss_good, g2),
         (x, y) => x == y,
     };
     let reorders = match (a.reorder, b.reorder) {

@@ -1,7 +1,7 @@
 //! What each purpose asks of a transport.
 
 use super::{Candidate, Purpose};
-use crate::blocks::Sums;
+use crate::blocks::{Blocks, Sums};
 use crate::emodel::{CodecImpairment, mos, rating};
 use crate::figures::TransportFigures;
 
@@ -142,9 +142,27 @@ impl Purpose {
         }
     }
 
-    /// What is counted to tell how sure the weight of a transport is.
+    /// The probability that a transport meets the purpose's bound, where the bound is a share of packets.
+    pub(super) fn meets(self, candidate: &Candidate<'_>, blocks: &Blocks) -> Option<f64> {
+        let packet_ms = candidate.figures.packet_ms;
+        let (mean, limit) = match self {
+            Purpose::PlayTogether => (blocks.share(|sums| sums.missing_at(PLAY_MS - packet_ms)), PLAY_SHARE),
+            Purpose::TvSound => (blocks.share(|sums| sums.missing_at(TV_TARGET_MS)), SILENCE_SHARE),
+            Purpose::SendToMany if candidate.multicast => (blocks.share(Sums::never_came), SILENCE_SHARE),
+            Purpose::SendToMany | Purpose::Record | Purpose::Talk => return None,
+        };
+        Some(mean.at_most(limit))
+    }
+
+    /// What is counted to tell how sure the weight of a transport is: what would make it worse or, where the bound is not
+    /// met, what keeps it from that.
     pub(super) fn events(self, candidate: &Candidate<'_>, weight: &Weight) -> impl Fn(&Sums) -> u64 {
-        let delay = weight.delay_ms;
+        let packet_ms = candidate.figures.packet_ms;
+        let delay = match self {
+            Purpose::PlayTogether if !weight.met => Some(PLAY_MS - packet_ms),
+            Purpose::Talk if !weight.met => Some(TALK_MS - packet_ms),
+            _ => weight.delay_ms,
+        };
         let reliable = candidate.reliable;
         move |sums| match (self, delay) {
             (Purpose::PlayTogether | Purpose::TvSound | Purpose::Talk, Some(delay)) => sums.missing_at(delay),

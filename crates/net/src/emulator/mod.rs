@@ -1,9 +1,8 @@
 //! The link models, live: as a proxy for datagrams, as a proxy for byte streams, and as a router between network
 //! namespaces that carries any IP traffic.
 //!
-//! Each runs one thread that waits for sockets and for an absolute timer of nanosecond resolution. A seed fixes the
-//! random numbers for the n-th packet of a flow; packets arrive in real time, so what a full queue drops may differ
-//! from run to run.
+//! Each runs one thread that waits for sockets and for an absolute timer of nanosecond resolution. A seed fixes what
+//! happens at each millisecond of the clock; packets arrive in real time, so runs are alike and not equal.
 
 mod pool;
 mod reactor;

@@ -68,11 +68,11 @@ impl Session {
 
     fn step_open(&mut self, now: Instant) {
         if let Some(reflected) = self.config.reflected {
-            let connected = self.sending.map(|(began, _)| began);
+            let began = self.sending.map(|(began, _)| began);
             let arrived = self.receive.as_ref().is_some_and(|track| track.counters().packets > 0);
-            self.unanswered = connected.is_some_and(|began| !arrived && now.since(began) > reflected.answer);
+            self.unanswered = began.is_some_and(|began| !arrived && now.since(began) > reflected.answer);
             // A transport with a handshake would try for minutes; the user of a comparison wants to know sooner.
-            let given_up = connected.is_none() && now.since(self.opened_at) >= reflected.connect;
+            let given_up = !self.has_connected() && now.since(self.opened_at) >= reflected.connect;
             if given_up || self.unanswered {
                 return self.close(now);
             }
@@ -229,6 +229,8 @@ impl Session {
                 let reflected = self.config.reflected?;
                 let patience = match self.sending {
                     Some((began, _)) => began + reflected.answer + Duration::from_nanos(1),
+                    // Until it is told when to start, it has nothing to do.
+                    None if self.has_connected() => return None,
                     None => self.opened_at + reflected.connect,
                 };
                 let arrived = self.receive.as_ref().is_some_and(|track| track.counters().packets > 0);

@@ -79,7 +79,7 @@ impl Session {
 
     /// Whether any peer to send to was ever connected.
     pub fn has_connected(&self) -> bool {
-        self.sending.is_some()
+        self.sending.is_some() || self.peers.iter().flatten().any(|peer| peer.connected)
     }
 
     /// From the first to the last message sent.

@@ -136,7 +136,12 @@ impl Comparison {
             track: track_config(format, 5),
             latency,
             delay: PlayoutDelay::Unbounded,
-            reflected: Reflected { connect: ms(3500), answer, drain: Duration::from_secs(3) },
+            reflected: Reflected {
+                connect: ms(3500),
+                answer,
+                drain: Duration::from_secs(3),
+                told_start: false,
+            },
         }
     }
 }

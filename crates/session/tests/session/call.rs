@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use antiphon_core::{Instant, Participant, Rng};
+use antiphon_core::{Instant, MediaTime, Participant, Rng};
 use antiphon_link::{Direction, Duplex};
 use antiphon_measure::Fate;
 use antiphon_session::{ArrivalTable, PlayoutDelay, Policy, Reflected, Reflector, ReflectorConfig, Session};
@@ -271,6 +271,24 @@ fn an_interrupted_comparison_waits_for_what_is_on_its_way() {
     let counts = run.log.get().counts();
     assert_eq!((counts.of(Fate::Played), counts.of(Fate::Lost)), (counts.total(), 0));
     assert_eq!(run.kept.len() as u64, counts.total() * 512);
+}
+
+#[test]
+fn media_that_waits_for_its_start_begins_at_that_instant() {
+    let mut setting = Comparison::new(stereo(), ms(40));
+    setting.reflected.told_start = true;
+    let mut run = call(4_800, setting, "delay=10ms", 1);
+    // Longer than a connection may take: only one that is missing ends a session.
+    let at = run.world.now + ms(5_000);
+    run.world.run_until(at);
+    assert!(run.world.near.has_connected() && run.world.near.sent().peers.accepted == 0);
+    let start = at + ms(250);
+    run.world.near.start_at(start);
+    run.run();
+    let log = run.log.get();
+    let first = log.rows().next().expect("packets").sent;
+    assert_eq!(first, start + MediaTime::new(256, stereo().rate()).duration());
+    assert_eq!((log.counts().of(Fate::Played), run.kept.len()), (19, 2 * 4_800));
 }
 
 #[test]

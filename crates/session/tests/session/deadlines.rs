@@ -105,13 +105,13 @@ fn a_recording_tells_that_it_wants_everything() {
 /// The share of packets that came in time, and of those that were repaired, for a playout delay of 80 ms, with a round
 /// trip of 60 ms and 1 % lost each way: of one channel, whose 0.8 Mbit/s congestion control lets pass (two channels are
 /// about what RFC 9260's window carries there).
-fn in_time(name: &str) -> (f64, f64) {
+fn in_time(name: &str, seed: u64) -> (f64, f64) {
     const PACKETS: u64 = 20_000;
     let (kept, mono) = (Kept::default(), StreamFormat::new(48_000, 1).unwrap());
     let source = Noise::new(mono, PACKETS * 256);
     let near = sending(&*stack(name), source, track_config(mono, 5), PlayoutDelay::Of(ms(80)));
     let far = receive_session(name, Some(ms(80)), &kept);
-    let mut world = World::linked(near, far, "delay=30ms,loss=1%", 11);
+    let mut world = World::linked(near, far, "delay=30ms,loss=1%", seed);
     world.run(END);
     let up = world.link().up.counters();
     assert!(up.lost > 150, "{name}: {up:?}");
@@ -125,12 +125,14 @@ fn in_time(name: &str) -> (f64, f64) {
 #[test]
 fn a_repair_that_can_arrive_in_time_is_sent() {
     for name in ["srp", "sctp", "arq"] {
-        let (in_time, repaired) = in_time(name);
+        let (in_time, repaired) = in_time(name, 11);
         assert!(in_time >= 0.999 && repaired > 0.008, "{name}: {in_time} {repaired}");
     }
-    // It repairs nothing, and holds some back.
-    let (in_time, repaired) = in_time("dccp");
-    assert!((0.94..0.992).contains(&in_time) && repaired == 0.0, "dccp: {in_time} {repaired}");
+    // It repairs nothing, and holds some back: RFC 5348's equation allows 187 packets a second for 1 % and 60 ms, as many
+    // as the stream has, so it is held back whenever more than 1 % were lost lately. How often differs from seed to seed.
+    let runs: Vec<(f64, f64)> = (1..9).map(|seed| in_time("dccp", seed)).collect();
+    let mean = runs.iter().map(|(in_time, _)| in_time).sum::<f64>() / runs.len() as f64;
+    assert!((0.90..0.96).contains(&mean) && runs.iter().all(|run| run.1 == 0.0), "dccp: {runs:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Outcomes of packets: lost by the network, given up by the sender, missing for either reason; and that `compare`
 //! counts the same.
 
-use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig, RunFacts, TransportFigures, figure};
+use antiphon_measure::{RunFacts, TransportFigures, figure};
 
 use super::*;
 use crate::figures::Course;
@@ -62,21 +62,5 @@ fn a_comparison_counts_the_same() {
 
 /// The figures of a comparison in which the packets had these outcomes.
 fn compared(course: &Course) -> TransportFigures {
-    let packet = Duration::from_micros(7_400);
-    let capacity = course.sent.len();
-    let mut log =
-        PacketLog::new(PacketLogConfig { capacity, clock_rate: 90_000, packet, packet_bytes: 1300 });
-    for (index, (at, fate)) in course.sent.iter().zip(&course.fates).enumerate() {
-        log.on_sent(index as u64, *at);
-        if *fate != Fate::Pending {
-            log.on_fate(index as u64, *fate);
-        }
-    }
-    for (index, at) in &course.came {
-        let seq = *index as u64;
-        let arrival = PacketArrival { seq, at: *at, timestamp: 0, len: 1300, one_way: None, repaired: false };
-        log.on_received(arrival);
-    }
-    log.finish();
-    TransportFigures::new(&log, &RunFacts::default())
+    TransportFigures::new(&course.packet_log(Duration::from_micros(7_400), 1300), &RunFacts::default())
 }
