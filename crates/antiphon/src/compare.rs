@@ -6,14 +6,15 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::Profile;
-use antiphon_measure::{Advice, Candidate, PacketLog, RunFacts, TransportFigures, advise};
+use antiphon_core::{Instant, NtpTime};
+use antiphon_measure::{Advice, Candidate, TransportFigures, advise};
 use antiphon_media::{NullSink, Sink};
 use antiphon_net::{Capture, OsClock, Stop, Target};
 use antiphon_session::CallProgress;
 
 use crate::commands::commands;
 use crate::embedded::{Embedded, Place};
+use crate::measured::Measured;
 use crate::near_end::{NearEnd, NearPlan, NearResult};
 use crate::passport::PassportFile;
 use crate::run::{create_capture, finish_capture, spawn};
@@ -148,7 +149,8 @@ pub fn compare(
     let (results, failures) = watch(opened, &stream, clock, progress);
     // A real path to a peer has no such counters.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
-    let mut comparison = finish(options, &stream, link, results, failures, counted, stop)?;
+    let ran = Ran { began: clock.epoch().ntp(Instant::ZERO), interrupted: stop.is_asked() };
+    let mut comparison = finish(options, &stream, link, results, failures, counted, &ran)?;
     // The lines are closed; their threads have ended.
     match finish_capture(capture) {
         Some(Ok(captured)) => comparison.0.notes.push(captured),
@@ -234,6 +236,12 @@ struct Running {
     thread: JoinHandle<Result<NearResult, Error>>,
 }
 
+/// When a comparison ran, and whether it was stopped before its end.
+pub(crate) struct Ran {
+    pub began: NtpTime,
+    pub interrupted: bool,
+}
+
 /// A near end that has a measurement.
 type Ended = (TransportChoice, NearResult);
 
@@ -286,7 +294,7 @@ fn sink(
     choice: &TransportChoice,
 ) -> Result<Box<dyn Sink>, Error> {
     let Some(out) = &options.out else { return Ok(Box::new(NullSink::new(stream.format))) };
-    render::wav_sink(&out.join(render::heard_name(&choice.label)), stream.format, stream.sample)
+    render::recording(out, &choice.label, stream.format, stream.sample)
 }
 
 /// Lets all ends begin together, reports their progress, and waits for them.
@@ -333,7 +341,7 @@ fn finish(
     results: Vec<Ended>,
     failures: Vec<(String, String)>,
     counted: Vec<LinkCounts>,
-    stop: &Stop,
+    ran: &Ran,
 ) -> Result<(Comparison, Vec<Measured>), Error> {
     if results.is_empty() {
         let why = failures
@@ -367,12 +375,12 @@ fn finish(
         crossed: counted,
         failures,
         notes,
-        interrupted: stop.is_asked(),
+        interrupted: ran.interrupted,
         report: None,
         passport: None,
     };
     if let Some(out) = &options.out {
-        render::write(out, options, stream, &comparison, &measured)?;
+        render::write(out, options, stream, &comparison, &measured, ran)?;
         comparison.report = Some(out.clone());
     }
     Ok((comparison, measured))
@@ -384,54 +392,6 @@ fn advised(options: &CompareOptions, stream: &StreamPlan, candidates: &[Candidat
         advice.commands = commands(advice, &options.source, stream.format);
     }
     advice
-}
-
-/// One transport's run, measured.
-pub(crate) struct Measured {
-    pub choice: TransportChoice,
-    pub log: PacketLog,
-    pub figures: TransportFigures,
-    pub latency: Duration,
-    /// What its endpoint promised.
-    pub profile: Profile,
-    pub header_bytes: u32,
-}
-
-impl Measured {
-    fn new(choice: TransportChoice, result: NearResult, link: &str, crossed: Option<&LinkCounts>) -> Self {
-        let mut notes = result.facts;
-        if let Some(LinkCounts { up, down, .. }) = crossed {
-            notes.push(format!(
-                "the link dropped {} of {} packets there and {} of {} back (loss {}, full queue {})",
-                up.lost + up.overflowed,
-                up.offered,
-                down.lost + down.overflowed,
-                down.offered,
-                up.lost + down.lost,
-                up.overflowed + down.overflowed,
-            ));
-        }
-        let facts = RunFacts {
-            transport: choice.label.clone(),
-            link: link.into(),
-            // The link's own count where there is one: it includes headers, acknowledgements and the kernel's
-            // retransmissions.
-            wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
-            media_bytes: result.media_bytes,
-            cpu: Some(result.cpu),
-            duration: result.duration,
-            notes,
-        };
-        let figures = TransportFigures::new(&result.log, &facts);
-        Measured {
-            choice,
-            log: result.log,
-            figures,
-            latency: result.latency,
-            profile: result.profile,
-            header_bytes: result.header_bytes,
-        }
-    }
 }
 
 /// How often progress is displayed.

@@ -24,6 +24,7 @@ mod emulated;
 mod error;
 mod far_end;
 mod groups;
+mod measured;
 pub mod messages;
 mod near_end;
 mod options;

@@ -16,7 +16,7 @@ pub(crate) use hearing::Hearing;
 pub(crate) use live::Recorder;
 pub(crate) use sending::Sending;
 
-use crate::compare::Measured;
+use crate::measured::Measured;
 use crate::{Comparison, Error};
 
 /// A passport's file, with its header in it.

@@ -4,33 +4,20 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use antiphon_measure::LoggedPacket;
-use antiphon_media::{SampleFormat, Sink, StreamFormat};
-use antiphon_report::{Advice, Clip, CompareReport, LatencyNote, LinkNote, TradeOff, TransportPanel};
-use antiphon_sound::{Existing, SinkKind, SinkSpec, write_whole};
+use antiphon_measure::{LoggedPacket, Purpose};
+use antiphon_report::{Clip, CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel};
 
-use crate::compare::Measured;
+use crate::compare::Ran;
+use crate::measured::Measured;
 use crate::stream_plan::StreamPlan;
 use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
-/// File name of the recording of what a listener heard over that transport.
-pub(crate) fn heard_name(label: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    format!("heard-{}.wav", label.chars().map(plain).collect::<String>())
-}
+mod about;
+mod heard;
+mod words;
 
-const ORIGINAL: &str = "original.wav";
-
-/// A WAV file in the report's directory; replaces that of an older report.
-pub(crate) fn wav_sink(
-    path: &Path,
-    format: StreamFormat,
-    sample: SampleFormat,
-) -> Result<Box<dyn Sink>, Error> {
-    let kind = SinkKind::File { path: path.into(), sample: Some(sample), existing: Existing::Overwrite };
-    Ok(SinkSpec { kind, rate: None, channels: None }.open(format, sample)?.sink)
-}
+pub(crate) use heard::recording;
 
 /// Writes everything into `out`.
 pub(crate) fn write(
@@ -39,8 +26,10 @@ pub(crate) fn write(
     stream: &StreamPlan,
     comparison: &Comparison,
     measured: &[Measured],
+    ran: &Ran,
 ) -> Result<(), Error> {
-    let report = compose(options, stream, comparison, measured);
+    let sounds = sounds(out, stream, measured);
+    let report = compose(options, stream, comparison, measured, sounds, ran);
     let put = |name: &str, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
         let file = out.join(name);
         File::create(&file)
@@ -52,9 +41,56 @@ pub(crate) fn write(
     put("overview.svg", &|f| f.write_all(antiphon_report::compare_svg(&report).as_bytes()))?;
     put("report.json", &|f| write_json(f, options, comparison))?;
     put("packets.csv", &|f| write_frames(f, options, measured))?;
-    write_whole(&out.join(ORIGINAL), &mut *stream.open()?, stream.sample)?;
     Ok(())
 }
+
+/// The original, and what was heard over each transport, in their order; `None` for a sound that could not be kept.
+struct Sounds {
+    original: Option<Clip>,
+    heard: Vec<Option<Clip>>,
+    /// Why sounds could not be kept: the report is worth having without them.
+    failures: Vec<String>,
+}
+
+/// Encodes the sounds, each on a thread of its own: the run is over, and no thread of it is disturbed.
+fn sounds(out: &Path, stream: &StreamPlan, measured: &[Measured]) -> Sounds {
+    let sample = stream.sample;
+    let mut failures = Vec::new();
+    let mut kept = |name: &str, clip: Result<Clip, Error>| {
+        clip.inspect_err(|error| failures.push(format!("{name}: the sound could not be kept: {error}"))).ok()
+    };
+    let (original, mut heard) = std::thread::scope(|scope| {
+        let keep = |one: &Measured| {
+            let label = one.choice.label.clone();
+            scope.spawn(move || heard::keep(out, &label, sample))
+        };
+        let running: Vec<_> = measured.iter().map(keep).collect();
+        let original = kept("original", heard::keep_original(out, &|| stream.open(), sample));
+        let ended = measured.iter().zip(running).map(|(one, thread)| {
+            let panicked = || Error::failed("the thread that encodes it panicked");
+            kept(&one.choice.label, thread.join().unwrap_or_else(|_| Err(panicked())))
+        });
+        (original, ended.collect::<Vec<_>>())
+    });
+    for clip in heard.iter_mut().flatten() {
+        clip.note = pauses(clip.seconds - original.as_ref().map_or(clip.seconds, |o| o.seconds));
+    }
+    Sounds { original, heard, failures }
+}
+
+/// What to know of a sound that lasts so many seconds longer than the original.
+fn pauses(longer: f64) -> String {
+    if longer < NOTICED_S {
+        return String::new();
+    }
+    format!(
+        "It is {longer:.2} s longer than the original: there were pauses while lost packets were sent again, so what follows a \
+         pause comes later than its mark."
+    )
+}
+
+/// A few packets: by less, marks are not seen to be off.
+const NOTICED_S: f64 = 0.03;
 
 fn write_json(
     file: &mut dyn Write,
@@ -107,13 +143,19 @@ fn compose(
     stream: &StreamPlan,
     comparison: &Comparison,
     measured: &[Measured],
+    sounds: Sounds,
+    ran: &Ran,
 ) -> CompareReport {
-    let transports: Vec<TransportPanel> = measured.iter().enumerate().map(|(i, m)| panel(i, m)).collect();
-    let names: Vec<&str> = measured.iter().map(|m| m.choice.label.as_str()).collect();
+    let heard = measured.iter().zip(sounds.heard);
+    let transports: Vec<TransportPanel> = heard.map(|(one, heard)| panel(one, heard)).collect();
+    let limits = Purpose::ALL.iter().filter_map(|purpose| {
+        let mouth_to_ear_ms = purpose.longest_mouth_to_ear_ms()?;
+        Some(Limit { purpose: words::limit_name(*purpose).into(), mouth_to_ear_ms })
+    });
     CompareReport {
-        title: format!("{} over {}", join(&names), comparison.link.name),
-        verdict: verdict(comparison),
-        meta: meta(options, stream, comparison),
+        title: format!("What to use over {}", comparison.link.name),
+        lead: lead(options, comparison, ran),
+        meta: meta(options, stream, ran),
         command: options.command.clone(),
         link: LinkNote {
             name: comparison.link.name.clone(),
@@ -123,97 +165,90 @@ fn compose(
         },
         latency: LatencyNote {
             label: "round trip".into(),
-            definition: "from handing a packet to the transport to having it back from the reflector".into(),
+            definition: "From handing a packet to the transport to having it back from the reflector.".into(),
         },
+        limits: limits.collect(),
         trade_off: TradeOff::from_frames(&transports),
         table: figure_rows(&comparison.figures),
-        advice: comparison.advice.iter().map(advice).collect(),
-        original: Some(Clip { title: "original".into(), file: ORIGINAL.into(), ..Clip::default() }),
-        notes: notes(comparison),
+        advice: comparison.advice.iter().map(|advice| words::card(advice, measured)).collect(),
+        listening: listening(options).into(),
+        original: sounds.original,
+        notes: notes(comparison).into_iter().chain(sounds.failures).collect(),
         transports,
     }
 }
 
-fn panel(index: usize, measured: &Measured) -> TransportPanel {
+fn panel(measured: &Measured, heard: Option<Clip>) -> TransportPanel {
     let rows: Vec<_> = measured.log.rows().collect();
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
-    let label = &measured.choice.label;
+    let fate: Vec<_> = rows.iter().map(|row| report_fate(row.fate)).collect();
     // The playout delay counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
     let target =
         measured.figures.rtt_ms.min_ms.map(|min| (min + measured.latency.as_secs_f64() * 1e3) as f32);
     TransportPanel {
-        name: label.clone(),
+        name: measured.choice.label.clone(),
         title: measured.choice.title(),
         sent_ms: rows.iter().map(|row| millis(row.sent.as_nanos() - first)).collect(),
         latency_ms: rows.iter().map(|row| row.rtt().map(|rtt| millis(rtt.as_nanos() as u64))).collect(),
-        fate: rows.iter().map(|row| report_fate(row.fate)).collect(),
+        mouth_to_ear_ms: measured.mouth_to_ear_ms(),
+        hides_repairs: measured.profile.retransmits && !fate.contains(&antiphon_report::Fate::Recovered),
+        fate,
         playout_target_ms: target,
-        heard: Some(Clip {
-            title: format!("heard over {label}"),
-            file: heard_name(label),
-            colour: Some(index),
-            strip: label.clone(),
-            ..Clip::default()
-        }),
+        heard,
     }
 }
 
-fn advice(advice: &antiphon_measure::Advice) -> Advice {
-    Advice {
-        purpose: advice.purpose.title().into(),
-        transport: if advice.met { advice.transport.clone() } else { String::new() },
-        because: advice.reason(),
-        confidence: advice.confidence,
-        sureness: advice.sureness(),
-        commands: advice.commands.clone(),
-        ..Advice::default()
-    }
+fn lead(options: &CompareOptions, comparison: &Comparison, ran: &Ran) -> String {
+    let count = comparison.figures.len();
+    let few = ["No way", "One way", "Two ways", "Three ways", "Four ways", "Five ways", "Six ways"];
+    let ways = few.get(count).map_or_else(|| format!("{count} ways"), |words| (*words).into());
+    let network =
+        if options.peer.is_some() { "to this peer and back" } else { "over a model of this network" };
+    let length = about::seconds(length(comparison));
+    let cut = if ran.interrupted { "; the run was stopped before its end" } else { "" };
+    format!("{ways} of sending live sound, tried side by side for {length} {network}{cut}.")
 }
 
-fn verdict(comparison: &Comparison) -> String {
-    let lines: Vec<String> = comparison
-        .figures
-        .iter()
-        .map(|f| {
-            let percent = |value: Option<f64>| value.map_or("no".into(), |v| format!("{v:.2} %"));
-            let p99 = f
-                .rtt_ms
-                .p99_ms
-                .map_or("none came back".into(), |ms| format!("99 in 100 back within {ms:.0} ms"));
-            format!(
-                "{} lost {}, {} late, {p99}",
-                f.transport,
-                percent(f.lost_percent),
-                percent(f.late_percent)
-            )
-        })
-        .collect();
-    format!("{}.", lines.join("; "))
-}
-
-fn meta(options: &CompareOptions, stream: &StreamPlan, comparison: &Comparison) -> Vec<(String, String)> {
+fn length(comparison: &Comparison) -> std::time::Duration {
     let seconds = comparison.figures.iter().map(|f| f.duration_s).fold(0.0, f64::max);
+    std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// Over the embedded link all transports meet the same losses at the same times; over a real path they share it.
+fn listening(options: &CompareOptions) -> &'static str {
+    match options.peer {
+        Some(_) => {
+            "All shared one path, but each packet met it at its own moment, so losses fall at different places."
+        }
+        None => {
+            "Each had its own copy of the network, which lost and delayed at the same moments for all: switch at a loss to \
+             compare."
+        }
+    }
+}
+
+fn meta(options: &CompareOptions, stream: &StreamPlan, ran: &Ran) -> Vec<(String, String)> {
+    let pair = |term: &str, value: String| (term.to_string(), value);
     let mut meta = vec![
-        (
-            "streamed".into(),
+        pair("Date", about::date(ran.began)),
+        pair("Made by", about::version()),
+        pair("Machine", about::machine()),
+        pair(
+            "Sound",
             format!(
-                "{} ({}, {}), {seconds:.1} s in blocks of {} sample frames",
+                "{} ({}, {}) in blocks of {} sample frames",
                 options.source,
                 stream.format,
                 stream.sample.name(),
                 options.block_frames
             ),
         ),
-        ("playout delay".into(), antiphon_core::units::format_duration(options.latency)),
-        ("seed".into(), options.seed.to_string()),
-        ("version".into(), format!("antiphon {}", env!("CARGO_PKG_VERSION"))),
+        pair("Playout delay", antiphon_core::units::format_duration(options.latency)),
+        pair("Seed", options.seed.to_string()),
     ];
-    if comparison.interrupted {
-        meta.push((
-            "interrupted".into(),
-            "stopped before its end; the figures are of what was streamed".into(),
-        ));
+    if ran.interrupted {
+        meta.push(pair("Interrupted", "stopped before its end; the figures are of what was streamed".into()));
     }
     meta
 }
@@ -223,7 +258,8 @@ fn parameters(options: &CompareOptions) -> Vec<(String, String)> {
         return Vec::new();
     }
     let spec = &options.link.1;
-    vec![("there".into(), spec.up.to_string()), ("back".into(), spec.down.to_string())]
+    let words = |way: String| way.replace(',', ", ");
+    vec![("Outbound".into(), words(spec.up.to_string())), ("Return".into(), words(spec.down.to_string()))]
 }
 
 fn notes(comparison: &Comparison) -> Vec<String> {
@@ -235,12 +271,4 @@ fn notes(comparison: &Comparison) -> Vec<String> {
         notes.extend(figures.notes.iter().map(|note| format!("{}: {note}", figures.transport)));
     }
     notes
-}
-
-fn join(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).into(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
-    }
 }

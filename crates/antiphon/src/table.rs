@@ -24,7 +24,7 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
     let checks = figures.iter().map(|f| Cell::Text(if f.lip_sync.pass { "met" } else { "missed" }.into()));
     rows.push(Row {
         label: "TV sound check".into(),
-        definition: "80 ms and 1.8 %: the buffer calculation of the TV-headset study, by sequence numbers"
+        definition: "80 ms and 1.8 %: the buffer calculation of Højgaard-Hansen and Lundgreen 2009, by sequence numbers"
             .into(),
         values: checks.collect(),
         ..Row::default()

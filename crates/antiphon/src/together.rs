@@ -89,7 +89,7 @@ mod tests {
         ends[1].set_ready();
         let start = ends[1].start().expect("all are ready");
         assert_eq!(ends[0].start(), Some(start));
-        assert!(start > ends[0].clock.now() && start.as_nanos() % 1_000_000_000 == 0);
+        assert!(start > ends[0].clock.now() && start.as_nanos().is_multiple_of(1_000_000_000));
         drop(ends);
         assert_eq!(common.start(), Some(start), "an end that is over changes nothing");
     }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon::measure::Purpose;
+use antiphon::media::{Pull, SampleFormat};
+use antiphon::sound::open_source;
 use antiphon::{
     CompareOptions, ErrorKind, LinkMethod, ReflectOptions, ReflectStatus, Stop, compare, reflect,
 };
@@ -72,20 +75,21 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
         "report.json",
         "packets.csv",
         "overview.svg",
-        "original.wav",
-        "heard-rtp.wav",
-        "heard-tcp.wav",
+        "original.flac",
+        "heard-rtp.flac",
+        "heard-tcp.flac",
     ] {
         assert!(out.join(file).metadata().is_ok_and(|m| m.len() > 1000), "{file}");
     }
     let length = |file: &str| {
-        let opened = antiphon::sound::open_source(&out.join(file).display().to_string()).expect("a WAV file");
+        let opened =
+            antiphon::sound::open_source(&out.join(file).display().to_string()).expect("a sound file");
         opened.source.length()
     };
-    assert_eq!(length("original.wav"), Some(72_000));
-    assert_eq!(length("heard-rtp.wav"), Some(72_000));
+    assert_eq!(length("original.flac"), Some(72_000));
+    assert_eq!(length("heard-rtp.flac"), Some(72_000));
     // A listener to TCP hears pauses while it waits for repairs, and the sound after them.
-    assert!(length("heard-tcp.wav") >= Some(72_000));
+    assert!(length("heard-tcp.flac") >= Some(72_000));
     let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
     assert_eq!(csv.lines().filter(|line| line.starts_with("rtp,")).count(), 282);
     assert_eq!(
@@ -96,6 +100,119 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
     let reached = |line: &&str| line.starts_with("tcp,") && !line.split(',').nth(5).unwrap_or("").is_empty();
     assert_eq!(csv.lines().filter(reached).count(), 282, "TCP sends again what is lost");
     std::fs::remove_dir_all(out).expect("ours");
+}
+
+/// Every sample of a sound file, to the bit.
+fn samples(path: &Path) -> Vec<u32> {
+    let mut source = open_source(&path.display().to_string()).expect("a sound file").source;
+    let channels = source.format().channels();
+    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 256 * channels]);
+    loop {
+        match source.pull(&mut block) {
+            Pull::Frames(n) => all.extend(block[..n * channels].iter().map(|sample| sample.to_bits())),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => return all,
+        }
+    }
+}
+
+/// A recording by `receive` has the samples that were sent, over a network without losses; so has what `compare` keeps.
+#[test]
+fn heard_files_have_the_samples_sent() {
+    let options = CompareOptions {
+        transports: ["rtp", "tcp"].map(String::from).to_vec(),
+        // A busy machine must not make packets late.
+        latency: Duration::from_secs(1),
+        ..options("samples", "delay=2ms")
+    };
+    compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+    let mut source = open_source(&options.source).expect("the default source").source;
+    let mut sent = vec![0.0f32; 72_000 * source.format().channels()];
+    let mut filled = 0;
+    while filled < sent.len() {
+        match source.pull(&mut sent[filled..]) {
+            Pull::Frames(n) => filled += n * source.format().channels(),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => panic!("the source is longer"),
+        }
+    }
+    let sent: Vec<u32> = sent.iter().map(|sample| sample.to_bits()).collect();
+    let out = options.out.expect("asked for");
+    for file in ["original.flac", "heard-rtp.flac", "heard-tcp.flac"] {
+        let kept = samples(&out.join(file));
+        assert_eq!((kept.len(), kept == sent), (sent.len(), true), "{file}");
+    }
+    assert!(!out.join("heard-rtp.wav").exists(), "nothing is kept twice");
+    std::fs::remove_dir_all(out).expect("ours");
+}
+
+#[test]
+fn what_flac_can_not_hold_stays_wav() {
+    let options = CompareOptions {
+        transports: vec!["rtp".into()],
+        sample: Some(SampleFormat::F32),
+        ..options("float", "delay=1ms")
+    };
+    let out = options.out.clone().expect("asked for");
+    std::fs::create_dir_all(&out).expect("a temporary directory");
+    std::fs::write(out.join("heard-rtp.flac"), "of an older report").expect("a file");
+    compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+    for file in ["original.wav", "heard-rtp.wav"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+    assert!(!out.join("heard-rtp.flac").exists(), "an older report's sound is gone");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+    assert!(page.contains("src=\"heard-rtp.wav\"") && page.contains("src=\"original.wav\""));
+    std::fs::remove_dir_all(out).expect("ours");
+}
+
+#[test]
+fn a_sound_that_can_not_be_kept_costs_no_report() {
+    let options = CompareOptions { transports: vec!["rtp".into()], ..options("unkept", "delay=1ms") };
+    let out = options.out.clone().expect("asked for");
+    std::fs::create_dir_all(out.join("original.flac")).expect("a directory in its place");
+    compare(&options, &Stop::new(), &mut |_| {}).expect("a report");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+    std::fs::remove_dir_all(out).expect("ours");
+    assert!(
+        page.contains("original: the sound could not be kept") && page.contains("src=\"heard-rtp.flac\"")
+    );
+}
+
+#[test]
+fn the_page_answers_first_and_tells_of_its_making_last() {
+    let options = options("page", "loss=3%,delay=5ms");
+    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+    let out = options.out.expect("asked for");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+    let picture = std::fs::read_to_string(out.join("overview.svg")).expect("written");
+    std::fs::remove_dir_all(out).expect("ours");
+    assert_eq!(page.matches("<article class=\"card\">").count(), 5);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    let order =
+        ["class=\"cards\"", "data-figure=\"listen\"", "data-figure=\"chart\"", ">This run</h2>"].map(at);
+    assert!(order.is_sorted(), "{order:?}");
+    let run = &page[order[3]..];
+    for term in ["Date", "Made by", "Machine", "Sound", "Seed"] {
+        assert!(run.contains(&format!("<dt>{term}</dt>")), "{term}");
+    }
+    for (i, purpose) in Purpose::ALL.into_iter().enumerate() {
+        let card = page.split("<article class=\"card\">").nth(i + 1).expect("five");
+        let (seen, folded) = card.split_once("<details").expect("figures are folded");
+        let sentence = seen.split_once("<p class=\"sentence\">").expect("a sentence").1;
+        let sentence = sentence.split_once("</p>").expect("closed").0;
+        assert!(sentence.len() > 30 && sentence.ends_with('.'), "{purpose:?}: {sentence}");
+        assert!(!seen.contains("MOS") && folded.contains("Figures"), "{purpose:?}");
+        let advice = &result.advice[i];
+        if advice.met {
+            let plain = antiphon::proto::find(advice.transport.split('?').next().unwrap()).unwrap().plain;
+            assert!(seen.contains(plain) && folded.contains("On the sending computer"), "{purpose:?}");
+        }
+    }
+    assert!(!page.contains("paper 000") && !picture.contains('\u{2026}'));
+    for text in ["Play together", "TV sound on headphones", "Record without loss", "Talk", "Send to many"] {
+        assert!(picture.contains(text), "{text}");
+    }
 }
 
 /// The numbers of the packets of `transport` that did not reach the far end within 10 ms: lost, or sent again.
@@ -233,7 +350,7 @@ fn modes_of_one_transport_are_compared_under_their_names() {
     let offered = |at: usize| result.crossed[at].up.offered;
     assert!(offered(2) > offered(3) && offered(0) != offered(1), "{:?}", result.crossed);
     let out = embedded.out.expect("asked for");
-    assert!(out.join("heard-srp-mode-as-published.wav").exists() && out.join("heard-srp.wav").exists());
+    assert!(out.join("heard-srp-mode-as-published.flac").exists() && out.join("heard-srp.flac").exists());
     let page = std::fs::read_to_string(out.join("report.html")).expect("written");
     assert!(page.contains("srp?mode=as-published") && page.contains("SRP (mode=as-published)"));
     std::fs::remove_dir_all(out).expect("ours");

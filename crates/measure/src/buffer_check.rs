@@ -1,4 +1,5 @@
-//! The TV-sound report's buffer calculation: would a buffer filled within the lip-sync budget have run empty?
+//! The buffer calculation of Højgaard-Hansen and Lundgreen 2009 for TV sound: would a buffer filled within the lip-sync budget
+//! have run empty?
 //!
 //! The rule is the report's (Aalborg, chapters 6 and 7), as read in `protocols/simple-retransmission`, section 4:
 //! adding packets before checking deadlines favours the stream, and after a restart the skew may exceed 80 ms

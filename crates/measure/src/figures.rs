@@ -109,7 +109,7 @@ pub struct TransportFigures {
     /// One-way delays; omitted if the clocks are not known to agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_way_ms: Option<Distribution>,
-    /// Mean absolute deviation of the round trips (paper 000, equation 2).
+    /// Mean absolute deviation of the round trips (Schiavoni, Queiroz and Wanderley 2013, equation 2).
     pub jitter_mad_ms: Option<f64>,
     /// RFC 3550 interarrival jitter at the end of the run.
     pub jitter_rfc3550_ms: Option<f64>,

@@ -6,8 +6,8 @@ use antiphon_core::Instant;
 
 use crate::histogram::{Histogram, millis, nanos};
 
-/// Mean absolute deviation of `samples` from their mean: paper 000, equation 2 ("latency = mean of t(i); jitter = mean of
-/// |t(i) − latency|"). Exact, in two passes; in the unit of the samples. `None` if there are none.
+/// Mean absolute deviation of `samples` from their mean: Schiavoni, Queiroz and Wanderley 2013, equation 2 ("latency = mean
+/// of t(i); jitter = mean of |t(i) − latency|"). Exact, in two passes; in the unit of the samples. `None` if there are none.
 ///
 /// [`Histogram::mean_absolute_deviation`] gives the same during the run, with a bounded error.
 pub fn mean_absolute_deviation(samples: &[f64]) -> Option<f64> {

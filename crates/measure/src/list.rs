@@ -192,7 +192,8 @@ figures! {
         jitter_sd_ms "jitter (SD)" Millis Lower
             "Standard deviation of the round trips, or of the one-way delays where nothing returns." |_| None;
         jitter_mad_ms "jitter (MAD)" Millis Lower ["jitter"]
-            "Mean absolute deviation of the round trips, or of the one-way delays, from their mean (paper 000, equation 2)." |f| f.jitter_mad_ms;
+            "Mean absolute deviation of the round trips, or of the one-way delays, from their mean (Schiavoni, Queiroz and \
+             Wanderley 2013, equation 2)." |f| f.jitter_mad_ms;
         buffer_empty_per_1000 "buffer empty" Per1000 Lower
             "Restarts of a 70 ms buffer that ran empty; what is missing is missing from it (bytes are counted)."
             |f| f.buffer_bytes.empty_per_1000();

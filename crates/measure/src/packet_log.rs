@@ -304,8 +304,8 @@ impl PacketLog {
         runs
     }
 
-    /// Jitter by paper 000's definition, over the round trips, in milliseconds: exact if the log is complete, otherwise
-    /// within [`Histogram::PRECISION`] of the mean. `None` if nothing arrived.
+    /// Jitter as Schiavoni, Queiroz and Wanderley 2013 define it, over the round trips, in milliseconds: exact if the log is
+    /// complete, otherwise within [`Histogram::PRECISION`] of the mean. `None` if nothing arrived.
     pub fn jitter_mad_ms(&self) -> Option<f64> {
         if !self.is_complete() {
             return self.rtt().mean_absolute_deviation().map(|nanos| nanos / 1e6);

@@ -16,6 +16,8 @@ pub struct Transport {
     pub scheme: &'static str,
     /// Its name in prose: `UDP/RTP`.
     pub title: &'static str,
+    /// What it is, in a few words for readers who know no protocols.
+    pub plain: &'static str,
     /// Its purpose in one sentence.
     pub summary: &'static str,
     /// The substrate that carries its bytes.

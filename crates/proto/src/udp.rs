@@ -20,6 +20,7 @@ use crate::{DEFAULT_PORT, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "rtp",
     title: "UDP/RTP",
+    plain: "plain UDP: sends once, repeats nothing",
     summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
     substrate: Substrate::Udp,
     over_ip: None,

@@ -1,4 +1,5 @@
-// Draws the charts and loss maps of a report from the numbers embedded in it. Loads nothing, stores only the theme.
+// Draws the charts and loss maps of a report from the numbers embedded in it, and plays the sounds next to it. Fetches nothing
+// else, stores only the theme.
 (function () {
   "use strict";
   const root = document.documentElement;
@@ -39,6 +40,9 @@
     }
     return out;
   }
+  // Plays what was heard at a place of the loss map; set by the player.
+  let listener = null;
+
   const raw = JSON.parse(one("#columns").textContent);
   const decoded = [];
   const column = (i) => decoded[i] || (decoded[i] = decode(raw[i]));
@@ -69,6 +73,7 @@
 
   // --- charts ------------------------------------------------------------------------------------------------
   const LANE = 9;
+  const Y_SIZE = (share) => (share ? 78 : 62);
   const charts = [];
 
   function splits125(min, max) {
@@ -139,9 +144,9 @@
     function options(width, group, last, name) {
       const lanes = ticked ? group.length : 0;
       const share = spec.y.scale === "share";
-      const narrow = width < 500;
-      const unit = narrow && spec.y.unit ? "\u202f" + spec.y.unit : "";
-      const yAxis = { ...axis(3), size: share ? 78 : 54, space: state.panels ? 20 : 36, label: narrow || state.panels ? undefined : named(spec.y), labelSize: 20 };
+      // The quantity stands above the plot; every value bears its unit, however far the reader has scrolled.
+      const unit = spec.y.unit && spec.y.unit.length < 4 ? "\u202f" + spec.y.unit : "";
+      const yAxis = { ...axis(3), size: Y_SIZE(share), space: state.panels ? 20 : 36 };
       if (share) {
         yAxis.splits = (u, i, min, max) => decades(min, max);
         yAxis.filter = (u, s) => s;
@@ -157,7 +162,7 @@
         : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
       return {
         width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
-        padding: [lanes * LANE + (name ? 20 : 14) + uprights().length * 16, 20, last ? 0 : 4, 0],
+        padding: [lanes * LANE + (name ? 20 : 14) + markRows(width) * 16, 20, last ? 0 : 4, 0],
         legend: { show: false },
         focus: { alpha: 0.08 },
         cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
@@ -209,7 +214,22 @@
       c.restore();
     }
 
-    const uprights = () => spec.marks.filter((m) => m.axis === "x");
+    // Labels of upright marks stand above the plot, in as many rows as keep them apart; marks beyond the values take no room.
+    const uprights = spec.marks.filter((m) => m.axis === "x" && m.at >= firstX && m.at <= lastX);
+    const ruler = make("canvas").getContext("2d");
+    function markRows(width) {
+      ruler.font = "12px " + getComputedStyle(document.body).fontFamily;
+      const scale = (width - Y_SIZE(spec.y.scale === "share") - 20) / (lastX - firstX || 1), ends = [];
+      for (const mark of [...uprights].sort((a, b) => a.at - b.at)) {
+        const half = ruler.measureText(mark.label).width / 2 + 6;
+        const centre = Math.max((mark.at - firstX) * scale, half);
+        let row = ends.findIndex((end) => end <= centre - half);
+        if (row < 0) row = ends.length;
+        ends[row] = centre + half;
+        mark.row = row;
+      }
+      return ends.length;
+    }
     function drawMarks(u, group) {
       const c = u.ctx, r = devicePixelRatio;
       c.save();
@@ -235,7 +255,7 @@
         let x, y;
         if (vertical) {
           // Above the plot, where no curve runs; several one above the other.
-          y = top - (ticked ? group.length * LANE * r : 0) - (6 + 16 * uprights().indexOf(mark)) * r;
+          y = top - (ticked ? group.length * LANE * r : 0) - (6 + 16 * (mark.row || 0)) * r;
           x = Math.max(left, Math.min(at - wide / 2, left + width - wide));
         } else {
           x = left + width - wide - 6 * r - (i % 2) * (wide + 16 * r);
@@ -428,7 +448,7 @@
       const fates = [];
       for (const run of s.fates.matchAll(/([A-Z])(\d+)/g)) for (let n = +run[2]; n > 0; n--) fates.push(run[1]);
       return { name: s.name, fates, xs: column(s.x), ys: column(s.y), box: one('[data-strip="' + i + '"]', figure), at: -1 };
-    });
+    }).filter((s) => s.box && s.fates.length);
 
     function describe(s) {
       const seconds = s.xs[s.at], latency = s.ys[s.at];
@@ -438,12 +458,9 @@
         + (latency === null || latency === undefined ? "" : ", " + spec.latency + " " + figureText(latency) + "\u202fms");
     }
     function hear(s) {
-      const player = all("audio[data-strip]").find((a) => a.dataset.strip === s.name);
       const seconds = s.xs[s.at];
-      if (!player || !(seconds >= 0)) return;
-      // A quarter of a second before, so that the ear knows what it compares with.
-      player.currentTime = Math.max(0, seconds - 0.25);
-      player.play().catch(() => { readout.textContent = "The sound of " + s.name + " can't be played from here."; });
+      if (!(seconds >= 0)) return;
+      if (!listener || !listener(s.name, seconds)) readout.textContent = "The sound of " + s.name + " can't be played from here.";
     }
 
     function draw(s) {
@@ -499,8 +516,10 @@
     }
 
     for (const s of strips) {
-      if (!s.fates.length) continue;
       draw(s);
+      // What is folded has no width to draw for.
+      const fold = s.box.closest("details");
+      if (fold) fold.addEventListener("toggle", () => { if (fold.open) draw(s); });
       s.box.onpointermove = (event) => { const i = s.indexOf(event); if (i >= 0) s.move(i); };
       s.box.onclick = (event) => { const i = s.indexOf(event); if (i >= 0) { s.move(i); hear(s); } };
       s.box.onkeydown = (event) => {
@@ -516,26 +535,188 @@
       key.width = key.height = 14 * ratio;
       cell(key.getContext("2d"), key.dataset.fate, 0, 0, key.width, key.height);
     });
-    const redraw = () => { strips.filter((s) => s.fates.length).forEach(draw); keys(); };
+    const redraw = () => { strips.forEach(draw); keys(); };
     keys();
     charts.push(redraw);
   }
 
-  // --- the page ----------------------------------------------------------------------------------------------
-  function players() {
-    const sounds = all("audio");
-    let last = null;
-    for (const sound of sounds) {
-      sound.addEventListener("play", () => {
-        for (const other of sounds) {
-          if (other === sound) continue;
-          if (!other.paused) { sound.currentTime = other.currentTime; other.pause(); }
-        }
-        last = sound;
-      });
+  // --- the player --------------------------------------------------------------------------------------------
+  const WAVE = { top: 4, height: 92, lane: 14, axis: 18 };
+  // The ear needs a moment before a loss to know what it misses.
+  const LEAD = 0.4;
+  const clock = (t) => Math.floor(t / 60) + ":" + (t % 60 < 9.95 ? "0" : "") + (t % 60).toFixed(1);
+
+  function listen(box) {
+    const wave = one(".wave", box), status = one(".playing", box), time = one(".time", box);
+    const [play, previous, next] = [".play", ".previous", ".next"].map((name) => one(name, box));
+    const radios = all("input[name=listen]", box);
+    const clips = specOf(box).clips.map((clip, i) => ({
+      ...clip, peaks: column(clip.peaks), from: column(clip.from), to: column(clip.to), audio: one('audio[data-clip="' + i + '"]', box),
+    }));
+    const playable = clips.filter((clip) => clip.audio);
+    if (!playable.length) { for (const part of all(".js", box)) part.hidden = true; one(".files", box).open = true; return; }
+    // Of what was sent nothing is lost: there, the marks are of the transport heard last.
+    let now = playable.find((clip) => clip.strip) || playable[0], marked = now;
+    const longest = Math.max(0.1, ...clips.map((clip) => clip.seconds));
+    const canvas = make("canvas"), head = make("i", "playhead");
+    wave.append(canvas, head);
+
+    // The loss last gone to, while its surroundings play: from there, buttons go on by one, however close the next is.
+    let last = -1;
+    const lossAt = (seconds) => {
+      for (let i = marked.from.length - 1; i >= 0; i--) if (marked.from[i] <= seconds) return i;
+      return -1;
+    };
+    function tell(loss) {
+      const losses = marked.from.length;
+      if (loss >= 0 && loss < losses) {
+        const wide = (marked.to[loss] - marked.from[loss]) * 1000;
+        status.textContent = (now === marked ? now.name : now.name + ", at a loss of " + marked.name) + ": loss " + (loss + 1) + " of " + losses
+          + ", at " + clock(marked.from[loss]) + ", " + wide.toFixed(wide < 10 ? 1 : 0) + "\u202fms long.";
+      } else status.textContent = now.name + (now === marked ? (losses ? ": " + losses + (losses === 1 ? " loss" : " losses") + " marked." : ": nothing is missing.") + (now.note ? " " + now.note : "") : ": what was sent. The marks are of " + marked.name + ".");
     }
-    return last;
+    function place() {
+      const t = now.audio.currentTime;
+      head.style.left = (100 * t) / longest + "%";
+      time.textContent = clock(t) + " / " + clock(now.seconds);
+      wave.setAttribute("aria-valuenow", t.toFixed(1));
+      wave.setAttribute("aria-valuetext", t.toFixed(1) + " seconds of " + now.name);
+      previous.disabled = last >= 0 ? last === 0 : lossAt(t) < 0;
+      next.disabled = !marked.from.length || (last >= 0 ? last === marked.from.length - 1 : marked.from[marked.from.length - 1] <= t);
+    }
+    function follow() {
+      if (last >= 0 && now.audio.currentTime > marked.from[last] + 2) last = -1;
+      place();
+      if (!now.audio.paused) requestAnimationFrame(follow);
+    }
+    const start = () => now.audio.play().catch(() => { status.textContent = missing; });
+    const missing = "The sound files are not next to this page. Keep the page and its sound files in one folder to listen.";
+    const seek = (seconds) => { last = -1; now.audio.currentTime = Math.max(0, Math.min(seconds, now.seconds || longest)); place(); };
+    function choose(clip) {
+      if (!clip.audio || clip === now) return;
+      const at = now.audio.currentTime, playing = !now.audio.paused;
+      now.audio.pause();
+      now = clip;
+      if (clip.strip) marked = clip;
+      radios[clips.indexOf(now)].checked = true;
+      seek(at);
+      if (playing) start();
+      tell(-1);
+      draw();
+    }
+    function jump(forward) {
+      const t = now.audio.currentTime, from = marked.from;
+      const near = last >= 0 && t >= from[last] - LEAD - 0.1 && t < from[last] + 2;
+      const loss = near ? last + (forward ? 1 : -1) : forward ? from.findIndex((at) => at > t) : lossAt(t);
+      if (!(loss in from)) return;
+      seek(from[loss] - LEAD);
+      last = loss;
+      tell(loss);
+      start();
+      place();
+    }
+
+    function draw() {
+      const width = Math.max(240, wave.clientWidth), ratio = devicePixelRatio || 1;
+      const { top, height, lane, axis } = WAVE, middle = top + height / 2;
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round((top + height + lane + axis) * ratio);
+      canvas.style.width = width + "px";
+      canvas.style.height = top + height + lane + axis + "px";
+      const c = canvas.getContext("2d");
+      c.scale(ratio, ratio);
+      const x = (seconds) => (width * seconds) / longest;
+      c.fillStyle = colour("fate-L");
+      const lost = new Set();
+      marked.from.forEach((from, i) => {
+        const left = x(from), wide = Math.max(1.5, x(marked.to[i]) - left);
+        if (now === marked) {
+          c.globalAlpha = 0.22;
+          c.fillRect(left - 0.75, top, wide + 1.5, height);
+          for (let column = Math.floor(left); column <= left + wide; column++) lost.add(column);
+        }
+        c.globalAlpha = now === marked ? 1 : 0.4;
+        c.fillRect(left, top + height + 3, wide, lane - 5);
+      });
+      c.globalAlpha = 1;
+      c.fillStyle = seriesColour(now.colour);
+      const peaks = now.peaks, scale = peaks.length ? x(now.seconds) / peaks.length : 0;
+      const loudest = Math.max(0.05, ...clips.map((clip) => clip.peaks.reduce((a, p) => Math.max(a, p), 0)));
+      for (let left = 0; left < width; left++) {
+        const first = Math.floor(left / scale), last = Math.max(first + 1, Math.ceil((left + 1) / scale));
+        let peak = 0;
+        for (let i = first; i < Math.min(last, peaks.length); i++) peak = Math.max(peak, peaks[i]);
+        const tall = Math.max(0.5, (peak / loudest) * (height / 2 - 1));
+        if (first >= peaks.length) break;
+        c.fillStyle = lost.has(left) ? colour("fate-L") : seriesColour(now.colour);
+        c.fillRect(left, middle - tall, 1, 2 * tall);
+      }
+      c.fillStyle = colour("muted");
+      c.font = "11px " + getComputedStyle(document.body).fontFamily;
+      c.textBaseline = "alphabetic";
+      const step = [0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600].find((s) => x(s) > 56) || 7200;
+      for (let t = 0; t < longest; t += step) {
+        const words = t + "\u202fs", wide = c.measureText(words).width;
+        c.fillText(words, Math.max(0, Math.min(x(t) - wide / 2, width - wide)), top + height + lane + axis - 5);
+      }
+      place();
+    }
+
+    const at = (event) => ((event.clientX - wave.getBoundingClientRect().left) / wave.clientWidth) * longest;
+    wave.onpointerdown = (event) => { if (event.button === 0) { seek(at(event)); tell(-1); } };
+    wave.onpointermove = (event) => { if (event.buttons & 1) seek(at(event)); };
+    play.onclick = () => { if (now.audio.paused) start(); else now.audio.pause(); };
+    next.onclick = () => jump(true);
+    previous.onclick = () => jump(false);
+    radios.forEach((radio, i) => { radio.onchange = () => choose(clips[i]); });
+    box.onkeydown = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("details, .clips")) return;
+      const t = now.audio.currentTime, onWave = event.target === wave;
+      const digit = "123456789".indexOf(event.key);
+      if (event.key === "n") jump(true);
+      else if (event.key === "p") jump(false);
+      else if (digit >= 0 && event.key.length === 1 && clips[digit]) choose(clips[digit]);
+      else if (onWave && (event.key === " " || event.key === "Enter")) play.click();
+      else if (onWave && (event.key === "ArrowLeft" || event.key === "ArrowDown")) seek(t - 1);
+      else if (onWave && (event.key === "ArrowRight" || event.key === "ArrowUp")) seek(t + 1);
+      else if (onWave && event.key === "PageDown") seek(t - 5);
+      else if (onWave && event.key === "PageUp") seek(t + 5);
+      else if (onWave && event.key === "Home") seek(0);
+      else if (onWave && event.key === "End") seek(now.seconds - 1);
+      else return;
+      event.preventDefault();
+    };
+    for (const clip of playable) {
+      clip.audio.addEventListener("play", () => {
+        if (clip !== now) { const other = now.audio; choose(clip); other.pause(); start(); }
+        play.textContent = "Pause";
+        // From now on switching must not wait.
+        for (const other of playable) other.audio.preload = "auto";
+        follow();
+      });
+      for (const name of ["pause", "ended"]) clip.audio.addEventListener(name, () => { if (clip === now) { play.textContent = "Play"; place(); } });
+      clip.audio.addEventListener("seeked", () => { if (clip === now) place(); });
+      clip.audio.addEventListener("error", () => { if (clip === now) status.textContent = missing; });
+    }
+    listener = (strip, seconds) => {
+      const clip = playable.find((clip) => clip.strip === strip);
+      if (!clip) return false;
+      choose(clip);
+      seek(seconds - LEAD);
+      last = lossAt(seconds + 0.001);
+      if (last >= 0 && marked.to[last] < seconds) last = -1;
+      tell(last);
+      start();
+      return true;
+    };
+    radios[clips.indexOf(now)].checked = true;
+    wave.setAttribute("aria-valuemax", longest.toFixed(1));
+    tell(-1);
+    draw();
+    charts.push(draw);
   }
+
+  // --- the page ----------------------------------------------------------------------------------------------
   function themes() {
     const button = one("#theme");
     const system = matchMedia("(prefers-color-scheme: dark)");
@@ -577,7 +758,7 @@
 
   themes();
   copying();
-  players();
+  for (const box of all("[data-figure=listen]")) listen(box);
   for (const figure of all("figure[data-figure=chart]")) chart(figure);
   for (const figure of all("figure[data-figure=map]")) lossMap(figure);
   // Footnotes live in a closed list; following one opens it.

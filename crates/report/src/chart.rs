@@ -46,6 +46,11 @@ impl Axis {
     pub fn new(label: &str, unit: &str) -> Self {
         Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear }
     }
+
+    /// The quantity with its unit.
+    fn named(&self) -> String {
+        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+    }
 }
 
 /// How an axis spreads its values.
@@ -124,11 +129,12 @@ pub enum MarkAxis {
 impl Chart {
     pub(crate) fn render(&self, pool: &mut Pool, out: &mut String) {
         let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
-        let label = format!("{} over {}: {}", self.y.label, self.x.label, names.join(", "));
+        let label = format!("{} over {}: {}", self.y.named(), self.x.named(), names.join(", "));
         out.push_str("<figure class=\"chart\" data-figure=\"chart\">\n");
         if !self.title.is_empty() {
             out.push_str(&format!("<h3>{}</h3>\n", escape(&self.title)));
         }
+        out.push_str(&format!("<p class=\"axis\" aria-hidden=\"true\">{}</p>\n", escape(&self.y.named())));
         out.push_str(&format!(
             "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"{}\"></div>\n\
              <div class=\"legend js\"></div>\n",

@@ -1,7 +1,8 @@
 //! The report of `antiphon compare` as plain data, and its conversion to a page.
 
-use crate::cards::Clip;
+use crate::cards::Command;
 use crate::fate::Fate;
+use crate::listen::Clip;
 use crate::shares::target_for;
 use crate::table::Row;
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct CompareReport {
     /// The title, such as "rtp and tcp over wifi-home".
     pub title: String,
-    /// The result in one sentence.
-    pub verdict: String,
-    /// What was streamed, when, for how long, by which version: pairs of term and value.
+    /// What was done, in one sentence without figures.
+    pub lead: String,
+    /// What was streamed, when, where and by which version: pairs of term and value, at the end of the page.
     pub meta: Vec<(String, String)>,
     /// The command line that repeats the run, seed included.
     pub command: String,
@@ -28,8 +29,12 @@ pub struct CompareReport {
     pub table: Vec<Row>,
     /// Which transport to take for each purpose.
     pub advice: Vec<Advice>,
-    /// What a shorter playout delay would cost.
+    /// The longest delay from mouth to ear that a purpose allows, shown where delays are.
+    pub limits: Vec<Limit>,
+    /// What a shorter delay would cost.
     pub trade_off: TradeOff,
+    /// What to know when listening to one transport after the other; may be empty.
+    pub listening: String,
     /// The sound that was sent, for comparison.
     pub original: Option<Clip>,
     /// Caveats: what was not obtained, what was cut short.
@@ -81,10 +86,32 @@ pub struct TransportPanel {
     pub latency_ms: Vec<Option<f32>>,
     /// The fate of each packet.
     pub fate: Vec<Fate>,
+    /// The delay of each packet's sound from mouth to ear, in ms; `None` if it never came. Empty if it is not known: then the
+    /// trade-off is drawn over `latency_ms`.
+    pub mouth_to_ear_ms: Vec<Option<f32>>,
+    /// Whether losses are repaired inside the transport, so that `fate` does not show which packets were lost at first.
+    pub hides_repairs: bool,
     /// The playout delay that divided late from in time, in ms on the scale of `latency_ms`.
     pub playout_target_ms: Option<f32>,
     /// What a listener would have heard.
     pub heard: Option<Clip>,
+}
+
+/// The longest delay that a purpose allows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// The purpose, in a word or two.
+    pub purpose: String,
+    /// From mouth to ear, in ms.
+    pub mouth_to_ear_ms: f64,
+}
+
+impl TransportPanel {
+    /// Delays from mouth to ear, or latencies where those are not known.
+    pub(crate) fn delays(&self) -> &[Option<f32>] {
+        if self.mouth_to_ear_ms.is_empty() { &self.latency_ms } else { &self.mouth_to_ear_ms }
+    }
 }
 
 /// Which transport to take for one purpose.
@@ -95,7 +122,13 @@ pub struct Advice {
     pub purpose: String,
     /// The transport's name; empty if none is suitable.
     pub transport: String,
-    /// The figure that decided, as a sentence.
+    /// What the transport is, in a few plain words.
+    pub gloss: String,
+    /// Why, in one plain sentence.
+    pub sentence: String,
+    /// Which others will do as well; may be empty.
+    pub others: String,
+    /// The figures that decided; folded.
     pub because: String,
     /// What to watch for; may be empty.
     pub caution: String,
@@ -104,25 +137,26 @@ pub struct Advice {
     /// The same in words.
     pub sureness: String,
     /// Commands to do so; may be empty.
-    pub commands: Vec<String>,
+    pub commands: Vec<Command>,
 }
 
-/// The playout delay each transport needs to keep the missed packets below each share.
+/// The delay that each transport needs to keep the missed packets below each share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TradeOff {
     /// Shares of packets missed, late and lost together, such as 0.01.
     pub shares: Vec<f64>,
-    /// Playout delays in ms as `[share][transport]`; `None` if no playout delay suffices or too few packets were sent.
-    pub targets_ms: Vec<Vec<Option<f64>>>,
+    /// Delays in ms, from mouth to ear where that is known, as `[share][transport]`; `None` if no delay suffices or too few
+    /// packets were sent.
+    pub delays_ms: Vec<Vec<Option<f64>>>,
 }
 
 impl TradeOff {
     /// Computed from the packets of `transports`, for one packet in 10, 100, 1000 and 10 000.
     pub fn from_frames(transports: &[TransportPanel]) -> Self {
         let shares = vec![0.1, 0.01, 0.001, 0.0001];
-        let targets = |share: &f64| transports.iter().map(|t| target_for(&t.latency_ms, *share)).collect();
-        TradeOff { targets_ms: shares.iter().map(targets).collect(), shares }
+        let delays = |share: &f64| transports.iter().map(|t| target_for(t.delays(), *share)).collect();
+        TradeOff { delays_ms: shares.iter().map(delays).collect(), shares }
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Strip {
     pub sent_ms: Vec<f32>,
     /// How long each packet took, in ms; `None` if it never came.
     pub latency_ms: Vec<Option<f32>>,
+    /// Whether losses are repaired where no fate shows it.
+    pub hides_repairs: bool,
 }
 
 impl LossMap {
@@ -104,15 +106,7 @@ impl LossMap {
         }
         out.push_str("</ul>\n");
         for (i, strip) in self.strips.iter().enumerate() {
-            let summary = strip.summary();
-            out.push_str(&format!(
-                "<div class=\"strip\"><p class=\"strip-title\"><b>{}{}</b> <span class=\"muted\">{summary}</span></p>\
-                 <div class=\"cells\" data-strip=\"{i}\" tabindex=\"0\" role=\"img\" aria-label=\"{}: {summary}\"></div>\
-                 </div>\n",
-                swatch(strip.colour),
-                escape(&strip.name),
-                escape(&strip.name),
-            ));
+            strip.render(i, out);
         }
         out.push_str(&format!(
             "<p class=\"readout js\" role=\"status\">Point at a cell, or move with the arrow keys, to learn its packet; \
@@ -124,6 +118,22 @@ impl LossMap {
 }
 
 impl Strip {
+    fn render(&self, index: usize, out: &mut String) {
+        let (name, summary) = (escape(&self.name), self.summary());
+        let title = format!("<b>{}{name}</b> <span class=\"muted\">{summary}</span>", swatch(self.colour));
+        let cells = format!(
+            "<div class=\"cells\" data-strip=\"{index}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}: {summary}\"></div>"
+        );
+        // A map without a mark shows nothing that its title doesn't say, and repairs only to those who look for them.
+        out.push_str(&match (self.fates.iter().all(|f| f.is_heard()), self.fates.contains(&Fate::Recovered)) {
+            (true, false) => format!("<div class=\"strip\"><p class=\"strip-title\">{title}</p></div>\n"),
+            (true, true) => format!(
+                "<details class=\"strip\"><summary class=\"strip-title\">{title}</summary>{cells}</details>\n"
+            ),
+            _ => format!("<div class=\"strip\"><p class=\"strip-title\">{title}</p>{cells}</div>\n"),
+        });
+    }
+
     fn spec(&self, pool: &mut Pool) -> serde_json::Value {
         let sent = self.sent_ms.iter().map(|ms| Some(f64::from(*ms) / 1000.0));
         let latency = self.latency_ms.iter().map(|ms| ms.map(f64::from));
@@ -144,12 +154,13 @@ impl Strip {
             .map(|(count, word)| format!("{} {word}", number(count as f64, 0)))
             .collect();
         let longest = crate::shares::burst_lengths(&self.fates).last().map_or(0, |(length, _)| *length);
-        let frames = number(self.fates.len() as f64, 0);
-        match (counts.is_empty(), longest) {
-            (true, _) => format!("{frames} packets, all received"),
-            (false, 0 | 1) => format!("{frames} packets: {}", counts.join(", ")),
-            (false, n) => format!("{frames} packets: {}; longest burst {n}", counts.join(", ")),
-        }
+        let packets = number(self.fates.len() as f64, 0);
+        let counted = match (counts.is_empty(), longest) {
+            (true, _) => format!("{packets} packets, all received"),
+            (false, 0 | 1) => format!("{packets} packets: {}", counts.join(", ")),
+            (false, n) => format!("{packets} packets: {}; longest burst {n}", counts.join(", ")),
+        };
+        if self.hides_repairs { format!("{counted}; losses that were repaired do not show") } else { counted }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The page and its sections.
 
-use crate::cards::{Card, Clip, render_cards, render_clips};
+use crate::cards::{Card, render_cards, render_command};
 use crate::chart::Chart;
 use crate::encode::{Pool, sha256_base64};
 use crate::fate::LossMap;
 use crate::html::{escape, inline, script_json, slug};
+use crate::listen::{Clip, render_listen};
 use crate::table::{Bars, Table};
 use serde::{Deserialize, Serialize};
 
@@ -63,8 +64,10 @@ pub enum Part {
     Bars(Bars),
     /// Every packet as one cell.
     LossMap(LossMap),
-    /// Sounds beside the report.
-    Audio(Vec<Clip>),
+    /// Sounds next to the report, with one player.
+    Listen(Vec<Clip>),
+    /// Parts that are folded under this line.
+    Details(String, Vec<Part>),
     /// Caveats, as a list.
     Notes(Vec<String>),
 }
@@ -127,11 +130,7 @@ impl Page {
     }
 
     fn without_script(&self) -> String {
-        let has_figures = self
-            .sections
-            .iter()
-            .flat_map(|s| &s.parts)
-            .any(|p| matches!(p, Part::Chart(_) | Part::LossMap(_)));
+        let has_figures = self.sections.iter().flat_map(|s| &s.parts).any(Part::needs_script);
         if !has_figures {
             return String::new();
         }
@@ -173,15 +172,33 @@ impl Section {
         if !self.intro.is_empty() {
             out.push_str(&format!("<p class=\"intro\">{}</p>\n", inline(&self.intro)));
         }
-        for (i, part) in self.parts.iter().enumerate() {
-            part.render(&format!("{anchor}-{i}"), pool, out);
-        }
+        render_parts(&self.parts, &anchor, &self.title, pool, out);
         out.push_str("</section>\n");
     }
 }
 
+/// `id` begins the ids of the parts; `title` stands above them.
+fn render_parts(parts: &[Part], id: &str, title: &str, pool: &mut Pool, out: &mut String) {
+    let mut title = title;
+    for (i, part) in parts.iter().enumerate() {
+        if let Part::Heading(text) = part {
+            title = text;
+        }
+        part.render(&format!("{id}-{i}"), title, pool, out);
+    }
+}
+
 impl Part {
-    fn render(&self, id: &str, pool: &mut Pool, out: &mut String) {
+    fn needs_script(&self) -> bool {
+        match self {
+            Part::Chart(_) | Part::LossMap(_) => true,
+            Part::Details(_, parts) => parts.iter().any(Part::needs_script),
+            _ => false,
+        }
+    }
+
+    /// `title`: the heading that the part is under, which names it to those who can't see where it stands.
+    fn render(&self, id: &str, title: &str, pool: &mut Pool, out: &mut String) {
         match self {
             Part::Heading(text) => out.push_str(&format!("<h3>{}</h3>\n", escape(text))),
             Part::Prose(text) => {
@@ -192,11 +209,16 @@ impl Part {
             Part::Facts(facts) => render_facts(facts, out),
             Part::Command(line) => render_command(line, out),
             Part::Cards(cards) => render_cards(cards, out),
-            Part::Table(table) => table.render(id, out),
+            Part::Table(table) => table.render(id, title, out),
             Part::Chart(chart) => chart.render(pool, out),
-            Part::Bars(bars) => bars.render(out),
+            Part::Bars(bars) => bars.render(title, out),
             Part::LossMap(map) => map.render(pool, out),
-            Part::Audio(clips) => render_clips(clips, out),
+            Part::Listen(clips) => render_listen(clips, pool, out),
+            Part::Details(summary, parts) => {
+                out.push_str(&format!("<details class=\"fold\"><summary>{}</summary>\n", escape(summary)));
+                render_parts(parts, id, summary, pool, out);
+                out.push_str("</details>\n");
+            }
             Part::Notes(notes) => {
                 let items = notes.iter().map(|note| format!("<li>{}</li>\n", inline(note)));
                 out.push_str(&format!("<ul class=\"notes\">\n{}</ul>\n", items.collect::<String>()));
@@ -212,15 +234,7 @@ fn render_facts(facts: &[(String, String)], out: &mut String) {
     out.push_str(&format!("<dl class=\"facts\">\n{}</dl>\n", rows.collect::<String>()));
 }
 
-fn render_command(line: &str, out: &mut String) {
-    out.push_str(&format!(
-        "<div class=\"command\"><code tabindex=\"0\">{}</code>\
-         <button type=\"button\" class=\"copy\" hidden>Copy</button></div>\n",
-        escape(line)
-    ));
-}
-
-/// Only sounds beside the report may be fetched, and only our own scripts may run.
+/// Only sounds next to the report may be fetched, and only our own scripts may run.
 ///
 /// `file:` is named because browsers differ on whether `'self'` covers it. Inline style is allowed: uPlot and the bars
 /// set widths with it, and style can't fetch anything under this policy.
@@ -235,7 +249,7 @@ fn policy(scripts: &[&str]) -> String {
 
 fn footer() -> String {
     format!(
-        "<footer><p>Made by Antiphon {}. This file is complete in itself and fetches nothing.</p>\n\
+        "<footer><p>Made by Antiphon {}. Self-contained; makes no network requests.</p>\n\
          <details><summary>Charts by uPlot 1.6.32 (MIT)</summary><pre>{}</pre></details></footer>",
         env!("CARGO_PKG_VERSION"),
         escape(include_str!("../assets/uPlot-LICENSE"))

@@ -7,16 +7,18 @@ use crate::html::{escape, number};
 use crate::table::{Cell, Row};
 use std::fmt::Write;
 
-/// Latency over time and the loss of every transport as one SVG document, about 960 units wide.
+mod answers;
+
+/// The recommendations, and latency over time and the losses of every transport, as one SVG document, 960 units wide.
 ///
-/// Rows of the table marked `key` are written beside each transport's panel, as many as fit.
+/// Rows of the table marked `key` are written next to each transport's panel, as many as fit.
 pub fn compare_svg(report: &CompareReport) -> String {
-    draw(report, " xmlns=\"http://www.w3.org/2000/svg\"")
+    draw(report, " xmlns=\"http://www.w3.org/2000/svg\"", true)
 }
 
-/// The same for use inside HTML, where the name space is implied.
+/// Latency and losses alone, for use inside HTML, where the name space is implied and the page has the recommendations.
 pub(crate) fn inline_svg(report: &CompareReport) -> String {
-    draw(report, "")
+    draw(report, "", false)
 }
 
 const WIDTH: f64 = 960.0;
@@ -24,11 +26,11 @@ const MARGIN: f64 = 28.0;
 /// Left edge of the panels; the figures are to the left of it.
 const LEFT: f64 = 300.0;
 const RIGHT: f64 = WIDTH - MARGIN;
-const PANEL: f64 = 92.0;
+const PANEL: f64 = 60.0;
 const STRIP: f64 = 12.0;
 const PITCH: f64 = PANEL + STRIP + 34.0;
-/// Figures beside a panel.
-const FIGURES: usize = 5;
+/// Figures next to a panel: their lines fit its pitch.
+const FIGURES: usize = 4;
 
 const BACKGROUND: &str = "#ffffff";
 const INK: &str = "#1b222b";
@@ -81,52 +83,49 @@ fn nice_above(value: f64) -> f64 {
     decade * factors.into_iter().find(|f| f * decade >= value).unwrap_or(10.0)
 }
 
-fn draw(report: &CompareReport, namespace: &str) -> String {
+/// Above the panels: the title and, `with_answers`, the recommendations.
+fn draw_top(report: &CompareReport, with_answers: bool, svg: &mut String) -> f64 {
+    let mut y = MARGIN + 14.0;
+    for line in wrap(&report.title, 72) {
+        text(svg, MARGIN, y, &format!("font-size=\"20\" font-weight=\"600\" fill=\"{INK}\""), &line);
+        y += 26.0;
+    }
+    if !with_answers {
+        return y + 6.0;
+    }
+    answers::answers(report, y, svg) + 26.0
+}
+
+fn draw(report: &CompareReport, namespace: &str, with_answers: bool) -> String {
     let frame = Frame::of(report);
-    let verdict = wrap(&report.verdict, 118);
-    let top = MARGIN + 34.0 + 20.0 * verdict.len() as f64 + 22.0;
+    let mut body = String::new();
+    let top = draw_top(report, with_answers, &mut body);
+    for (i, transport) in report.transports.iter().enumerate() {
+        let y = top + PITCH * i as f64;
+        figures(&mut body, report, i, y);
+        grid(&mut body, &frame, y);
+        dots(&mut body, transport, COLOURS[i % COLOURS.len()], &frame, y);
+        if let Some(target) = transport.playout_target_ms {
+            // Said once for transports whose delays hardly differ.
+            let above = i.checked_sub(1).and_then(|i| report.transports[i].playout_target_ms);
+            let label = above.is_none_or(|above| (above - target).abs() > target * 0.05);
+            target_line(&mut body, target, label, &frame, y);
+        }
+        strip(&mut body, transport, &frame, y + PANEL + 6.0);
+    }
     let bottom = top + PITCH * report.transports.len() as f64;
-    let height = bottom + 46.0;
-    let mut svg = format!(
+    time_axis(&mut body, &frame, bottom - 14.0);
+    legend(&mut body, report, bottom + 24.0);
+    let height = bottom + 40.0;
+    format!(
         "<svg{namespace} viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
          font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"13\">\n\
          <title>{}</title>\n<rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\" fill=\"{BACKGROUND}\" \
-         stroke=\"{RULE}\"/>\n",
+         stroke=\"{RULE}\"/>\n{body}</svg>\n",
         escape(&report.title),
         WIDTH - 1.0,
         height - 1.0,
-    );
-    text(
-        &mut svg,
-        MARGIN,
-        MARGIN + 14.0,
-        &format!("font-size=\"20\" font-weight=\"600\" fill=\"{INK}\""),
-        &report.title,
-    );
-    for (i, line) in verdict.iter().enumerate() {
-        text(
-            &mut svg,
-            MARGIN,
-            MARGIN + 40.0 + 20.0 * i as f64,
-            &format!("font-size=\"14\" fill=\"{MUTED}\""),
-            line,
-        );
-    }
-    for (i, transport) in report.transports.iter().enumerate() {
-        let y = top + PITCH * i as f64;
-        figures(&mut svg, report, i, y);
-        grid(&mut svg, &frame, y);
-        dots(&mut svg, transport, COLOURS[i % COLOURS.len()], &frame, y);
-        if let Some(target) = transport.playout_target_ms {
-            let above = i.checked_sub(1).and_then(|i| report.transports[i].playout_target_ms);
-            target_line(&mut svg, target, above != Some(target), &frame, y);
-        }
-        strip(&mut svg, transport, &frame, y + PANEL + 6.0);
-    }
-    time_axis(&mut svg, &frame, bottom - 14.0);
-    legend(&mut svg, report, height - 16.0);
-    svg.push_str("</svg>\n");
-    svg
+    )
 }
 
 fn text(svg: &mut String, x: f64, y: f64, style: &str, words: &str) {
@@ -210,7 +209,7 @@ fn target_line(svg: &mut String, target: f32, label: bool, frame: &Frame, top: f
             "text-anchor=\"end\" font-size=\"11\" fill=\"{INK}\" stroke=\"{BACKGROUND}\" stroke-width=\"3\" \
              paint-order=\"stroke\""
         );
-        let words = format!("playout delay {}\u{202f}ms", number(target, 0));
+        let words = format!("late above {}\u{202f}ms", number(target, 0));
         text(svg, RIGHT, y - 4.0, &style, &words);
     }
 }
@@ -319,25 +318,23 @@ fn shorten(words: &str, limit: usize) -> String {
     words.chars().take(limit.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
-/// `words` in lines of at most `width` characters, two at most, since a picture has little room.
+/// `words` in lines of at most `width` characters; a longer word has a line of its own, cut where it would leave the picture.
 fn wrap(words: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in words.split_whitespace() {
+    for word in words.split_whitespace().take(MOST_WORDS) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(word.into()),
+            _ => lines.push(shorten(word, width)),
         }
     }
-    let cut = lines.len() > 2;
-    lines.truncate(2);
-    if let (true, Some(last)) = (cut, lines.last_mut()) {
-        last.push('\u{2026}');
-    }
-    lines.iter().map(|line| shorten(line, width + 1)).collect()
+    lines
 }
+
+/// More than any title or sentence of a report: a bound for texts from outside.
+const MOST_WORDS: usize = 100;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,11 @@
-//! The sections of a comparison's report, with the data each of them shows.
+//! The sections of a comparison's report, with the data each of them shows: the answer, the sound, the curves, all figures, and
+//! at the end what is needed to judge and repeat the run.
 
-use crate::cards::{Card, Clip};
+use crate::cards::Card;
 use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale, Series, Style};
 use crate::compare::{Advice, CompareReport, TransportPanel};
 use crate::fate::{LossMap, Strip};
+use crate::listen::{Clip, gaps};
 use crate::page::{Page, Part, Section};
 use crate::shares::{burst_lengths, not_there_after};
 use crate::table::{Bars, Better, Cell, Column, Row, Table};
@@ -13,30 +15,22 @@ impl CompareReport {
     pub fn page(&self) -> Page {
         let sections = [
             self.advice_section(),
-            self.table_section(),
+            self.listen_section(),
+            self.trade_off_section(),
             self.latency_section(),
-            self.distribution_section(),
             self.loss_section(),
-            self.audio_section(),
+            self.table_section(),
             self.link_section(),
+            self.run_section(),
         ];
         Page {
             kicker: "Antiphon \u{b7} comparison of transports".into(),
             title: self.title.clone(),
-            verdict: self.verdict.clone(),
-            facts: self.facts(),
-            command: self.command.clone(),
+            verdict: self.lead.clone(),
             sections: sections.into_iter().filter(|s| !s.parts.is_empty()).collect(),
             still: if self.transports.is_empty() { String::new() } else { crate::picture::inline_svg(self) },
+            ..Page::default()
         }
-    }
-
-    fn facts(&self) -> Vec<(String, String)> {
-        let mut facts = self.meta.clone();
-        if !self.link.name.is_empty() {
-            facts.insert(facts.len().min(1), ("Link".into(), self.link.name.clone()));
-        }
-        facts
     }
 
     pub(crate) fn colour_of(&self, name: &str) -> Option<usize> {
@@ -53,33 +47,39 @@ impl CompareReport {
     }
 
     fn advice_section(&self) -> Section {
-        let section = Section::new("Which to take", "");
+        let section = Section::new("Which to use", "");
         if self.advice.is_empty() {
             return section;
         }
         let card = |advice: &Advice| Card {
             heading: advice.purpose.clone(),
             answer: advice.transport.clone(),
+            gloss: advice.gloss.clone(),
             colour: self.colour_of(&advice.transport),
-            because: advice.because.clone(),
+            sentence: advice.sentence.clone(),
+            others: advice.others.clone(),
             caution: advice.caution.clone(),
             confidence: advice.confidence,
             sureness: advice.sureness.clone(),
             commands: advice.commands.clone(),
+            because: advice.because.clone(),
         };
         section.with(Part::Cards(self.advice.iter().map(card).collect()))
     }
 
-    fn table_section(&self) -> Section {
-        let section = Section::new("Figures", "The best value of a row stands out where one way is better.");
-        if self.table.is_empty() {
-            return section;
+    fn listen_section(&self) -> Section {
+        let intro = ["What a listener would have heard over each transport.", &self.listening].join(" ");
+        let section = Section::new("Listen", intro.trim());
+        let mut clips: Vec<Clip> = self.original.iter().cloned().collect();
+        for (i, transport) in self.transports.iter().enumerate() {
+            clips.extend(transport.heard.iter().cloned().map(|clip| Clip {
+                colour: clip.colour.or(Some(i)),
+                strip: transport.name.clone(),
+                gaps: gaps(&transport.fate, &transport.sent_ms),
+                ..clip
+            }));
         }
-        section.with(Part::Table(Table {
-            caption: String::new(),
-            columns: self.columns(),
-            rows: self.table.clone(),
-        }))
+        if clips.is_empty() { section } else { section.with(Part::Listen(clips)) }
     }
 
     fn latency_section(&self) -> Section {
@@ -95,7 +95,7 @@ impl CompareReport {
             x: Axis::new("time of sending", "s"),
             y: Axis::new(&self.latency.label, "ms"),
             series: self.transports.iter().enumerate().map(|(i, t)| t.over_time(i)).collect(),
-            marks: self.targets(MarkAxis::Y),
+            marks: self.targets(),
             log_toggle: true,
             panels: self.transports.len() > OVERLAID,
             ticks_label: "missing".into(),
@@ -103,28 +103,61 @@ impl CompareReport {
         }))
     }
 
-    fn distribution_section(&self) -> Section {
-        let intro = "How many packets are not there yet, by how long one waits. A lost packet never comes, so a curve levels \
-                     off at its transport's loss.";
-        let section = Section::new("What a shorter delay would cost", intro);
+    /// What the delays of the trade-off are.
+    fn delay_label(&self) -> &str {
+        let known = self.transports.iter().any(|t| !t.mouth_to_ear_ms.is_empty());
+        if known { "mouth to ear" } else { &self.latency.label }
+    }
+
+    fn trade_off_section(&self) -> Section {
+        let label = self.delay_label();
+        let mut intro = String::from(
+            "Share of packets still missing after a given wait. A lost packet never comes, so a curve levels off at its \
+             transport's loss.",
+        );
+        if label == "mouth to ear" {
+            intro.push_str(
+                " Mouth to ear is from the making of a sound to its hearing: the length of a packet and its way. Sound cards \
+                 add their own.",
+            );
+        }
+        let section = Section::new("What a shorter delay would cost", &intro);
         if self.transports.is_empty() {
             return section;
         }
-        let latencies = self.transports.iter().flat_map(|t| t.latency_ms.iter().flatten());
-        let end = latencies.filter(|l| l.is_finite()).fold(0.0f32, |a, l| a.max(*l));
+        let delays = self.transports.iter().flat_map(|t| t.delays().iter().flatten());
+        let longest = delays.filter(|l| l.is_finite()).fold(0.0f32, |a, l| a.max(*l));
+        // The strictest limit is in the picture, wherever the curves are.
+        let strictest = self.limits().map(|limit| limit.at).fold(f64::INFINITY, f64::min);
+        let end = if strictest.is_finite() { longest.max(strictest as f32 * 1.1) } else { longest };
         let section = section.with(Part::Chart(Chart {
-            x: Axis::new(&self.latency.label, "ms"),
-            y: Axis { label: "packets not there yet".into(), unit: String::new(), scale: Scale::Share },
+            x: Axis::new(label, "ms"),
+            y: Axis {
+                label: "packets still missing".into(),
+                unit: "share of all".into(),
+                scale: Scale::Share,
+            },
             series: self.transports.iter().enumerate().map(|(i, t)| t.distribution(i, end)).collect(),
-            marks: self.targets(MarkAxis::X),
+            marks: self.limits().collect(),
             ..Chart::default()
         }));
         match self.trade_off.shares.is_empty() {
             true => section,
-            false => section
-                .with(Part::Heading("Playout delay needed".into()))
-                .with(Part::Table(self.trade_off_table())),
+            false => {
+                section.with(Part::Heading("Delay needed".into())).with(Part::Table(self.trade_off_table()))
+            }
         }
+    }
+
+    /// The longest delays that purposes allow, where the chart is of such delays.
+    fn limits(&self) -> impl Iterator<Item = Mark> {
+        let shown = self.delay_label() == "mouth to ear";
+        self.limits.iter().filter(move |limit| shown && limit.mouth_to_ear_ms.is_finite()).map(|limit| Mark {
+            axis: MarkAxis::X,
+            at: limit.mouth_to_ear_ms,
+            label: format!("{} {}\u{202f}ms", limit.purpose, crate::html::number(limit.mouth_to_ear_ms, 0)),
+            colour: None,
+        })
     }
 
     fn trade_off_table(&self) -> Table {
@@ -136,17 +169,21 @@ impl CompareReport {
             }
         };
         Table {
-            caption: "Late and lost count together. \u{2013}: more than that are lost, or too few packets were sent to \
-                      tell."
-                .into(),
+            caption: format!(
+                "The least delay, {}, with which no more packets than that are missed: late and lost count together. \
+                 \u{2013}: more than that are lost, or too few packets were sent to tell.",
+                self.delay_label()
+            ),
             columns: self.columns(),
-            rows: self.trade_off.shares.iter().zip(&self.trade_off.targets_ms).map(row).collect(),
+            rows: self.trade_off.shares.iter().zip(&self.trade_off.delays_ms).map(row).collect(),
         }
     }
 
     fn loss_section(&self) -> Section {
-        let section =
-            Section::new("Loss map", "Every packet is one cell, in order of sending, line by line.");
+        let section = Section::new(
+            "Loss map",
+            "Every packet is one cell, in order of sending, line by line. Click one to hear it.",
+        );
         if self.transports.iter().all(|t| t.fate.is_empty()) {
             return section;
         }
@@ -184,17 +221,19 @@ impl CompareReport {
         }
     }
 
-    fn audio_section(&self) -> Section {
-        let section = Section::new("Listen", "What was sent, and what a listener would have heard of it.");
-        let mut clips: Vec<Clip> = self.original.iter().cloned().collect();
-        for (i, transport) in self.transports.iter().enumerate() {
-            clips.extend(transport.heard.iter().cloned().map(|clip| Clip {
-                colour: clip.colour.or(Some(i)),
-                strip: transport.name.clone(),
-                ..clip
-            }));
+    fn table_section(&self) -> Section {
+        let section = Section::new(
+            "Figures",
+            "Best values in each row highlighted, with those too close to tell apart.",
+        );
+        if self.table.is_empty() {
+            return section;
         }
-        if clips.is_empty() { section } else { section.with(Part::Audio(clips)) }
+        let table =
+            |rows: Vec<Row>| Part::Table(Table { caption: String::new(), columns: self.columns(), rows });
+        let keys: Vec<Row> = self.table.iter().filter(|row| row.key).cloned().map(plain_row).collect();
+        let section = if keys.is_empty() { section } else { section.with(table(keys)) };
+        section.with(Part::Details("All figures, with definitions".into(), vec![table(self.table.clone())]))
     }
 
     fn link_section(&self) -> Section {
@@ -210,31 +249,46 @@ impl CompareReport {
                 .with(Part::Heading("What this can't show".into()))
                 .with(Part::Notes(self.link.limits.clone()));
         }
+        section
+    }
+
+    fn run_section(&self) -> Section {
+        let mut section = Section::new("This run", "");
+        if !self.meta.is_empty() {
+            section = section.with(Part::Facts(self.meta.clone()));
+        }
+        if !self.command.is_empty() {
+            section =
+                section.with(Part::Heading("To repeat it".into())).with(Part::Command(self.command.clone()));
+        }
         if !self.notes.is_empty() {
-            section = section.with(Part::Heading("Notes".into())).with(Part::Notes(self.notes.clone()));
+            section = section.with(Part::Details(
+                "Notes on transports and machine".into(),
+                vec![Part::Notes(self.notes.clone())],
+            ));
         }
         section
     }
 
-    /// The playout delays; one mark without colour if all transports share it.
-    fn targets(&self, axis: MarkAxis) -> Vec<Mark> {
+    /// The playout delays; one mark without colour where they hardly differ.
+    fn targets(&self) -> Vec<Mark> {
         let known: Vec<(usize, f32)> =
             self.transports.iter().enumerate().filter_map(|(i, t)| Some((i, t.playout_target_ms?))).collect();
-        let mark = |at: f32, label: String, colour| Mark { axis, at: f64::from(at), label, colour };
-        match known.first() {
-            Some((_, first)) if known.iter().all(|(_, at)| at == first) => {
-                vec![mark(
-                    *first,
-                    format!("playout delay {} ms", crate::html::number(f64::from(*first), 0)),
-                    None,
-                )]
-            }
-            _ => known
-                .iter()
-                .map(|(i, at)| mark(*at, format!("{} target", self.transports[*i].name), Some(*i)))
-                .collect(),
+        let mark =
+            |at: f32, label: String, colour| Mark { axis: MarkAxis::Y, at: f64::from(at), label, colour };
+        let of = |at: f32| format!("late above {}\u{202f}ms", crate::html::number(f64::from(at), 0));
+        let (low, high) =
+            known.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), (_, at)| (a.min(*at), b.max(*at)));
+        match known.len() == self.transports.len() && high - low <= high * 0.05 {
+            true if high.is_finite() => vec![mark(low, of(low), None)],
+            _ => known.iter().map(|(i, at)| mark(*at, of(*at), Some(*i))).collect(),
         }
     }
+}
+
+/// Without the second copy of a definition: the table of all figures has it.
+fn plain_row(row: Row) -> Row {
+    Row { group: String::new(), definition: String::new(), ..row }
 }
 
 /// Lengths of bursts, from and to: single packets first, then doubling, as concealment handles about 20 ms.
@@ -266,7 +320,7 @@ impl TransportPanel {
 
     /// Drawn up to `end_ms`, even without further arrivals: what is missing by then stays missing.
     fn distribution(&self, colour: usize, end_ms: f32) -> Series {
-        let mut steps = not_there_after(&self.latency_ms, DISTRIBUTION_POINTS);
+        let mut steps = not_there_after(self.delays(), DISTRIBUTION_POINTS);
         match steps.last() {
             Some(last) if last.1 > 0.0 && last.0 < f64::from(end_ms) => {
                 steps.push((f64::from(end_ms), last.1))
@@ -297,6 +351,7 @@ impl TransportPanel {
             fates: self.fate.clone(),
             sent_ms: self.sent_ms.clone(),
             latency_ms: self.latency_ms.clone(),
+            hides_repairs: self.hides_repairs,
         }
     }
 }
@@ -336,11 +391,11 @@ mod tests {
                 .collect(),
             ..CompareReport::default()
         };
-        let same = with(&[Some(40.0), Some(40.0)]).targets(MarkAxis::X);
+        let same = with(&[Some(40.0), Some(40.5)]).targets();
         assert_eq!((same.len(), same[0].colour), (1, None));
-        let own = with(&[Some(40.0), None, Some(60.0)]).targets(MarkAxis::X);
+        let own = with(&[Some(40.0), None, Some(60.0)]).targets();
         assert_eq!(own.iter().map(|m| m.colour).collect::<Vec<_>>(), [Some(0), Some(2)]);
-        assert!(with(&[None]).targets(MarkAxis::Y).is_empty());
+        assert!(with(&[None]).targets().is_empty());
     }
 
     #[test]

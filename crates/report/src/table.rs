@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// Whether the value of `column` equals the best, as printed, and some other one is worse.
+    /// Whether the value of `column` is the best, or no worse than it by more than [`Self::noise`], and some other one is.
     pub(crate) fn is_best(&self, column: usize) -> bool {
         // Compared as printed: two columns that show the same number must look the same.
         let shown =
@@ -138,7 +138,21 @@ impl Row {
             Better::Higher => high,
             Better::Neither => return false,
         };
-        low < high && self.values.get(column).and_then(shown) == Some(best)
+        let near = |value: f64| (value - best).abs() <= self.noise(best);
+        !(near(low) && near(high)) && self.values.get(column).and_then(shown).is_some_and(near)
+    }
+
+    /// Differences from the best value that a reader should not act on: what chance alone would make of shares counted from
+    /// so many samples (two standard deviations of the difference; losses in clusters vary more), and 10 % of other
+    /// values, by which high percentiles of equal runs differ.
+    fn noise(&self, best: f64) -> f64 {
+        match self.samples.iter().flatten().min() {
+            Some(n) if self.unit == "%" && *n > 0 => {
+                let (share, n) = ((best / 100.0).clamp(1.0 / *n as f64, 1.0), *n as f64);
+                100.0 * 2.0 * (2.0 * share * (1.0 - share) / n).sqrt()
+            }
+            _ => best.abs() * 0.1,
+        }
     }
 
     fn has_prose(&self) -> bool {
@@ -208,7 +222,7 @@ const SHORT: usize = 40;
 const NOT_MEASURED: &str = "<span class=\"muted\" title=\"not measured\">\u{2013}</span>";
 
 impl Table {
-    pub(crate) fn render(&self, id: &str, out: &mut String) {
+    pub(crate) fn render(&self, id: &str, title: &str, out: &mut String) {
         let mut described = String::new();
         if !self.caption.is_empty() {
             // Outside the scrolling part, so that a phone shows all of it.
@@ -221,7 +235,8 @@ impl Table {
             _ => "",
         };
         out.push_str(&format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table{class}{described}>\n"
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table{class}{described}>\n",
+            region(title)
         ));
         if class == WORDS {
             self.render_widths(out);
@@ -290,6 +305,11 @@ impl Table {
     }
 }
 
+/// The name of a table's scrolling part: regions of one page need different ones.
+fn region(title: &str) -> String {
+    if title.is_empty() { "Table".into() } else { format!("Table: {}", escape(title)) }
+}
+
 fn head_cells(columns: &[Column], out: &mut String) {
     for column in columns {
         let note = match column.note.as_str() {
@@ -318,11 +338,12 @@ pub struct Bars {
 }
 
 impl Bars {
-    pub(crate) fn render(&self, out: &mut String) {
+    pub(crate) fn render(&self, title: &str, out: &mut String) {
         let largest = self.counts.iter().flatten().copied().max().unwrap_or(0).max(1);
         out.push_str(&format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table class=\"bars\">\n\
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table class=\"bars\">\n\
              <thead><tr><th scope=\"col\">{} <span class=\"unit\">{}</span></th>",
+            region(title),
             escape(&self.heading),
             escape(&self.unit)
         ));

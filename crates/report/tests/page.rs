@@ -2,12 +2,35 @@
 
 use antiphon_core::Rng;
 use antiphon_report::{
-    Advice, Better, Clip, CompareReport, Fate, LinkNote, Row, TradeOff, TransportPanel, compare_svg,
-    render_compare,
+    Advice, Better, Clip, Command, CompareReport, Fate, Limit, LinkNote, Row, TradeOff, TransportPanel,
+    compare_svg, render_compare,
 };
 
 const HOSTILE: &str =
     "</script></style></title><img src=x onerror=alert(1)>\"' onload='x' <!-- ]]> &amp; \u{0}\u{2028}";
+
+const PURPOSES: [&str; 5] =
+    ["Play together", "TV sound on headphones", "Record without loss", "Talk", "Send to many"];
+
+fn advice(purpose: &str) -> Advice {
+    Advice {
+        purpose: purpose.into(),
+        transport: "proto0".into(),
+        gloss: format!("plain words for {purpose}"),
+        sentence: format!("A sentence for {purpose}."),
+        others: "proto1 will do as well.".into(),
+        because: "R 93.2 (MOS 4.41) at 20 ms mouth to ear".into(),
+        confidence: Some(0.9),
+        sureness: "90 % sure".into(),
+        commands: ["receiving", "sending"]
+            .map(|side| Command {
+                place: format!("On the {side} computer"),
+                line: format!("antiphon {side}"),
+            })
+            .to_vec(),
+        ..Advice::default()
+    }
+}
 
 /// `transports` runs of `packets` packets with losses, jitter and every fate.
 fn report(transports: usize, frames: usize) -> CompareReport {
@@ -19,7 +42,9 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             playout_target_ms: Some(40.0 + t as f32),
             heard: Some(Clip {
                 title: format!("heard {t}"),
-                file: format!("heard-proto{t}.wav"),
+                file: format!("heard-proto{t}.flac"),
+                seconds: 16.0,
+                peaks: vec![0.5; 1600],
                 ..Clip::default()
             }),
             ..TransportPanel::default()
@@ -31,6 +56,7 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             panel.latency_ms.push(came.then_some(8.0 + rng.exponential() as f32 * 6.0));
             panel.fate.push(fate);
         }
+        panel.mouth_to_ear_ms = panel.latency_ms.iter().map(|l| l.map(|l| 5.333 + l / 2.0)).collect();
         panel
     };
     let panels: Vec<_> = (0..transports).map(panel).collect();
@@ -48,7 +74,7 @@ fn report(transports: usize, frames: usize) -> CompareReport {
     };
     CompareReport {
         title: "A comparison".into(),
-        verdict: "Take proto0.".into(),
+        lead: "What was done.".into(),
         meta: vec![("Streamed".into(), "a clip".into())],
         command: "antiphon compare --seed 7".into(),
         link: LinkNote {
@@ -57,15 +83,15 @@ fn report(transports: usize, frames: usize) -> CompareReport {
             ..LinkNote::default()
         },
         table: vec![row("p50", 1000.25), row("p99", 2000.25), row("loss", 3000.25)],
-        advice: vec![Advice {
-            purpose: "Talk".into(),
-            transport: "proto0".into(),
-            confidence: Some(0.9),
-            sureness: "90 % sure".into(),
-            ..Advice::default()
-        }],
+        advice: PURPOSES.map(advice).to_vec(),
+        limits: vec![
+            Limit { purpose: "play together".into(), mouth_to_ear_ms: 30.0 },
+            Limit { purpose: "talk".into(), mouth_to_ear_ms: 150.0 },
+        ],
+        listening: "Each had its own copy.".into(),
+        notes: vec!["media threads: ordinary".into()],
         trade_off: TradeOff::from_frames(&panels),
-        original: Some(Clip { title: "original".into(), file: "original.wav".into(), ..Clip::default() }),
+        original: Some(Clip { title: "original".into(), file: "original.flac".into(), ..Clip::default() }),
         transports: panels,
         ..CompareReport::default()
     }
@@ -116,9 +142,11 @@ fn tags(markup: &str) -> Vec<(String, String)> {
 fn strings_from_outside_do_nothing() {
     let (clean, dirty) = (render_compare(&report(2, 50)), render_compare(&hostile()));
     let names = |html: &str| tags(html).into_iter().map(|t| t.0).collect::<Vec<_>>();
-    // Only audio may differ: a file whose name leads outside the directory gets a sentence instead of a player.
+    // A file whose name leads outside the directory gets a sentence instead of a player, and long texts more lines of the
+    // still picture.
+    let differ = ["audio", "p", "text"];
     let without =
-        |names: Vec<String>| names.into_iter().filter(|n| n != "audio" && n != "p").collect::<Vec<_>>();
+        |names: Vec<String>| names.into_iter().filter(|n| !differ.contains(&n.as_str())).collect::<Vec<_>>();
     assert_eq!(without(names(&clean)), without(names(&dirty)));
     for (name, attributes) in tags(&dirty) {
         let bare: String = attributes.split('"').step_by(2).collect();
@@ -154,7 +182,7 @@ fn nothing_is_fetched() {
             let fine = match name.as_str() {
                 "a" => value.starts_with('#'),
                 "link" => value == "data:,",
-                "audio" => value.ends_with(".wav") && !value.contains(':') && !value.starts_with('/'),
+                "audio" => value.ends_with(".flac") && !value.contains(':') && !value.starts_with('/'),
                 _ => attributes.contains(&format!("data-{key}")),
             };
             assert!(fine, "<{name} {attributes}>");
@@ -182,22 +210,192 @@ fn all_that_was_given_is_there() {
         for value in [format!("{}.25", 1000 + t), format!("{}.25", 2000 + t), format!("{}.25", 3000 + t)] {
             assert!(body.contains(&value), "{value}");
         }
-        assert!(body.contains(&format!("src=\"heard-proto{t}.wav\"")));
+        assert!(body.contains(&format!("src=\"heard-proto{t}.flac\"")));
         assert!(body.contains(&format!("Protocol {t}")));
     }
     for text in [
         "p50",
         "Definition of p99.",
         "n = 100",
-        "Take proto0.",
+        "What was done.",
         "antiphon compare --seed 7",
         "No contention.",
-        "original.wav",
+        "original.flac",
         "90 % sure",
         "1 in 1000 missed",
     ] {
         assert!(html.contains(text), "{text}");
     }
+}
+
+/// `html` without folded parts, scripts and styles: what a reader sees at once.
+fn unfolded(html: &str) -> String {
+    let mut seen = html.to_string();
+    for tag in ["script", "style", "details"] {
+        let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+        // From the last to the first, so that one within another goes before it.
+        while let Some(start) = seen.rfind(&open) {
+            let end = seen[start..].find(&close).expect("closed") + start + close.len();
+            seen.replace_range(start..end, "");
+        }
+    }
+    seen
+}
+
+#[test]
+fn every_card_has_its_answer_in_sight_and_the_rest_folded() {
+    let html = render_compare(&report(2, 50));
+    let seen = unfolded(&html);
+    assert_eq!(seen.matches("<article class=\"card\">").count(), 5);
+    for purpose in PURPOSES {
+        for text in [
+            format!("<h3>{purpose}</h3>"),
+            format!("plain words for {purpose}"),
+            format!("A sentence for {purpose}."),
+        ] {
+            assert!(seen.contains(&text), "{text}");
+        }
+    }
+    assert_eq!(seen.matches("90 % sure").count(), 5);
+    for text in ["antiphon sending", "antiphon receiving", "On the sending computer", "R 93.2 (MOS"] {
+        assert!(html.contains(text) && !seen.contains(text), "{text} is folded");
+    }
+    assert!(!seen.contains("MOS"), "no figure of the E-model in sight");
+}
+
+#[test]
+fn answer_then_sound_then_curves_then_the_run() {
+    let html = render_compare(&report(2, 50));
+    let main = html.find("<main").unwrap();
+    let at = |text: &str| html[main..].find(text).unwrap_or_else(|| panic!("no {text}"));
+    let order = [
+        "class=\"cards\"",
+        "data-figure=\"listen\"",
+        "What a shorter delay would cost</h2>",
+        "Latency over time</h2>",
+        "Loss map</h2>",
+        "Figures</h2>",
+        "The link and its limits</h2>",
+        "This run</h2>",
+        "antiphon compare --seed 7",
+    ];
+    let places: Vec<usize> = order.iter().map(|text| at(text)).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    // Run data and the command are nowhere else.
+    let before = &html[..main + places[7]];
+    assert!(!before.contains("antiphon compare --seed 7") && !before.contains("<dt>Streamed</dt>"));
+}
+
+#[test]
+fn headings_go_down_one_level_at_a_time() {
+    for report in [report(3, 60), report(1, 0), CompareReport::default()] {
+        let html = render_compare(&report);
+        let levels = tags(&html)
+            .into_iter()
+            .filter_map(|(name, _)| name.strip_prefix('h').and_then(|level| level.parse::<u8>().ok()))
+            .collect::<Vec<_>>();
+        assert_eq!((levels[0], levels.iter().filter(|level| **level == 1).count()), (1, 1));
+        assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+    }
+}
+
+#[test]
+fn every_axis_has_a_unit() {
+    let html = render_compare(&report(3, 60));
+    let charts: Vec<&str> = html.split("<figure class=\"chart\"").skip(1).collect();
+    assert_eq!(charts.len(), 2);
+    for (chart, y) in charts.iter().zip(["packets still missing (share of all)", "latency (ms)"]) {
+        assert!(chart.contains(&format!("<p class=\"axis\" aria-hidden=\"true\">{y}</p>")), "{y}");
+        let json = chart.split_once("<script type=\"application/json\">").unwrap().1;
+        let spec: serde_json::Value =
+            serde_json::from_str(json.split_once("</script>").unwrap().0).expect("the chart's data");
+        for axis in ["x", "y"] {
+            assert_ne!(spec[axis]["unit"], "", "{axis} of {y}");
+        }
+    }
+    assert!(charts[0].contains("\"label\":\"mouth to ear\",\"scale\":\"linear\",\"unit\":\"ms\""));
+}
+
+#[test]
+fn limits_are_marked_where_delays_are_from_mouth_to_ear() {
+    let known = report(2, 50);
+    let marks = |report: &CompareReport| {
+        let html = render_compare(report);
+        let chart = html.split("<figure class=\"chart\"").nth(1).unwrap().to_string();
+        ["play together 30\u{202f}ms", "talk 150\u{202f}ms"].map(|mark| chart.contains(mark))
+    };
+    assert_eq!(marks(&known), [true, true]);
+    let mut unknown = known;
+    unknown.transports.iter_mut().for_each(|t| t.mouth_to_ear_ms.clear());
+    assert_eq!(marks(&unknown), [false, false], "a round trip has no such limit");
+}
+
+#[test]
+fn the_player_switches_between_all_sounds_and_marks_losses() {
+    let html = render_compare(&report(2, 400));
+    let player = html.split_once("data-figure=\"listen\"").unwrap().1.split_once("</section>").unwrap().0;
+    assert_eq!(player.matches("type=\"radio\" name=\"listen\"").count(), 3);
+    for part in ["class=\"wave js\"", "class=\"next\"", "class=\"previous\"", "role=\"slider\""] {
+        assert!(player.contains(part), "{part}");
+    }
+    for (i, file) in ["original.flac", "heard-proto0.flac", "heard-proto1.flac"].iter().enumerate() {
+        let audio = player.split("<audio").nth(i + 1).unwrap().split('>').next().unwrap();
+        assert!(audio.contains(file) && audio.contains(&format!("data-clip=\"{i}\"")), "{audio}");
+    }
+    let json = player.split_once("<script type=\"application/json\">").unwrap().1;
+    let spec: serde_json::Value = serde_json::from_str(json.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(spec["clips"][1]["name"], "proto0");
+    assert_ne!(spec["clips"][1]["from"], spec["clips"][0]["from"], "the original has no losses");
+}
+
+#[test]
+fn maps_without_a_mark_take_one_line() {
+    let mut whole = report(2, 50);
+    whole.transports[0].fate = vec![Fate::Received; 50];
+    whole.transports[0].hides_repairs = true;
+    whole.transports.push(TransportPanel {
+        name: "repairs".into(),
+        fate: [vec![Fate::Received; 49], vec![Fate::Recovered]].concat(),
+        ..TransportPanel::default()
+    });
+    let html = render_compare(&whole);
+    let folded = html.split_once("<details class=\"strip\">").expect("repairs alone are folded").1;
+    assert!(folded.split_once("</details>").unwrap().0.contains("50 packets: 1 recovered"));
+    assert_eq!(html.matches("class=\"cells\"").count(), 2);
+    assert!(html.contains("50 packets, all received; losses that were repaired do not show"));
+}
+
+#[test]
+fn regions_have_names_of_their_own() {
+    let html = render_compare(&report(2, 400));
+    let labels: Vec<String> = tags(&html)
+        .into_iter()
+        .filter(|(_, attributes)| attributes.contains("role=\"region\""))
+        .map(|(_, attributes)| attributes.split_once("aria-label=\"").unwrap().1.to_string())
+        .collect();
+    let different: std::collections::BTreeSet<&String> = labels.iter().collect();
+    assert_eq!(different.len(), labels.len(), "{labels:?}");
+    assert!(labels.len() >= 4);
+}
+
+#[test]
+fn the_picture_has_every_recommendation_whole() {
+    let svg = compare_svg(&report(2, 300));
+    let words: String =
+        svg.split('>').map(|part| part.split('<').next().unwrap()).collect::<Vec<_>>().join(" ");
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    for purpose in PURPOSES {
+        assert!(
+            words.contains(purpose) && words.contains(&format!("plain words for {purpose}")),
+            "{purpose}"
+        );
+        assert!(words.contains(&format!("A sentence for {purpose}. proto1 will do as well.")), "{words}");
+    }
+    assert!(!svg.contains('\u{2026}'), "nothing is cut off");
+    // Scripts off: the page has the recommendations as text, so its picture does without them.
+    let html = render_compare(&report(2, 300));
+    let still = html.split_once("<noscript>").unwrap().1.split_once("</noscript>").unwrap().0;
+    assert!(still.contains("<svg") && !still.contains("A sentence for Talk."));
 }
 
 #[test]

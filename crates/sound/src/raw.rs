@@ -190,7 +190,7 @@ impl std::str::FromStr for RawFormat {
 }
 
 /// Full scale ±1.0 to a signed integer of `bits`, rounded to nearest and clipped.
-fn to_integer(x: f32, bits: u32) -> i32 {
+pub(crate) fn to_integer(x: f32, bits: u32) -> i32 {
     let full = (1u64 << (bits - 1)) as f64;
     // `as` saturates and turns NaN into zero.
     (f64::from(x) * full).round().clamp(-full, full - 1.0) as i32

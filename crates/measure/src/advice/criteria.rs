@@ -53,7 +53,7 @@ impl Words {
 
     /// Why none is taken; this is the least bad.
     pub fn because_none(&self, name: &str) -> String {
-        format!("nothing measured is good enough; least bad is {name} with {}: {}", self.figure, self.lacking)
+        format!("nothing measured is good enough; closest is {name} with {}: {}", self.figure, self.lacking)
     }
 }
 
@@ -62,10 +62,12 @@ impl Words {
 const PLAY_SHARE: f64 = 0.01;
 /// Mouth to ear between players: 25 to 30 ms is where ensembles lose their tempo (Schuett 2002, Chafe 2004).
 const PLAY_MS: f64 = 30.0;
-/// Loss with silence in the gaps noticed by half the listeners (Voelcker 1985), which the TV report takes.
+/// Loss with silence in the gaps noticed by half the listeners (Voelcker 1985), which Højgaard-Hansen and Lundgreen 2009 take.
 const SILENCE_SHARE: f64 = 0.018;
-/// 80 ms of lip-sync less 10 ms before the buffer: what the TV report leaves for it.
-const TV_TARGET_MS: f64 = 70.0;
+/// Sound within so much of the picture is in sync (Højgaard-Hansen and Lundgreen 2009, section 2.2).
+const TV_MS: f64 = 80.0;
+/// Of [`TV_MS`], what 10 ms before the buffer leave for it.
+const TV_TARGET_MS: f64 = TV_MS - 10.0;
 /// G.114: up to here a conversation is not disturbed.
 const TALK_MS: f64 = 150.0;
 /// G.109: from here on "some users dissatisfied"; below, many.
@@ -87,6 +89,31 @@ impl Purpose {
             Purpose::TvSound | Purpose::SendToMany => 0.1,
             Purpose::Record => 0.01,
             Purpose::Talk => 1.0,
+        }
+    }
+
+    /// The longest delay from mouth to ear, in milliseconds, with which the purpose is served; `None` if any will do.
+    pub fn longest_mouth_to_ear_ms(self) -> Option<f64> {
+        match self {
+            Purpose::PlayTogether => Some(PLAY_MS),
+            Purpose::TvSound => Some(TV_MS),
+            Purpose::Talk => Some(TALK_MS),
+            Purpose::Record | Purpose::SendToMany => None,
+        }
+    }
+
+    /// How long after their sending, in milliseconds, packets count as missing, where the purpose fixes that.
+    pub fn counts_missing_at_ms(self) -> Option<f64> {
+        (self == Purpose::TvSound).then_some(TV_TARGET_MS)
+    }
+
+    /// The largest share of packets, in percent, that may be lost or late; for talking it depends on the delay.
+    pub fn most_missing_percent(self) -> Option<f64> {
+        match self {
+            Purpose::PlayTogether => Some(PLAY_SHARE * 100.0),
+            Purpose::TvSound | Purpose::SendToMany => Some(SILENCE_SHARE * 100.0),
+            Purpose::Record => Some(0.0),
+            Purpose::Talk => None,
         }
     }
 
@@ -159,13 +186,10 @@ impl Purpose {
             Purpose::PlayTogether => play_together_words(f, sums, weight, ways),
             Purpose::TvSound => Words {
                 figure: format!(
-                    "{} lost{ways} or later than {TV_TARGET_MS} ms, buffer {}",
+                    "{} lost{ways} or later than {TV_TARGET_MS} ms{}",
                     text(sums.missing_at(TV_TARGET_MS)),
-                    match f.buffer_sequence.empty {
-                        0 => "never empty".into(),
-                        1 => "empty once".into(),
-                        times => format!("empty {times} times"),
-                    }
+                    // Where hardly anything comes, a buffer is not filled and so does not run empty.
+                    if weight.met { underruns(f.buffer_sequence.empty) } else { String::new() }
                 ),
                 bound: "within 80 ms of the picture and 1.8 %",
                 lacking: too_many(weight.cost, SILENCE_SHARE),
@@ -194,6 +218,14 @@ fn percent(packets: u64, sums: &Sums) -> f64 {
     crate::rate::percent(packets, sums.sent).unwrap_or(100.0)
 }
 
+fn underruns(times: u64) -> String {
+    match times {
+        0 => ", no underruns".into(),
+        1 => ", one underrun".into(),
+        times => format!(", {times} underruns"),
+    }
+}
+
 fn too_many(percent: f64, share: f64) -> String {
     format!("{:.2} % too many", percent - share * 100.0)
 }
@@ -210,7 +242,7 @@ fn play_together(packet_ms: f64, sums: &Sums) -> Weight {
 }
 
 fn play_together_words(f: &TransportFigures, sums: &Sums, weight: &Weight, ways: &str) -> Words {
-    let bound = "within the 30 ms that players bear";
+    let bound = "under the 30 ms limit for playing together";
     match weight.delay_ms {
         Some(_) => Words {
             figure: format!("{:.1} ms mouth to ear with 1 % late or lost{ways}", weight.cost),

@@ -113,7 +113,7 @@ fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
     ] {
         let advice = advice(purpose, &rtp, &tcp);
         assert_eq!((advice.transport.as_str(), advice.met), (transport, false), "{advice:?}");
-        assert!(advice.because.contains("least bad"), "{}", advice.because);
+        assert!(advice.because.contains("closest is"), "{}", advice.because);
         assert!(advice.because.contains(lacking), "{purpose:?} {}", advice.because);
         assert!(advice.ties.is_empty() && advice.playout_delay_ms.is_none(), "{advice:?}");
         // How sure it is that none will do.

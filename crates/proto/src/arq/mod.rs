@@ -29,6 +29,7 @@ use crate::{DEFAULT_PORT, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "arq",
     title: "simple ARQ",
+    plain: "UDP with receipts: repeats what is missing",
     summary: "RTP over UDP with acknowledgements: sends again what was lost, as long as it can still be played",
     substrate: Substrate::Udp,
     over_ip: None,

@@ -76,6 +76,7 @@ use crate::{Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "dccp",
     title: "DCCP",
+    plain: "DCCP: adapts its rate, repeats nothing",
     summary: "sends once, at the rate the path bears; messages that can't go in time expire before they are sent",
     substrate: Substrate::Udp,
     over_ip: Some(&stack::DccpOverIp),

@@ -77,6 +77,7 @@ use crate::{Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "sctp",
     title: "SCTP",
+    plain: "SCTP: repeats what can still be played",
     summary: "SCTP over UDP: acknowledged, congestion-controlled, sends again what can still be played",
     substrate: Substrate::Udp,
     over_ip: Some(&stack::SctpOverIp),

@@ -55,6 +55,7 @@ use crate::{DEFAULT_PORT, Key, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "srp",
     title: "SRP",
+    plain: "UDP that asks again for what is missing",
     summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
     substrate: Substrate::Udp,
     over_ip: None,

@@ -26,6 +26,7 @@ use wire::Deframer;
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "tcp",
     title: "TCP",
+    plain: "TCP: repeats all that is lost, may pause",
     summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
     substrate: Substrate::Tcp,
     over_ip: None,

@@ -10,9 +10,10 @@ fn ceilings_are_round() {
 }
 
 #[test]
-fn verdicts_are_wrapped_and_cut() {
+fn texts_are_wrapped() {
     assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
-    assert_eq!(wrap("aa bb cc dd", 2), ["aa", "bb\u{2026}"]);
+    assert_eq!(wrap("aa bb cc dd", 2), ["aa", "bb", "cc", "dd"]);
+    assert_eq!(wrap("abcdef gh", 4), ["abc\u{2026}", "gh"]);
     assert!(wrap("", 10).is_empty());
 }
 

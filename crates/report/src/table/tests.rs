@@ -9,11 +9,27 @@ fn best_is_judged_as_printed() {
     let lower = row(Better::Lower, &[Some(1.04), Some(0.96), Some(2.0), None]);
     // 1.04 and 0.96 both print 1.0, so both are best.
     assert_eq!((0..4).map(|i| lower.is_best(i)).collect::<Vec<_>>(), [true, true, false, false]);
+    // Differences of a few percent are noise.
+    let near = row(Better::Lower, &[Some(29.6), Some(29.7), Some(35.1)]);
+    assert_eq!((0..3).map(|i| near.is_best(i)).collect::<Vec<_>>(), [true, true, false]);
+    assert!(!row(Better::Lower, &[Some(29.6), Some(29.7)]).is_best(0), "all alike");
     let higher = row(Better::Higher, &[Some(1.0), Some(3.0)]);
     assert!(higher.is_best(1) && !higher.is_best(0));
     assert!(!row(Better::Neither, &[Some(1.0), Some(3.0)]).is_best(0));
     assert!(!row(Better::Lower, &[Some(1.0), Some(1.0)]).is_best(0), "a tie of all emphasises nothing");
     assert!(!row(Better::Lower, &[Some(f64::NAN), Some(1.0)]).is_best(0));
+}
+
+#[test]
+fn shares_differ_only_beyond_chance() {
+    let lost = |of: u64| Row {
+        samples: vec![Some(of); 2],
+        ..Row::numbers("lost", "%", 3, Better::Lower, &[Some(1.23), Some(1.6)])
+    };
+    // 48 and 62 of 3872: chance alone makes a difference of 19 (two standard deviations).
+    assert!(!lost(3_872).is_best(0));
+    // The same shares of a hundred times as many packets are no chance.
+    assert!(lost(387_200).is_best(0) && !lost(387_200).is_best(1));
 }
 
 #[test]
@@ -24,7 +40,7 @@ fn short_rows_read_as_not_measured() {
         ..Table::default()
     };
     let mut out = String::new();
-    table.render("t", &mut out);
+    table.render("t", "A title", &mut out);
     assert_eq!(out.matches("not measured").count(), 2);
 }
 
@@ -55,7 +71,7 @@ fn a_group_says_its_sample_counts_once() {
     };
     let times = |table: &Table, text: &str| {
         let mut out = String::new();
-        table.render("t", &mut out);
+        table.render("t", "A title", &mut out);
         out.matches(text).count()
     };
     assert_eq!(["n = 7<", "n = 9<", "n = 11<"].map(|n| times(&table, n)), [1, 1, 1]);
@@ -81,7 +97,7 @@ fn bars_are_drawn_against_the_largest() {
         ..Bars::default()
     };
     let mut out = String::new();
-    bars.render(&mut out);
+    bars.render("", &mut out);
     assert!(out.contains("width:100.0%") && out.contains("width:25.0%"));
 }
 
@@ -91,7 +107,7 @@ fn prose_gets_the_width_and_many_columns_stand_closer() {
     let row = |values: Vec<Cell>| Row { label: "a".into(), values, ..Row::default() };
     let render = |table: Table| {
         let mut out = String::new();
-        table.render("t", &mut out);
+        table.render("t", "A title", &mut out);
         out
     };
     let long = "more words than a cell keeps on one line\nand others".into();
