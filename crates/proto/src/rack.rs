@@ -72,10 +72,9 @@ impl Rack {
     }
 }
 
-/// How long after its transmission an overtaken packet counts as lost (§6.2, step 5); at once before a round trip is
-/// measured.
-pub(crate) fn loss_delay(rtt: &Rtt) -> Duration {
-    rtt.srtt().unwrap_or_default() + reordering_window(rtt)
+/// How long after its transmission an overtaken packet counts as lost (§6.2, step 5), once a round trip is measured.
+pub(crate) fn loss_delay(rtt: &Rtt) -> Option<Duration> {
+    Some(rtt.srtt()? + reordering_window(rtt))
 }
 
 /// How much later than its successors a packet may arrive: a quarter of the shortest round trip (§6.2, step 4).
@@ -137,10 +136,10 @@ mod tests {
     fn delays_follow_the_round_trip() {
         // SRTT 45 ms, shortest 40.
         let measured = rtt(&[40, 80]);
-        assert_eq!(loss_delay(&measured), 45 * MS + 10 * MS);
+        assert_eq!(loss_delay(&measured), Some(45 * MS + 10 * MS));
         assert_eq!(probe_timeout(&measured, false, 10 * MS), Some(90 * MS));
         assert_eq!(probe_timeout(&measured, true, 10 * MS), Some(100 * MS));
         assert_eq!(probe_timeout(&rtt(&[1]), false, 10 * MS), Some(5 * MS), "threads wake up late");
-        assert_eq!((loss_delay(&Rtt::default()), probe_timeout(&Rtt::default(), true, MS)), (Duration::ZERO, None));
+        assert_eq!((loss_delay(&rtt(&[])), probe_timeout(&rtt(&[]), true, MS)), (None, None));
     }
 }

@@ -205,7 +205,7 @@ impl Flight {
         self.next_due = None;
         for (_, entry) in self.ring.iter_mut().filter(|(_, entry)| entry.fate != Fate::Repeats) {
             if entry.fate == Fate::Sent && self.rack.has_overtaken(entry.sending) {
-                entry.due = entry.due.min(entry.last_sent + wait);
+                entry.due = wait.map_or(entry.due, |wait| entry.due.min(entry.last_sent + wait));
                 entry.leave_last_chance();
             }
             self.next_due = sooner(self.next_due, entry.due);

@@ -4,7 +4,7 @@ use antiphon_core::{Endpoint, Event, Instant, Seq32};
 
 use super::association::{Association, Phase};
 use super::endpoint::{CLOSE_PATIENCE, Sctp};
-use super::outgoing::{Acked, Violation};
+use super::outgoing::{Acked, Losses, Violation};
 use super::settings::{MAX_PATHS, Settings};
 use super::wire::cause;
 use super::wire::chunks::Sack;
@@ -34,12 +34,10 @@ impl Sctp {
         flight: &[usize; MAX_PATHS],
     ) {
         let Some(association) = &mut self.association else { return };
-        if let Some((path, rtt)) = acked.round_trip() {
-            association.paths[path].rtt.on_sample(rtt);
-        }
         let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
         association.note_answers(now, acked, &self.settings);
-        let lost = association.judge_windows(cumulative, acked, flight);
+        association.grow_windows(cumulative, acked, flight);
+        let lost = association.reduce_windows(&acked.lost);
         association.restart_timers(now, acked, has_others.then_some(&self.settings));
         association.run_sizes(now);
         association.tell_again_of_giving_up(now);
@@ -71,18 +69,32 @@ impl Association {
         }
     }
 
-    /// Grows and reduces the congestion windows; returns whether one was reduced.
-    fn judge_windows(&mut self, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) -> bool {
-        let (mut lost, highest) = (false, self.out.highest());
+    fn grow_windows(&mut self, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) {
         for (at, path) in self.paths.iter_mut().enumerate() {
             if acked.moved && acked.bytes[at] > 0 {
                 path.window.on_ack(acked.bytes[at], flight[at], cumulative);
             }
-            if acked.lost_on[at] && path.window.on_loss(highest) {
-                (self.burst, lost) = (true, true);
-            }
         }
-        lost
+    }
+
+    /// Reduces the congestion windows of paths with losses; returns whether one was reduced.
+    fn reduce_windows(&mut self, losses: &Losses) -> bool {
+        let (mut reduced, highest) = (false, self.out.highest());
+        for (path, loss) in self.paths.iter_mut().zip(losses) {
+            reduced |= loss.is_some_and(|sending| path.on_loss(highest, sending));
+        }
+        self.burst |= reduced;
+        reduced
+    }
+
+    /// Counts chunks as lost that were overtaken and have had their time; returns whether a window was reduced.
+    pub fn run_overtaken(&mut self, now: Instant) -> bool {
+        if !self.paths.iter().any(|path| path.overtaken_at.is_some_and(|at| at <= now)) {
+            return false;
+        }
+        let mut losses = Losses::default();
+        self.out.find_overtaken(now, &mut losses, &mut self.paths);
+        self.reduce_windows(&losses)
     }
 
     /// Restarts T3-rtx of each path (§6.3.2). `hurried`: with another path available, there is no wait for the rest of
@@ -97,6 +109,9 @@ impl Association {
             } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
                 let first = hurried.and_then(|settings| Some(self.out.first_sent(at)? + settings.ack_delay));
                 path.start_t3(first.map_or(now, |first| now.min(first)));
+            } else if path.flight > 0 && path.t3.is_none() {
+                // The peer has reneged on the last of what was in flight.
+                path.start_t3(now);
             }
         }
     }

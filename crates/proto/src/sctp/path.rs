@@ -8,6 +8,7 @@ use super::mtu::Mtu;
 use super::settings::Settings;
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
+use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 
 /// A path to the peer.
@@ -26,6 +27,10 @@ pub(super) struct Path {
     /// RFC 9260 §6.3.1; samples include the peer's acknowledgement delay.
     pub rtt: RttEstimator,
     pub window: Window,
+    /// The order of the transmissions, and what of it has arrived.
+    pub rack: Rack,
+    /// When an overtaken chunk counts as lost.
+    pub overtaken_at: Option<Instant>,
     pub mtu: Mtu,
     /// Whether payload is sent as I-DATA, which has longer headers.
     interleaved: bool,
@@ -54,6 +59,8 @@ impl Path {
             rtt: RttEstimator::new(settings.rto),
             forgiven: settings.path_max_retrans,
             window: Window::new(payload_of(packet, interleaved)),
+            rack: Rack::default(),
+            overtaken_at: None,
             mtu: Mtu::new(packet, now),
             interleaved,
             flight: 0,
@@ -100,6 +107,12 @@ impl Path {
         self.window.full = payload_of(self.mtu.size(), self.interleaved);
     }
 
+    /// A transmission was lost: reduces the window, once for all losses of one window. Returns whether it did.
+    /// `highest`: the last TSN sent.
+    pub fn on_loss(&mut self, highest: Seq32, sending: u64) -> bool {
+        self.window.on_loss(highest, sending, self.rack.sent())
+    }
+
     /// Starts or restarts T3-rtx (RFC 9260 §6.3.2 and §6.3.3) for a chunk sent at `since`.
     pub fn start_t3(&mut self, since: Instant) {
         self.t3 = Some(since + self.rtt.rto());
@@ -121,6 +134,8 @@ pub(super) struct Window {
     full: usize,
     /// Fast recovery ends when this TSN is acknowledged.
     recovery: Option<Seq32>,
+    /// Transmissions up to this one left before the last reduction, which answers their losses.
+    answered: u64,
     /// When payload last went out.
     last_sent: Option<Instant>,
 }
@@ -130,7 +145,15 @@ impl Window {
     pub fn new(full: usize) -> Self {
         // §7.2.1, for IPv4.
         let cwnd = (4 * full).min((2 * full).max(4404));
-        Window { cwnd, ssthresh: usize::MAX, partial_bytes_acked: 0, full, recovery: None, last_sent: None }
+        Window {
+            cwnd,
+            ssthresh: usize::MAX,
+            partial_bytes_acked: 0,
+            full,
+            recovery: None,
+            answered: 0,
+            last_sent: None,
+        }
     }
 
     /// Payload was sent at `now`. A window unused for long may no longer fit the path: it halves for each time-out
@@ -177,16 +200,20 @@ impl Window {
         self.partial_bytes_acked = 0;
     }
 
-    /// Fast retransmission: reduces the window once for all losses of one window, and returns whether it did.
-    /// `highest`: the last TSN sent.
-    pub fn on_loss(&mut self, highest: Seq32) -> bool {
-        if self.recovery.is_some() {
+    /// Fast retransmission: reduces the window once for all losses of one window, and returns whether it did. A
+    /// transmission that left after the reduction, such as a retransmission that is lost as well, is a new sign of
+    /// congestion (RFC 5681 §4.3).
+    ///
+    /// `highest`: the last TSN sent; `sending`: the transmission that was lost, of `sent` so far.
+    pub fn on_loss(&mut self, highest: Seq32, sending: u64, sent: u64) -> bool {
+        if self.recovery.is_some() && sending <= self.answered {
             return false;
         }
         self.ssthresh = (self.cwnd / 2).max(4 * self.full);
         self.cwnd = self.ssthresh;
         self.partial_bytes_acked = 0;
         self.recovery = Some(highest);
+        self.answered = sent;
         true
     }
 
@@ -271,7 +298,7 @@ mod tests {
             window.on_ack(FULL, window.cwnd, Seq32(4));
         }
         let before = window.cwnd;
-        assert!(window.on_loss(Seq32(100)) && !window.on_loss(Seq32(120)), "once for a window");
+        assert!(window.on_loss(Seq32(100), 1, 9) && !window.on_loss(Seq32(120), 9, 12), "once for a window");
         assert_eq!(window.cwnd, before / 2);
         window.on_ack(FULL, window.cwnd, Seq32(99));
         assert_eq!((window.cwnd, window.in_recovery()), (before / 2, true));

@@ -14,8 +14,9 @@ impl Sctp {
             return;
         }
         let Some(association) = &mut self.association else { return };
-        let closed = association.out.expire(now, &mut association.paths, &mut self.queue);
+        let mut closed = association.out.expire(now, &mut association.paths, &mut self.queue);
         association.burst |= closed;
+        closed |= association.run_overtaken(now);
         association.due.forward |= association.out.take_gave_up();
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
@@ -154,10 +155,9 @@ impl Association {
 
     fn next_timeout(&self) -> Option<Instant> {
         let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
-        let paths = self
-            .paths
-            .iter()
-            .flat_map(|path| [path.t3, stands.then_some(path.heartbeat_at), self.next_size(path)]);
+        let paths = self.paths.iter().flat_map(|path| {
+            [path.t3, path.overtaken_at, stands.then_some(path.heartbeat_at), self.next_size(path)]
+        });
         paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
     }
 }

@@ -1,5 +1,6 @@
 //! SCTP in virtual time over modelled links, and against hostile peers.
 
+mod acks;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;

@@ -36,9 +36,10 @@ impl Outgoing {
     pub fn resend(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         let now = packet.now;
         let full = packet.writer.room_when_empty();
-        let mut at = 0;
+        let (mut at, mut is_first) = (0, true);
         while self.lost > 0 && at < self.sent.len() {
             if self.sent[at].state != ChunkState::Lost {
+                is_first &= self.sent[at].state != ChunkState::Flying;
                 at += 1;
                 continue;
             }
@@ -49,17 +50,28 @@ impl Outgoing {
             if (!packet.has_window() && !burst) || !self.write(at, packet.writer) {
                 return;
             }
-            let sent = &mut self.sent[at];
-            // It was fast retransmitted or timed out: only a time-out may find it lost again.
-            (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, now);
-            (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
-            sent.packet = packet.writer.len() as u16;
-            let len = usize::from(sent.len);
+            self.note_repeated(at, packet);
+            let len = usize::from(self.sent[at].len);
             self.lost -= 1;
-            self.retransmitted += 1;
-            self.check_in_time(at, packet.paths);
             self.take_off(now, packet.path(), len);
+            // The first chunk in flight: an answer is expected a round trip from now (RFC 9260 §7.2.4, step 4). After a
+            // time-out, only an answer restarts the timer.
+            if std::mem::take(&mut is_first) && packet.path().errors == 0 {
+                packet.path().start_t3(now);
+            }
         }
+    }
+
+    /// The chunk at `at` was written again.
+    fn note_repeated(&mut self, at: usize, packet: &mut Departure<'_, '_>) {
+        let sent = &mut self.sent[at];
+        // A SACK's blocks don't tell which transmission they answer, so that only time finds it lost again.
+        (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, packet.now);
+        (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
+        sent.packet = packet.writer.len() as u16;
+        sent.sending = packet.path().rack.on_send();
+        self.retransmitted += 1;
+        self.check_in_time(at, packet.paths);
     }
 
     /// Writes new chunks, from messages already begun and from waiting ones.
@@ -155,7 +167,9 @@ impl Outgoing {
         }
         let message = &mut self.messages[place as usize];
         let (fragment, path) = (message.fragments, packet.by as u8);
-        let sent = Sent { message: place, fragment, len: len as u16, path, ..Sent::rest(message.cut, now) };
+        let sending = packet.paths[packet.by].rack.on_send();
+        let sent =
+            Sent { message: place, fragment, len: len as u16, path, sending, ..Sent::rest(message.cut, now) };
         message.cut += len;
         message.fragments += 1;
         message.chunks += 1;

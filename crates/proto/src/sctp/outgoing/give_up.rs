@@ -114,7 +114,7 @@ impl Outgoing {
             return false;
         }
         path.mtu.on_loss(usize::from(sent.packet));
-        path.window.on_loss(self.highest())
+        path.on_loss(self.highest(), sent.sending)
     }
 
     /// Gives up messages of which a part would be sent after their deadlines.
