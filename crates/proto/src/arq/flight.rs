@@ -9,7 +9,7 @@ use super::improved::Settings;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
-use crate::cc::{Controller, Reno, Window};
+use crate::cc::{Controller, Reno, Window, is_validated};
 use crate::deadline::last_chance;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
 use crate::rack::{Rack, loss_delay};
@@ -185,7 +185,7 @@ impl Flight {
         self.rack.on_arrival(entry.sending, entry.tries > 1, elapsed, self.rtt.smoothed());
         // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
         if let Some(reno) = &mut self.reno
-            && on_their_way as f64 * 2.0 >= reno.window().cwnd
+            && is_validated(on_their_way as f64, reno.window().cwnd)
         {
             reno.on_ack(received_at, entry.message.bytes.len() as f64, Duration::ZERO);
         }

@@ -17,7 +17,10 @@ impl Sctp {
         }
         let flight: [usize; MAX_PATHS] =
             std::array::from_fn(|at| association.paths.get(at).map_or(0, |path| path.flight));
-        let taken = association.out.on_sack(received_at, sack, &mut association.paths, &mut self.queue);
+        let mut taken = association.out.on_sack(received_at, sack, &mut association.paths, &mut self.queue);
+        if let Ok(Some(acked)) = &mut taken {
+            association.settle_probes(sack, &mut acked.lost);
+        }
         match taken {
             Err(Violation) => self.violated(now, cause::PROTOCOL_VIOLATION, &[]),
             Ok(None) => {}
@@ -36,9 +39,10 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         let has_others = association.paths.iter().filter(|path| path.is_good()).count() > 1;
         association.note_answers(now, acked, &self.settings);
-        association.grow_windows(cumulative, acked, flight);
-        let lost = association.reduce_windows(&acked.lost);
+        association.grow_windows(now, cumulative, acked, flight);
+        let lost = association.reduce_windows(now, &acked.lost);
         association.restart_timers(now, acked, has_others.then_some(&self.settings));
+        association.schedule_probe(now, self.settings.ack_delay);
         association.run_sizes(now);
         association.tell_again_of_giving_up(now);
         if acked.moved && self.closing.is_some() {
@@ -53,6 +57,16 @@ impl Sctp {
 }
 
 impl Association {
+    /// Adds losses that only a tail loss probe has shown, as it repaired them.
+    fn settle_probes(&mut self, sack: &Sack<'_>, losses: &mut Losses) {
+        for (path, loss) in self.paths.iter_mut().zip(losses) {
+            if path.tail.on_sack(sack) {
+                // It left before the present recovery, if there is one.
+                *loss = (*loss).max(Some(0));
+            }
+        }
+    }
+
     /// Marks paths on which a chunk was acknowledged as working.
     fn note_answers(&mut self, now: Instant, acked: &Acked, settings: &Settings) {
         let best = self.best_path();
@@ -69,19 +83,18 @@ impl Association {
         }
     }
 
-    fn grow_windows(&mut self, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) {
-        for (at, path) in self.paths.iter_mut().enumerate() {
-            if acked.moved && acked.bytes[at] > 0 {
-                path.window.on_ack(acked.bytes[at], flight[at], cumulative);
-            }
+    fn grow_windows(&mut self, now: Instant, cumulative: Seq32, acked: &Acked, flight: &[usize; MAX_PATHS]) {
+        let moved = acked.moved.then_some(cumulative);
+        for (at, path) in self.paths.iter_mut().enumerate().filter(|(at, _)| acked.bytes[*at] > 0) {
+            path.on_ack(now, acked.bytes[at], flight[at], moved);
         }
     }
 
     /// Reduces the congestion windows of paths with losses; returns whether one was reduced.
-    fn reduce_windows(&mut self, losses: &Losses) -> bool {
+    fn reduce_windows(&mut self, now: Instant, losses: &Losses) -> bool {
         let (mut reduced, highest) = (false, self.out.highest());
         for (path, loss) in self.paths.iter_mut().zip(losses) {
-            reduced |= loss.is_some_and(|sending| path.on_loss(highest, sending));
+            reduced |= loss.is_some_and(|sending| path.on_loss(now, highest, sending));
         }
         self.burst |= reduced;
         reduced
@@ -94,7 +107,7 @@ impl Association {
         }
         let mut losses = Losses::default();
         self.out.find_overtaken(now, &mut losses, &mut self.paths);
-        self.reduce_windows(&losses)
+        self.reduce_windows(now, &losses)
     }
 
     /// Restarts T3-rtx of each path (§6.3.2). `hurried`: with another path available, there is no wait for the rest of
@@ -106,7 +119,7 @@ impl Association {
             if path.flight == 0 && !has_given_up {
                 path.t3 = None;
                 path.window.on_all_acked();
-            } else if acked.moved && (acked.bytes[at] > 0 || path.t3.is_some()) {
+            } else if acked.bytes[at] > 0 || (acked.moved && path.t3.is_some()) {
                 let first = hurried.and_then(|settings| Some(self.out.first_sent(at)? + settings.ack_delay));
                 path.start_t3(first.map_or(now, |first| now.min(first)));
             } else if path.flight > 0 && path.t3.is_none() {

@@ -65,6 +65,7 @@ mod received;
 mod routes;
 mod settings;
 mod stack;
+mod tail;
 mod timers;
 mod transmit;
 mod validator;

@@ -6,8 +6,11 @@ use antiphon_core::{ByteCount, Instant, PathId, PathStats, Seq32};
 
 use super::mtu::Mtu;
 use super::settings::Settings;
+use super::tail::TailProbe;
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
+use crate::cc::tfrc::{LossIntervals, f};
+use crate::cc::{PipeAck, is_validated};
 use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 
@@ -27,6 +30,14 @@ pub(super) struct Path {
     /// RFC 9260 §6.3.1; samples include the peer's acknowledgement delay.
     pub rtt: RttEstimator,
     pub window: Window,
+    /// How much of the window is used.
+    pipe: PipeAck,
+    /// When the window last held something back, other than during the recovery from a loss.
+    blocked_at: Option<Instant>,
+    /// Whether the window was filled when the recovery began.
+    filled: bool,
+    /// Bytes acknowledged between losses.
+    losses: LossIntervals,
     /// The order of the transmissions, and what of it has arrived.
     pub rack: Rack,
     /// When an overtaken chunk counts as lost.
@@ -38,6 +49,7 @@ pub(super) struct Path {
     pub flight: usize,
     /// When the chunks in flight count as lost.
     pub t3: Option<Instant>,
+    pub tail: TailProbe,
     /// When the next heartbeat is due.
     pub heartbeat_at: Instant,
     /// Whether a heartbeat is to be sent.
@@ -59,12 +71,17 @@ impl Path {
             rtt: RttEstimator::new(settings.rto),
             forgiven: settings.path_max_retrans,
             window: Window::new(payload_of(packet, interleaved)),
+            pipe: PipeAck::default(),
+            blocked_at: None,
+            filled: false,
+            losses: LossIntervals::default(),
             rack: Rack::default(),
             overtaken_at: None,
             mtu: Mtu::new(packet, now),
             interleaved,
             flight: 0,
             t3: None,
+            tail: TailProbe::default(),
             heartbeat_at: now,
             probe: false,
             heartbeat: None,
@@ -109,8 +126,66 @@ impl Path {
 
     /// A transmission was lost: reduces the window, once for all losses of one window. Returns whether it did.
     /// `highest`: the last TSN sent.
-    pub fn on_loss(&mut self, highest: Seq32, sending: u64) -> bool {
-        self.window.on_loss(highest, sending, self.rack.sent())
+    pub fn on_loss(&mut self, now: Instant, highest: Seq32, sending: u64) -> bool {
+        if self.window.has_answered(sending) {
+            return false;
+        }
+        self.losses.on_loss_event();
+        self.note_filling(now);
+        self.window.reduce(self.used(), self.kept());
+        self.window.recover(highest, self.rack.sent());
+        true
+    }
+
+    /// The window holds something back.
+    pub fn on_blocked(&mut self, now: Instant) {
+        if !self.window.in_recovery() {
+            self.blocked_at = Some(now);
+        }
+    }
+
+    /// A loss: notes whether the window was filled in the last two round trips before the recovery.
+    fn note_filling(&mut self, now: Instant) {
+        let recent = 2 * self.rtt.smoothed().srtt().unwrap_or_default();
+        if !self.window.in_recovery() {
+            self.filled = self.blocked_at.is_some_and(|at| now.since(at) <= recent);
+        }
+    }
+
+    /// T3-rtx has expired.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.losses.on_loss_event();
+        self.note_filling(now);
+        self.window.on_timeout(self.used(), self.kept());
+        self.rtt.back_off();
+    }
+
+    /// Bytes of the window that a loss leaves to an application which has not filled it for two round trips: what it
+    /// uses and a packet more, as far as a TCP would have this window on average at this rate of losses (RFC 5348 §3.1).
+    ///
+    /// Without it, sound at a constant rate below its fair share would come to a halt after every other loss: halving is
+    /// meant for a window that had grown until it no longer fitted. Bytes are counted as full packets, as small ones
+    /// would make losses seem rarer.
+    fn kept(&self) -> usize {
+        let full = self.window.full;
+        match self.losses.mean().filter(|_| !self.filled) {
+            Some(mean) => (self.used() + full).min((full as f64 / f((full as f64 / mean).min(1.0))) as usize),
+            None => 0,
+        }
+    }
+
+    /// `acked` bytes were acknowledged, up to `cumulative` if that moved; `flight` bytes were in flight before.
+    pub fn on_ack(&mut self, now: Instant, acked: usize, flight: usize, cumulative: Option<Seq32>) {
+        self.pipe.on_ack(now, acked as f64, self.rtt.smoothed().srtt());
+        self.losses.on_ack(acked as f64);
+        if let Some(cumulative) = cumulative {
+            self.window.on_ack(acked, flight.max(self.pipe.most() as usize), cumulative);
+        }
+    }
+
+    /// Bytes of the window that are used: acknowledged in a recent round trip, or in flight.
+    fn used(&self) -> usize {
+        self.flight.max(self.pipe.most() as usize)
     }
 
     /// Starts or restarts T3-rtx (RFC 9260 §6.3.2 and §6.3.3) for a chunk sent at `since`.
@@ -125,6 +200,16 @@ fn payload_of(packet: usize, interleaved: bool) -> usize {
 }
 
 /// Congestion control (RFC 9260 §7.2), in bytes of payload.
+///
+/// Differences: RFC 9260 lets a window grow only while it is full. Here it grows while half of it is used, up to twice
+/// what is used (RFC 7661): sound at a constant rate does not fill its window, and one that only just suffices is too
+/// small after the first loss. What was never used does not remain after a loss. RFC 7661 §4.4.1 then takes half of what
+/// was used; here it is all, since SCTP halves the window and not the flight (§7.2.3): where exactly half of the window
+/// is used, that is the same.
+///
+/// No proportional rate reduction (RFC 6937): it spreads a reduction over a round trip, for senders that fill their
+/// window. An application-limited flight is below the reduced window at once, and a full one continues as soon as half of
+/// it was acknowledged or found lost.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub cwnd: usize,
@@ -168,25 +253,25 @@ impl Window {
         self.last_sent = Some(now);
     }
 
-    /// `acked` bytes were acknowledged, up to `cumulative`; `flight` bytes were in flight before.
-    pub fn on_ack(&mut self, acked: usize, flight: usize, cumulative: Seq32) {
+    /// `acked` bytes were acknowledged, up to `cumulative`; `used` bytes of the window are used.
+    pub fn on_ack(&mut self, acked: usize, used: usize, cumulative: Seq32) {
         if self.recovery.is_some_and(|exit| !cumulative.is_before(exit)) {
             self.recovery = None;
             self.partial_bytes_acked = 0;
         }
-        let in_use = flight + self.full > self.cwnd;
         if self.recovery.is_some() {
             return;
         }
         if self.cwnd <= self.ssthresh {
-            if in_use {
-                self.cwnd += acked.min(self.full);
+            let step = acked.min(self.full);
+            if is_validated(used as f64, (self.cwnd + step) as f64) {
+                self.cwnd += step;
             }
             return;
         }
         self.partial_bytes_acked += acked;
         if self.partial_bytes_acked >= self.cwnd {
-            if in_use {
+            if is_validated(used as f64, (self.cwnd + self.full) as f64) {
                 self.partial_bytes_acked -= self.cwnd;
                 self.cwnd += self.full;
             } else {
@@ -200,29 +285,34 @@ impl Window {
         self.partial_bytes_acked = 0;
     }
 
-    /// Fast retransmission: reduces the window once for all losses of one window, and returns whether it did. A
-    /// transmission that left after the reduction, such as a retransmission that is lost as well, is a new sign of
-    /// congestion (RFC 5681 §4.3).
-    ///
-    /// `highest`: the last TSN sent; `sending`: the transmission that was lost, of `sent` so far.
-    pub fn on_loss(&mut self, highest: Seq32, sending: u64, sent: u64) -> bool {
-        if self.recovery.is_some() && sending <= self.answered {
-            return false;
-        }
-        self.ssthresh = (self.cwnd / 2).max(4 * self.full);
-        self.cwnd = self.ssthresh;
-        self.partial_bytes_acked = 0;
-        self.recovery = Some(highest);
-        self.answered = sent;
-        true
+    /// Whether the last reduction answers the loss of a transmission: it left before. A retransmission that is lost as
+    /// well is a new sign of congestion (RFC 5681 §4.3).
+    fn has_answered(&self, sending: u64) -> bool {
+        self.recovery.is_some() && sending <= self.answered
     }
 
-    /// T3-rtx has expired.
-    pub fn on_timeout(&mut self) {
-        self.ssthresh = (self.cwnd / 2).max(4 * self.full);
-        self.cwnd = self.full;
+    /// Halves the window, of which `used` bytes are used; `kept` bytes of it remain in any case.
+    fn reduce(&mut self, used: usize, kept: usize) {
+        self.ssthresh = (self.cwnd / 2).min(used).max(kept.min(self.cwnd)).max(4 * self.full);
+        self.cwnd = self.ssthresh;
         self.partial_bytes_acked = 0;
+    }
+
+    /// Enters fast recovery until `highest`, the last TSN sent, is acknowledged; `sent`: transmissions so far.
+    fn recover(&mut self, highest: Seq32, sent: u64) {
+        (self.recovery, self.answered) = (Some(highest), sent);
+    }
+
+    /// T3-rtx has expired: as for a loss, from a window of one packet.
+    fn on_timeout(&mut self, used: usize, kept: usize) {
+        self.reduce(used, kept);
+        self.cwnd = self.full;
         self.recovery = None;
+    }
+
+    /// Whether one packet may hold so many bytes.
+    pub fn holds_in_one_packet(&self, bytes: usize) -> bool {
+        bytes <= self.full
     }
 
     pub fn in_recovery(&self) -> bool {
@@ -298,7 +388,10 @@ mod tests {
             window.on_ack(FULL, window.cwnd, Seq32(4));
         }
         let before = window.cwnd;
-        assert!(window.on_loss(Seq32(100), 1, 9) && !window.on_loss(Seq32(120), 9, 12), "once for a window");
+        assert!(!window.has_answered(1));
+        window.reduce(before, 0);
+        window.recover(Seq32(100), 9);
+        assert!(window.has_answered(9) && !window.has_answered(10), "once for a window");
         assert_eq!(window.cwnd, before / 2);
         window.on_ack(FULL, window.cwnd, Seq32(99));
         assert_eq!((window.cwnd, window.in_recovery()), (before / 2, true));
@@ -315,7 +408,7 @@ mod tests {
             window.cwnd == half
         });
         assert_eq!(acks.count() + 1, half.div_ceil(FULL));
-        window.on_timeout();
+        window.on_timeout(window.cwnd, 0);
         assert_eq!(window.cwnd, FULL);
     }
 

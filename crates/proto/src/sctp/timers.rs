@@ -6,6 +6,7 @@ use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
 use super::path::Path;
 use super::settings::{SILENCE, Settings};
+use super::tail::TailProbe;
 use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
@@ -22,6 +23,7 @@ impl Sctp {
             (association.sack.now, association.sack.at) = (true, None);
         }
         association.run_t1(now, &self.settings.rto);
+        association.run_probe(now);
         let timed_out = association.run_t3(now);
         association.run_sizes(now);
         for at in 0..association.paths.len() {
@@ -79,7 +81,7 @@ impl Association {
             if self.paths[at].t3.is_none_or(|t3| now < t3) {
                 continue;
             }
-            self.paths[at].t3 = None;
+            (self.paths[at].t3, self.paths[at].tail) = (None, TailProbe::default());
             let lost = self.paths[at].flight > 0;
             self.due.forward |= self.out.has_given_up();
             if !lost && !self.out.has_given_up() {
@@ -91,8 +93,7 @@ impl Association {
             let asked_for_room = self.out.peer_window() == 0 && self.silent_since.is_none();
             let has_others = self.paths.len() > 1;
             let path = &mut self.paths[at];
-            path.window.on_timeout();
-            path.rtt.back_off();
+            path.on_timeout(now);
             if !asked_for_room {
                 path.errors += 1;
                 // Checks at once, and again soon, whether the path works again.
@@ -156,7 +157,13 @@ impl Association {
     fn next_timeout(&self) -> Option<Instant> {
         let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
         let paths = self.paths.iter().flat_map(|path| {
-            [path.t3, path.overtaken_at, stands.then_some(path.heartbeat_at), self.next_size(path)]
+            [
+                path.t3,
+                path.overtaken_at,
+                path.tail.at,
+                stands.then_some(path.heartbeat_at),
+                self.next_size(path),
+            ]
         });
         paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
     }

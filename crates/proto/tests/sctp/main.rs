@@ -9,4 +9,5 @@ mod mtu;
 mod paths;
 mod peers;
 mod sharing;
+mod stereo;
 mod world;

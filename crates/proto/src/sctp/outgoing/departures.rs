@@ -1,6 +1,6 @@
 //! Fills packets: retransmissions first, then new chunks, as far as room and windows allow.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Seq32};
 
 use super::super::path::Path;
 use super::super::wire::chunks::DataHeader;
@@ -74,10 +74,22 @@ impl Outgoing {
         self.check_in_time(at, packet.paths);
     }
 
-    /// Writes new chunks, from messages already begun and from waiting ones.
-    pub fn send_new(&mut self, packet: &mut Departure<'_, '_>) {
+    /// Writes the last chunk in flight again, to provoke an answer; returns its TSN. It still counts once in flight.
+    pub fn resend_last(&mut self, packet: &mut Departure<'_, '_>) -> Option<Seq32> {
+        let is_last = |sent: &Sent| sent.state == ChunkState::Flying && usize::from(sent.path) == packet.by;
+        let at = self.sent.iter().rposition(is_last)?;
+        let (now, full) = (packet.now, packet.writer.room_when_empty());
+        if self.is_to_be_given_up(at, now, full).is_some() || !self.write(at, packet.writer) {
+            return None;
+        }
+        self.note_repeated(at, packet);
+        Some(self.first_tsn().plus(at as u32))
+    }
+
+    /// Writes new chunks, from messages already begun and from waiting ones. `burst`: a packet that ignores the window.
+    pub fn send_new(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         self.drop_late(packet.now, packet.paths, packet.queue);
-        while self.lost == 0 && packet.has_window() && self.sent.len() < MOST_CHUNKS {
+        while self.lost == 0 && (burst || packet.has_window()) && self.sent.len() < MOST_CHUNKS {
             let Some(message) = self.choose(packet) else { return };
             if !self.cut(message, packet) {
                 return;

@@ -69,6 +69,14 @@ impl Outgoing {
         losses[path] = losses[path].max(Some(sent.sending));
     }
 
+    /// Tells path MTU discovery of packets whose answers are overdue, though they do not count as lost yet.
+    pub fn suspect_overdue(&self, now: Instant, path: &mut Path) {
+        let patience = path.rtt.base_rto();
+        let overdue =
+            self.sent.iter().filter(|sent| sent.state == ChunkState::Flying && now >= sent.at + patience);
+        overdue.for_each(|sent| path.mtu.on_loss(usize::from(sent.packet)));
+    }
+
     /// Marks a chunk in flight for retransmission.
     pub(super) fn take_for_lost(&mut self, at: usize, paths: &mut [Path]) {
         let sent = &mut self.sent[at];

@@ -196,6 +196,11 @@ impl Outgoing {
         self.lost > 0
     }
 
+    /// Whether chunks were acknowledged beyond a gap.
+    pub fn has_gaps(&self) -> bool {
+        self.ahead > 0
+    }
+
     /// Whether a message is only partly sent.
     pub fn is_cutting(&self) -> bool {
         !self.cutting.is_empty()

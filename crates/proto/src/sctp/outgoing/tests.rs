@@ -53,7 +53,7 @@ impl Sender {
         let (paths, queue) = (&mut self.paths[..], &mut self.queue);
         let mut packet = Departure { now, writer: &mut writer, by: 0, paths, queue };
         self.out.resend(&mut packet, false);
-        self.out.send_new(&mut packet);
+        self.out.send_new(&mut packet, false);
         let len = writer.finish();
         let chunks = parse(&buf[..len]).map(|(_, chunks)| chunks);
         chunks
