@@ -129,11 +129,13 @@ impl Association {
         }
     }
 
-    /// Repeats the FORWARD TSN a round trip after the last one.
+    /// Repeats the FORWARD TSN a round trip after the last one; in order, where messages wait for it, after half a round
+    /// trip, so that the loss of one holds up nothing.
     fn tell_again_of_giving_up(&mut self, now: Instant) {
         if self.out.has_given_up() {
             // At once if no round trip is measured yet.
-            let patience = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
+            let round_trip = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
+            let patience = if self.out.is_ordered() { round_trip / 2 } else { round_trip };
             self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
         }
     }

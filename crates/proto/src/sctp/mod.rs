@@ -69,6 +69,7 @@ mod tail;
 mod timers;
 mod transmit;
 mod validator;
+mod window;
 mod wire;
 
 use crate::dissect::EachDatagram;

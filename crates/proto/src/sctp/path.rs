@@ -1,16 +1,15 @@
 //! State of one path: round trip, congestion window, time-out, and whether it works.
 
-use std::time::Duration;
-
 use antiphon_core::{ByteCount, Instant, PathId, PathStats, Seq32};
 
 use super::mtu::Mtu;
 use super::settings::Settings;
 use super::tail::TailProbe;
+use super::window::Window;
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
+use crate::cc::PipeAck;
 use crate::cc::tfrc::{LossIntervals, f};
-use crate::cc::{PipeAck, is_validated};
 use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 
@@ -199,137 +198,17 @@ fn payload_of(packet: usize, interleaved: bool) -> usize {
     packet - HEADER - DataHeader::len(interleaved)
 }
 
-/// Congestion control (RFC 9260 §7.2), in bytes of payload.
-///
-/// Differences: RFC 9260 lets a window grow only while it is full. Here it grows while half of it is used, up to twice
-/// what is used (RFC 7661): sound at a constant rate does not fill its window, and one that only just suffices is too
-/// small after the first loss. What was never used does not remain after a loss. RFC 7661 §4.4.1 then takes half of what
-/// was used; here it is all, since SCTP halves the window and not the flight (§7.2.3): where exactly half of the window
-/// is used, that is the same.
-///
-/// No proportional rate reduction (RFC 6937): it spreads a reduction over a round trip, for senders that fill their
-/// window. An application-limited flight is below the reduced window at once, and a full one continues as soon as half of
-/// it was acknowledged or found lost.
-#[derive(Clone, Debug)]
-pub(super) struct Window {
-    pub cwnd: usize,
-    ssthresh: usize,
-    partial_bytes_acked: usize,
-    /// Payload bytes of a full packet.
-    full: usize,
-    /// Fast recovery ends when this TSN is acknowledged.
-    recovery: Option<Seq32>,
-    /// Transmissions up to this one left before the last reduction, which answers their losses.
-    answered: u64,
-    /// When payload last went out.
-    last_sent: Option<Instant>,
-}
-
-impl Window {
-    /// `full`: payload bytes of a full packet (PMDCS).
-    pub fn new(full: usize) -> Self {
-        // §7.2.1, for IPv4.
-        let cwnd = (4 * full).min((2 * full).max(4404));
-        Window {
-            cwnd,
-            ssthresh: usize::MAX,
-            partial_bytes_acked: 0,
-            full,
-            recovery: None,
-            answered: 0,
-            last_sent: None,
-        }
-    }
-
-    /// Payload was sent at `now`. A window unused for long may no longer fit the path: it halves for each time-out
-    /// without sending.
-    pub fn on_send(&mut self, now: Instant, patience: Duration) {
-        if let Some(last) = self.last_sent {
-            let silent = now.since(last).as_nanos() / patience.as_nanos().max(1);
-            let floor = (4 * self.full).min(self.cwnd);
-            // 32 halvings reduce any window to 0.
-            self.cwnd = (self.cwnd >> silent.min(32) as u32).max(floor);
-        }
-        self.last_sent = Some(now);
-    }
-
-    /// `acked` bytes were acknowledged, up to `cumulative`; `used` bytes of the window are used.
-    pub fn on_ack(&mut self, acked: usize, used: usize, cumulative: Seq32) {
-        if self.recovery.is_some_and(|exit| !cumulative.is_before(exit)) {
-            self.recovery = None;
-            self.partial_bytes_acked = 0;
-        }
-        if self.recovery.is_some() {
-            return;
-        }
-        if self.cwnd <= self.ssthresh {
-            let step = acked.min(self.full);
-            if is_validated(used as f64, (self.cwnd + step) as f64) {
-                self.cwnd += step;
-            }
-            return;
-        }
-        self.partial_bytes_acked += acked;
-        if self.partial_bytes_acked >= self.cwnd {
-            if is_validated(used as f64, (self.cwnd + self.full) as f64) {
-                self.partial_bytes_acked -= self.cwnd;
-                self.cwnd += self.full;
-            } else {
-                self.partial_bytes_acked = self.cwnd;
-            }
-        }
-    }
-
-    /// Everything sent was acknowledged (§7.2.2).
-    pub fn on_all_acked(&mut self) {
-        self.partial_bytes_acked = 0;
-    }
-
-    /// Whether the last reduction answers the loss of a transmission: it left before. A retransmission that is lost as
-    /// well is a new sign of congestion (RFC 5681 §4.3).
-    fn has_answered(&self, sending: u64) -> bool {
-        self.recovery.is_some() && sending <= self.answered
-    }
-
-    /// Halves the window, of which `used` bytes are used; `kept` bytes of it remain in any case.
-    fn reduce(&mut self, used: usize, kept: usize) {
-        self.ssthresh = (self.cwnd / 2).min(used).max(kept.min(self.cwnd)).max(4 * self.full);
-        self.cwnd = self.ssthresh;
-        self.partial_bytes_acked = 0;
-    }
-
-    /// Enters fast recovery until `highest`, the last TSN sent, is acknowledged; `sent`: transmissions so far.
-    fn recover(&mut self, highest: Seq32, sent: u64) {
-        (self.recovery, self.answered) = (Some(highest), sent);
-    }
-
-    /// T3-rtx has expired: as for a loss, from a window of one packet.
-    fn on_timeout(&mut self, used: usize, kept: usize) {
-        self.reduce(used, kept);
-        self.cwnd = self.full;
-        self.recovery = None;
-    }
-
-    /// Whether one packet may hold so many bytes.
-    pub fn holds_in_one_packet(&self, bytes: usize) -> bool {
-        bytes <= self.full
-    }
-
-    pub fn in_recovery(&self) -> bool {
-        self.recovery.is_some()
-    }
-}
-
 /// Bytes reserved for a heartbeat's contents: Linux sends an address, a time and a number, some fifty bytes.
 const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::settings::live_rto;
     use super::*;
     use crate::rtt::RtoSettings;
 
-    const FULL: usize = 1424;
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
     const LIVE: RtoSettings = live_rto(Duration::from_millis(10));
@@ -376,52 +255,48 @@ mod tests {
         assert_eq!(rtt.rto(), 60 * SECOND);
     }
 
-    #[test]
-    fn the_window_opens_and_closes_by_the_rules() {
-        let mut window = Window::new(FULL);
-        assert_eq!(window.cwnd, 4404);
-        window.on_ack(2 * FULL, 0, Seq32(1));
-        assert_eq!(window.cwnd, 4404, "the window was not used");
-        window.on_ack(2 * FULL, 4404, Seq32(3));
-        assert_eq!(window.cwnd, 4404 + FULL, "slow start, one packet for each acknowledgement");
-        while window.cwnd < 20 * FULL {
-            window.on_ack(FULL, window.cwnd, Seq32(4));
+    /// Live stereo with a round trip of 40 ms; every hundredth packet is lost. Returns the least window after a loss.
+    fn stereo(path: &mut Path, is_blocked: bool) -> usize {
+        let (flight, packet) = (8 * 1052, 1052);
+        let mut least = usize::MAX;
+        for n in 0..2_000u64 {
+            let now = Instant::from_micros(5_333 * n);
+            path.rtt.on_sample(40 * MS);
+            path.flight = flight;
+            if is_blocked {
+                path.on_blocked(now);
+            }
+            let sending = path.rack.on_send();
+            if n % 100 != 99 {
+                path.on_ack(now, packet, flight, Some(Seq32(n as u32)));
+            } else if path.on_loss(now, Seq32(n as u32), sending) && n > 500 {
+                least = least.min(path.window.cwnd);
+            }
         }
-        let before = window.cwnd;
-        assert!(!window.has_answered(1));
-        window.reduce(before, 0);
-        window.recover(Seq32(100), 9);
-        assert!(window.has_answered(9) && !window.has_answered(10), "once for a window");
-        assert_eq!(window.cwnd, before / 2);
-        window.on_ack(FULL, window.cwnd, Seq32(99));
-        assert_eq!((window.cwnd, window.in_recovery()), (before / 2, true));
-        window.on_ack(FULL, window.cwnd, Seq32(100));
-        assert_eq!(
-            (window.cwnd, window.in_recovery()),
-            (before / 2 + FULL, false),
-            "at the threshold still slow start"
-        );
-        // Congestion avoidance: one more packet for each acknowledged window.
-        let half = window.cwnd;
-        let acks = (0..).take_while(|_| {
-            window.on_ack(FULL, window.cwnd, Seq32(100));
-            window.cwnd == half
-        });
-        assert_eq!(acks.count() + 1, half.div_ceil(FULL));
-        window.on_timeout(window.cwnd, 0);
-        assert_eq!(window.cwnd, FULL);
+        least
     }
 
     #[test]
-    fn silence_closes_the_window() {
-        let mut window = Window::new(FULL);
-        window.cwnd = 100 * FULL;
-        window.on_send(Instant::from_millis(0), 70 * MS);
-        window.on_send(Instant::from_millis(69), 70 * MS);
-        assert_eq!(window.cwnd, 100 * FULL);
-        window.on_send(Instant::from_millis(69 + 140), 70 * MS);
-        assert_eq!(window.cwnd, 25 * FULL);
-        window.on_send(Instant::from_millis(3_600_000), 70 * MS);
-        assert_eq!(window.cwnd, 4 * FULL);
+    fn a_loss_leaves_an_application_limited_stream_its_window() {
+        let settings = super::super::settings::read(&"".parse().unwrap(), None).unwrap();
+        let new = || Path::new(PathId(0), 1452, false, &settings, Instant::ZERO);
+        let full = new().window.full;
+        assert!(stereo(&mut new(), false) > 8 * 1052, "what is in flight fits");
+        let blocked = stereo(&mut new(), true);
+        assert!((4 * full..=8 * 1052).contains(&blocked), "a filled window is halved: {blocked}");
+    }
+
+    #[test]
+    fn frequent_losses_leave_no_more_than_a_tcp_would_have() {
+        let settings = super::super::settings::read(&"".parse().unwrap(), None).unwrap();
+        let mut path = Path::new(PathId(0), 1452, false, &settings, Instant::ZERO);
+        path.flight = 40 * path.window.full;
+        for n in 0..10 {
+            path.losses.on_ack(20.0 * path.window.full as f64);
+            let sending = path.rack.on_send();
+            assert!(path.on_loss(Instant::ZERO, Seq32(n), sending));
+        }
+        // A loss in 20 packets: 1 / f(0.05) = 3.69 packets, computed independently.
+        assert_eq!(path.kept() * 100 / path.window.full, 368);
     }
 }

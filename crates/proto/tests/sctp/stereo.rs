@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Role};
+use antiphon_testkit::{Party, Shape, Talk, World};
 
-use crate::world::{Plan, run};
+use crate::world::{Plan, endpoint, run};
 
 /// The time between packets.
 const INTERVAL: Duration = Duration::from_nanos(5_333_333);
@@ -53,4 +54,26 @@ fn single_losses_leave_stereo_whole_at_60_ms() {
     let shares = (1..=5).map(|seed| missing("delay=30ms,loss=1%", one_way, playout_delay, seed));
     let share = mean(shares);
     assert!(share <= 0.01, "{share}");
+}
+
+/// A stream of 1.6 Mbit/s and a transfer on a link of 2 Mbit/s, of which each may have half.
+#[test]
+fn stereo_above_its_share_yields() {
+    let start = Instant::from_millis(500);
+    let live =
+        Talk::paced(start, INTERVAL, PACKETS, |_, _| Shape::new(LEN, Some(Duration::from_millis(150))));
+    let near = [live, Talk::eager(start, 1400)]
+        .into_iter()
+        .zip([1, 11])
+        .map(|(talk, seed)| Party::new(endpoint("", Role::Caller, seed)).keeping(8).talking(talk));
+    let far = [2, 12].map(|seed| Party::new(endpoint("", Role::Listener, seed)).keeping(8));
+    let mut world = World::side_by_side(near, far, &["rate=2Mbit/s,queue=20packets,delay=20ms"], 1);
+    world.headers = 28;
+    world.run_until(Instant::from_millis(60_500));
+    let rates = [0, 1].map(|at| {
+        let bytes: usize = world.far[at].messages.iter().map(|came| came.received.len).sum();
+        bytes as f64 * 8.0 / 60e6
+    });
+    println!("stereo and transfer: {rates:.2?} Mbit/s");
+    assert!(rates[0] <= rates[1], "it takes no more than half: {rates:?}");
 }

@@ -201,6 +201,11 @@ impl Outgoing {
         self.ahead > 0
     }
 
+    /// Whether the messages of a stream are delivered in order.
+    pub fn is_ordered(&self) -> bool {
+        self.rules.ordered
+    }
+
     /// Whether a message is only partly sent.
     pub fn is_cutting(&self) -> bool {
         !self.cutting.is_empty()
