@@ -72,11 +72,72 @@ impl Association {
 
     /// Has a probe sent when it is due, and starts T3 anew for it (§7.3).
     pub fn run_probe(&mut self, now: Instant) {
-        let [path] = &mut self.paths[..] else { return };
-        if path.flight > 0 && path.tail.at.is_some_and(|at| at <= now) {
-            (path.tail.at, path.tail.now) = (None, true);
-            path.start_t3(now);
-            self.out.suspect_overdue(now, path);
+        // A path may have been added since it was scheduled.
+        let is_alone = self.paths.len() == 1;
+        for path in self.paths.iter_mut().filter(|path| path.tail.at.is_some_and(|at| at <= now)) {
+            path.tail.at = None;
+            if is_alone && path.flight > 0 {
+                path.tail.now = true;
+                path.start_t3(now);
+                self.out.suspect_overdue(now, path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::PathId;
+
+    use super::super::cookie::Tcb;
+    use super::super::settings;
+    use super::*;
+
+    const NOW: Instant = Instant::from_millis(1000);
+
+    /// What a SACK with this cumulative TSN, and perhaps a duplicate, says of a probe.
+    fn settled(probe: &mut TailProbe, cumulative: u32, duplicate: Option<u32>) -> bool {
+        let mut value = cumulative.to_be_bytes().to_vec();
+        value.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(duplicate.is_some())]);
+        value.extend(duplicate.into_iter().flat_map(u32::to_be_bytes));
+        probe.on_sack(&Sack::parse(&value).expect("well formed"))
+    }
+
+    #[test]
+    fn a_probe_that_repaired_a_loss_is_told_from_one_in_vain() {
+        let sent = |repeated| {
+            let mut probe = TailProbe { now: true, ..TailProbe::default() };
+            probe.on_send(Seq32(7), repeated);
+            assert!(!probe.now);
+            probe
+        };
+        let mut probe = sent(true);
+        assert!(!settled(&mut probe, 6, None) && probe.open.is_some(), "not yet");
+        assert!(!settled(&mut probe, 7, None) && probe.open.is_some(), "the duplicate may be reported next");
+        assert!(
+            settled(&mut probe, 8, None) && probe.open.is_none(),
+            "it came once: what was sent first was lost"
+        );
+        let mut probe = sent(true);
+        assert!(!settled(&mut probe, 7, Some(7)) && probe.open.is_none(), "it came twice");
+        let mut probe = sent(false);
+        assert!(!settled(&mut probe, 7, None) && probe.open.is_none(), "it was new");
+    }
+
+    #[test]
+    fn a_due_probe_is_spent_though_nothing_is_sent() {
+        let settings = settings::read(&"".parse().unwrap(), None).unwrap();
+        for (paths, flight, probes) in [(1, 100, true), (1, 0, false), (2, 100, false)] {
+            let mut association =
+                Association::answering(&settings, 9899, &Tcb::default(), PathId(0), 1452, NOW);
+            (1..paths).for_each(|id| {
+                association.path_of(&settings, PathId(id), 1452, NOW);
+            });
+            association.paths[0].flight = flight;
+            association.paths[0].tail.at = Some(NOW);
+            association.run_probe(NOW);
+            let path = &association.paths[0];
+            assert_eq!((path.tail.at, path.tail.now, path.t3.is_some()), (None, probes, probes));
         }
     }
 }
