@@ -31,13 +31,11 @@ fn a_group_on_a_stream_of_its_own_does_not_wait_for_another() {
     assert_eq!((one.lost_percent, own.lost_percent), (Some(0.0), Some(0.0)));
     let repaired = value(one.retransmissions) / value(own.retransmissions);
     assert!((0.85..1.15).contains(&repaired), "{repaired}");
-    // On one stream each repair delays both groups: twice as much sound is late. Over runs: 42 and 32 ms, 3.2 and 1.7
-    // %.
-    let (p99, made_up) = (
-        value(own.delay_p99_ms) / value(one.delay_p99_ms),
-        value(own.concealed_percent) / value(one.concealed_percent),
-    );
-    assert!(p99 < 0.9 && (0.4..0.7).contains(&made_up), "{p99} {made_up}");
+    // On one stream each repair delays both groups, so that more sound waits, beyond the 2 ms of the link, and more is
+    // late. Over runs: 0.77 and 0.51 ms, 0.50 and 0.32 %. The hundredth packet is a lost one itself in both.
+    let waits = (value(own.delay_mean_ms) - 2.0) / (value(one.delay_mean_ms) - 2.0);
+    let made_up = value(own.concealed_percent) / value(one.concealed_percent);
+    assert!(waits < 0.75 && (0.4..0.7).contains(&made_up), "{waits} {made_up}");
     assert_eq!(one.reordered, Some(0.0));
     // Without losses nothing waits.
     for figures in figures("0%") {

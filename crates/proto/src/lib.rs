@@ -19,6 +19,7 @@ mod mtu;
 mod pool;
 mod query;
 mod queue;
+mod rack;
 mod registry;
 pub mod rtt;
 mod sctp;

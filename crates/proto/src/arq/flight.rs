@@ -9,9 +9,10 @@ use super::improved::Settings;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
-use crate::cc::{Controller, Reno, Window};
+use crate::cc::{Controller, Reno, Window, is_validated};
 use crate::deadline::last_chance;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
+use crate::rack::{Rack, loss_delay};
 use crate::rtt::backed_off;
 
 /// Messages in flight.
@@ -24,10 +25,8 @@ pub(super) struct Flight {
     repeats: VecDeque<u64>,
     /// No entry is due before this.
     next_due: Option<Instant>,
-    /// Number of transmissions so far; identifies each of them.
-    sendings: u64,
-    /// The latest transmission that is known to have arrived.
-    arrived_sending: u64,
+    /// Order of the transmissions, which reveals losses.
+    rack: Rack,
     rtt: Rtt,
     /// The optional window, in bytes.
     reno: Option<Reno>,
@@ -82,8 +81,7 @@ impl Flight {
             bytes: 0,
             repeats: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
-            sendings: 0,
-            arrived_sending: 0,
+            rack: Rack::default(),
             rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
             reno: settings.aimd.then(|| Reno::new(Window::new(max_datagram.max(1) as f64, INITIAL_PACKETS))),
             recovered_at: 0,
@@ -183,15 +181,11 @@ impl Flight {
     fn settle(&mut self, number: u64, received_at: Instant, queue: &mut SendQueue) {
         let on_their_way = self.bytes;
         let Some(entry) = self.take(number) else { return };
-        // An answer sooner than any round trip was to an earlier transmission, and does not tell when the last arrived.
-        let to_last =
-            entry.tries == 1 || Some(received_at.since(entry.last_sent)) >= self.rtt.smoothed().min();
-        if to_last {
-            self.arrived_sending = self.arrived_sending.max(entry.sending);
-        }
+        let elapsed = received_at.since(entry.last_sent);
+        self.rack.on_arrival(entry.sending, entry.tries > 1, elapsed, self.rtt.smoothed());
         // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
         if let Some(reno) = &mut self.reno
-            && on_their_way as f64 * 2.0 >= reno.window().cwnd
+            && is_validated(on_their_way as f64, reno.window().cwnd)
         {
             reno.on_ack(received_at, entry.message.bytes.len() as f64, Duration::ZERO);
         }
@@ -207,11 +201,11 @@ impl Flight {
     /// A message sent before a packet that has arrived counts as lost once the path's reordering time has passed, or
     /// when its deadline leaves no more time.
     fn see_what_was_overtaken(&mut self) {
-        let wait = self.rtt.smoothed().srtt().unwrap_or_default() + self.rtt.reordering();
+        let wait = loss_delay(self.rtt.smoothed());
         self.next_due = None;
         for (_, entry) in self.ring.iter_mut().filter(|(_, entry)| entry.fate != Fate::Repeats) {
-            if entry.fate == Fate::Sent && entry.sending < self.arrived_sending {
-                entry.due = entry.due.min(entry.last_sent + wait);
+            if entry.fate == Fate::Sent && self.rack.has_overtaken(entry.sending) {
+                entry.due = wait.map_or(entry.due, |wait| entry.due.min(entry.last_sent + wait));
                 entry.leave_last_chance();
             }
             self.next_due = sooner(self.next_due, entry.due);
@@ -298,15 +292,14 @@ impl Flight {
                 }
                 continue;
             }
-            self.sendings += 1;
             self.repeated += 1;
             entry.tries += 1;
             // A deadline bounds the retransmissions; without one their interval must grow.
             let doublings = if entry.message.deadline.is_some() { 0 } else { entry.tries - 1 };
             let wait = backed_off(rto, doublings, MAX_RTO);
             // On a path that delivers nothing, a copy would only add load.
-            let overtaken = entry.sending < self.arrived_sending;
-            (entry.last_sent, entry.sending, entry.fate) = (now, self.sendings, Fate::Sent);
+            let overtaken = self.rack.has_overtaken(entry.sending);
+            (entry.last_sent, entry.sending, entry.fate) = (now, self.rack.on_send(), Fate::Sent);
             entry.due = now + wait;
             if overtaken {
                 entry.leave_last_chance();
@@ -324,11 +317,10 @@ impl Flight {
         }
         let message = queue.pop(now)?;
         self.rtt.on_packet(now);
-        self.sendings += 1;
         self.bytes += message.bytes.len() as u64;
         let due = now + self.rtt.rto();
         self.next_due = sooner(self.next_due, due);
-        let (number, sending) = (self.ring.next(), self.sendings);
+        let (number, sending) = (self.ring.next(), self.rack.on_send());
         let fate = Fate::Sent;
         self.ring.push(Entry { message, first_sent: now, last_sent: now, sending, tries: 1, due, fate });
         Some(number)

@@ -51,12 +51,6 @@ impl Rtt {
         let Some(timeout) = self.smoothed.timeout() else { return INITIAL_RTO };
         (timeout + 2 * self.ack_delay + self.interval).clamp(self.floor, MAX_RTO.max(self.floor))
     }
-
-    /// How much later than its successors a packet may come without being taken for lost: a quarter of the smallest
-    /// round trip (RFC 8985 §6.2).
-    pub fn reordering(&self) -> Duration {
-        self.smoothed.min().unwrap_or_default() / 4
-    }
 }
 
 /// Before the first measurement: longer than the paths over which live sound is of use; the first answer corrects it.
@@ -84,7 +78,7 @@ mod tests {
         assert_eq!(rtt.rto(), ms(40 + 80 + 10));
         rtt.on_sample(ms(60));
         assert_eq!(rtt.smoothed().srtt(), Some(Duration::from_micros(42_500)));
-        assert_eq!((rtt.smoothed().min(), rtt.reordering()), (Some(ms(40)), ms(10)));
+        assert_eq!(rtt.smoothed().min(), Some(ms(40)));
         for n in 0..100 {
             rtt.on_packet(Instant::from_millis(8 * n));
         }

@@ -2,10 +2,13 @@
 //!
 //! The laboratory's TCP and ARQ use it. SCTP and CCID 2 have their own: their RFCs count whole packets that are
 //! credited when a window of them was acknowledged (RFC 9260 §7.2.2, RFC 4341 §5.1), with other initial and minimum
-//! windows, so that their growth has nothing in common with this one.
+//! windows, so that their growth has nothing in common with this one. How much of a window is used ([`PipeAck`],
+//! [`is_validated`]) does not depend on how it grows: SCTP and ARQ ask the same question.
 
 mod cubic;
 mod reno;
+pub mod tfrc;
+mod usage;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use antiphon_core::Instant;
 
 pub use cubic::Cubic;
 pub use reno::Reno;
+pub use usage::{PipeAck, is_validated};
 
 /// Controls the window of one path by events, with the interface of quinn's `congestion::Controller`.
 ///

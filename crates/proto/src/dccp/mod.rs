@@ -62,7 +62,7 @@ mod transmit;
 mod validator;
 pub mod wire;
 
-pub use ccid::tfrc;
+pub use crate::cc::tfrc;
 pub use endpoint::DccpEndpoint;
 pub use seq::Seq48;
 pub use settings::{RTP_AUDIO, Settings};

@@ -8,10 +8,11 @@
 //! library's defects.
 //!
 //! Modules: packet formats (`wire`); data to send (`outgoing`) and data received (`received`, `assembly`); paths with
-//! their round trips and windows (`path`) and packet sizes (`mtu`); the state of an association (`association`);
-//! cookies sealed with a key that never leaves this process, and a listener that keeps no state until they return
-//! (`cookie`, `validator`); setting up an association (`handshake`), processing packets (`receive`, `acknowledged`,
-//! `heartbeat`), timers (`timers`), writing packets (`transmit`); the driver's interface (`endpoint`).
+//! their round trips (`path`), congestion windows (`window`), tail loss probes (`tail`) and packet sizes (`mtu`); the
+//! state of an association (`association`); cookies sealed with a key that never leaves this process, and a listener
+//! that keeps no state until they return (`cookie`, `validator`); setting up an association (`handshake`), processing
+//! packets (`receive`, `acknowledged`, `heartbeat`), timers (`timers`), writing packets (`transmit`); the driver's
+//! interface (`endpoint`).
 //!
 //! Differences from RFC 9260, towards every peer:
 //!
@@ -34,6 +35,15 @@
 //!   message by at most a round trip, 60 ms and the other path's delay. With `paths=both` every packet is sent on all
 //!   paths, and duplicates are dropped without a report; the first path's window controls congestion. Four paths at
 //!   most.
+//! * Losses are found by time as well (RFC 8985, [`rack`](crate::rack)), also those of retransmissions. Three misses
+//!   (§7.2.4) count until the path is seen to reorder. On a single path a probe asks for the tail before T3 does. T3
+//!   restarts with every acknowledgement of new data: RFC 9260 §6.3.2 waits for the first chunk in flight, whose loss
+//!   is found by time as long as anything is acknowledged.
+//! * A SACK is ignored if it reports less than is known at the same cumulative TSN: SACKs overtake one another, and
+//!   with `paths=both` each comes again by the slower path. A peer that has reneged is believed when the cumulative
+//!   TSN advances.
+//! * A window that is used by half grows, and a stream that does not fill its window keeps what it uses through a
+//!   loss, as far as a TCP would have as much (`window`, `path`). A window that is filled follows RFC 9260 §7.2.
 //! * A message past its deadline is given up: at once if lost; if in flight, when its acknowledgement is overdue as
 //!   well.
 //! * No interleaving with Linux: 6.1 gives the second fragment of a message FSN 0 and the third 1 (seen on the wire: of
@@ -65,9 +75,11 @@ mod received;
 mod routes;
 mod settings;
 mod stack;
+mod tail;
 mod timers;
 mod transmit;
 mod validator;
+mod window;
 mod wire;
 
 use crate::dissect::EachDatagram;

@@ -1,13 +1,16 @@
 //! State of one path: round trip, congestion window, time-out, and whether it works.
 
-use std::time::Duration;
-
 use antiphon_core::{ByteCount, Instant, PathId, PathStats, Seq32};
 
 use super::mtu::Mtu;
 use super::settings::Settings;
+use super::tail::TailProbe;
+use super::window::Window;
 use super::wire::HEADER;
 use super::wire::chunks::DataHeader;
+use crate::cc::PipeAck;
+use crate::cc::tfrc::{LossIntervals, f};
+use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 
 /// A path to the peer.
@@ -26,6 +29,18 @@ pub(super) struct Path {
     /// RFC 9260 §6.3.1; samples include the peer's acknowledgement delay.
     pub rtt: RttEstimator,
     pub window: Window,
+    /// How much of the window is used.
+    pipe: PipeAck,
+    /// When the window last held something back, other than during the recovery from a loss.
+    blocked_at: Option<Instant>,
+    /// Whether the window was filled when the recovery began.
+    filled: bool,
+    /// Bytes acknowledged between losses.
+    losses: LossIntervals,
+    /// The order of the transmissions, and what of it has arrived.
+    pub rack: Rack,
+    /// When an overtaken chunk counts as lost.
+    pub overtaken_at: Option<Instant>,
     pub mtu: Mtu,
     /// Whether payload is sent as I-DATA, which has longer headers.
     interleaved: bool,
@@ -33,6 +48,7 @@ pub(super) struct Path {
     pub flight: usize,
     /// When the chunks in flight count as lost.
     pub t3: Option<Instant>,
+    pub tail: TailProbe,
     /// When the next heartbeat is due.
     pub heartbeat_at: Instant,
     /// Whether a heartbeat is to be sent.
@@ -54,10 +70,17 @@ impl Path {
             rtt: RttEstimator::new(settings.rto),
             forgiven: settings.path_max_retrans,
             window: Window::new(payload_of(packet, interleaved)),
+            pipe: PipeAck::default(),
+            blocked_at: None,
+            filled: false,
+            losses: LossIntervals::default(),
+            rack: Rack::default(),
+            overtaken_at: None,
             mtu: Mtu::new(packet, now),
             interleaved,
             flight: 0,
             t3: None,
+            tail: TailProbe::default(),
             heartbeat_at: now,
             probe: false,
             heartbeat: None,
@@ -100,6 +123,70 @@ impl Path {
         self.window.full = payload_of(self.mtu.size(), self.interleaved);
     }
 
+    /// A transmission was lost: reduces the window, once for all losses of one window. Returns whether it did.
+    /// `highest`: the last TSN sent.
+    pub fn on_loss(&mut self, now: Instant, highest: Seq32, sending: u64) -> bool {
+        if self.window.has_answered(sending) {
+            return false;
+        }
+        self.losses.on_loss_event();
+        self.note_filling(now);
+        self.window.reduce(self.used(), self.kept());
+        self.window.recover(highest, self.rack.sent());
+        true
+    }
+
+    /// The window holds something back.
+    pub fn on_blocked(&mut self, now: Instant) {
+        if !self.window.in_recovery() {
+            self.blocked_at = Some(now);
+        }
+    }
+
+    /// A loss: notes whether the window was filled in the last two round trips before the recovery.
+    fn note_filling(&mut self, now: Instant) {
+        let recent = 2 * self.rtt.smoothed().srtt().unwrap_or_default();
+        if !self.window.in_recovery() {
+            self.filled = self.blocked_at.is_some_and(|at| now.since(at) <= recent);
+        }
+    }
+
+    /// T3-rtx has expired.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.losses.on_loss_event();
+        self.note_filling(now);
+        self.window.on_timeout(self.used(), self.kept());
+        self.rtt.back_off();
+    }
+
+    /// Bytes of the window that a loss leaves to an application which has not filled it for two round trips: what it
+    /// uses and a packet more, as far as a TCP would have this window on average at this rate of losses (RFC 5348 §3.1).
+    ///
+    /// Without it, sound at a constant rate below its fair share would come to a halt after every other loss: halving is
+    /// meant for a window that had grown until it no longer fitted. Bytes are counted as full packets, as small ones
+    /// would make losses seem rarer.
+    fn kept(&self) -> usize {
+        let full = self.window.full;
+        match self.losses.mean().filter(|_| !self.filled) {
+            Some(mean) => (self.used() + full).min((full as f64 / f((full as f64 / mean).min(1.0))) as usize),
+            None => 0,
+        }
+    }
+
+    /// `acked` bytes were acknowledged, up to `cumulative` if that moved; `flight` bytes were in flight before.
+    pub fn on_ack(&mut self, now: Instant, acked: usize, flight: usize, cumulative: Option<Seq32>) {
+        self.pipe.on_ack(now, acked as f64, self.rtt.smoothed().srtt());
+        self.losses.on_ack(acked as f64);
+        if let Some(cumulative) = cumulative {
+            self.window.on_ack(acked, flight.max(self.pipe.most() as usize), cumulative);
+        }
+    }
+
+    /// Bytes of the window that are used: acknowledged in a recent round trip, or in flight.
+    fn used(&self) -> usize {
+        self.flight.max(self.pipe.most() as usize)
+    }
+
     /// Starts or restarts T3-rtx (RFC 9260 §6.3.2 and §6.3.3) for a chunk sent at `since`.
     pub fn start_t3(&mut self, since: Instant) {
         self.t3 = Some(since + self.rtt.rto());
@@ -111,108 +198,17 @@ fn payload_of(packet: usize, interleaved: bool) -> usize {
     packet - HEADER - DataHeader::len(interleaved)
 }
 
-/// Congestion control (RFC 9260 §7.2), in bytes of payload.
-#[derive(Clone, Debug)]
-pub(super) struct Window {
-    pub cwnd: usize,
-    ssthresh: usize,
-    partial_bytes_acked: usize,
-    /// Payload bytes of a full packet.
-    full: usize,
-    /// Fast recovery ends when this TSN is acknowledged.
-    recovery: Option<Seq32>,
-    /// When payload last went out.
-    last_sent: Option<Instant>,
-}
-
-impl Window {
-    /// `full`: payload bytes of a full packet (PMDCS).
-    pub fn new(full: usize) -> Self {
-        // §7.2.1, for IPv4.
-        let cwnd = (4 * full).min((2 * full).max(4404));
-        Window { cwnd, ssthresh: usize::MAX, partial_bytes_acked: 0, full, recovery: None, last_sent: None }
-    }
-
-    /// Payload was sent at `now`. A window unused for long may no longer fit the path: it halves for each time-out
-    /// without sending.
-    pub fn on_send(&mut self, now: Instant, patience: Duration) {
-        if let Some(last) = self.last_sent {
-            let silent = now.since(last).as_nanos() / patience.as_nanos().max(1);
-            let floor = (4 * self.full).min(self.cwnd);
-            // 32 halvings reduce any window to 0.
-            self.cwnd = (self.cwnd >> silent.min(32) as u32).max(floor);
-        }
-        self.last_sent = Some(now);
-    }
-
-    /// `acked` bytes were acknowledged, up to `cumulative`; `flight` bytes were in flight before.
-    pub fn on_ack(&mut self, acked: usize, flight: usize, cumulative: Seq32) {
-        if self.recovery.is_some_and(|exit| !cumulative.is_before(exit)) {
-            self.recovery = None;
-            self.partial_bytes_acked = 0;
-        }
-        let in_use = flight + self.full > self.cwnd;
-        if self.recovery.is_some() {
-            return;
-        }
-        if self.cwnd <= self.ssthresh {
-            if in_use {
-                self.cwnd += acked.min(self.full);
-            }
-            return;
-        }
-        self.partial_bytes_acked += acked;
-        if self.partial_bytes_acked >= self.cwnd {
-            if in_use {
-                self.partial_bytes_acked -= self.cwnd;
-                self.cwnd += self.full;
-            } else {
-                self.partial_bytes_acked = self.cwnd;
-            }
-        }
-    }
-
-    /// Everything sent was acknowledged (§7.2.2).
-    pub fn on_all_acked(&mut self) {
-        self.partial_bytes_acked = 0;
-    }
-
-    /// Fast retransmission: reduces the window once for all losses of one window, and returns whether it did.
-    /// `highest`: the last TSN sent.
-    pub fn on_loss(&mut self, highest: Seq32) -> bool {
-        if self.recovery.is_some() {
-            return false;
-        }
-        self.ssthresh = (self.cwnd / 2).max(4 * self.full);
-        self.cwnd = self.ssthresh;
-        self.partial_bytes_acked = 0;
-        self.recovery = Some(highest);
-        true
-    }
-
-    /// T3-rtx has expired.
-    pub fn on_timeout(&mut self) {
-        self.ssthresh = (self.cwnd / 2).max(4 * self.full);
-        self.cwnd = self.full;
-        self.partial_bytes_acked = 0;
-        self.recovery = None;
-    }
-
-    pub fn in_recovery(&self) -> bool {
-        self.recovery.is_some()
-    }
-}
-
 /// Bytes reserved for a heartbeat's contents: Linux sends an address, a time and a number, some fifty bytes.
 const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::settings::live_rto;
     use super::*;
     use crate::rtt::RtoSettings;
 
-    const FULL: usize = 1424;
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
     const LIVE: RtoSettings = live_rto(Duration::from_millis(10));
@@ -259,49 +255,48 @@ mod tests {
         assert_eq!(rtt.rto(), 60 * SECOND);
     }
 
-    #[test]
-    fn the_window_opens_and_closes_by_the_rules() {
-        let mut window = Window::new(FULL);
-        assert_eq!(window.cwnd, 4404);
-        window.on_ack(2 * FULL, 0, Seq32(1));
-        assert_eq!(window.cwnd, 4404, "the window was not used");
-        window.on_ack(2 * FULL, 4404, Seq32(3));
-        assert_eq!(window.cwnd, 4404 + FULL, "slow start, one packet for each acknowledgement");
-        while window.cwnd < 20 * FULL {
-            window.on_ack(FULL, window.cwnd, Seq32(4));
+    /// Live stereo with a round trip of 40 ms; every hundredth packet is lost. Returns the least window after a loss.
+    fn stereo(path: &mut Path, is_blocked: bool) -> usize {
+        let (flight, packet) = (8 * 1052, 1052);
+        let mut least = usize::MAX;
+        for n in 0..2_000u64 {
+            let now = Instant::from_micros(5_333 * n);
+            path.rtt.on_sample(40 * MS);
+            path.flight = flight;
+            if is_blocked {
+                path.on_blocked(now);
+            }
+            let sending = path.rack.on_send();
+            if n % 100 != 99 {
+                path.on_ack(now, packet, flight, Some(Seq32(n as u32)));
+            } else if path.on_loss(now, Seq32(n as u32), sending) && n > 500 {
+                least = least.min(path.window.cwnd);
+            }
         }
-        let before = window.cwnd;
-        assert!(window.on_loss(Seq32(100)) && !window.on_loss(Seq32(120)), "once for a window");
-        assert_eq!(window.cwnd, before / 2);
-        window.on_ack(FULL, window.cwnd, Seq32(99));
-        assert_eq!((window.cwnd, window.in_recovery()), (before / 2, true));
-        window.on_ack(FULL, window.cwnd, Seq32(100));
-        assert_eq!(
-            (window.cwnd, window.in_recovery()),
-            (before / 2 + FULL, false),
-            "at the threshold still slow start"
-        );
-        // Congestion avoidance: one more packet for each acknowledged window.
-        let half = window.cwnd;
-        let acks = (0..).take_while(|_| {
-            window.on_ack(FULL, window.cwnd, Seq32(100));
-            window.cwnd == half
-        });
-        assert_eq!(acks.count() + 1, half.div_ceil(FULL));
-        window.on_timeout();
-        assert_eq!(window.cwnd, FULL);
+        least
     }
 
     #[test]
-    fn silence_closes_the_window() {
-        let mut window = Window::new(FULL);
-        window.cwnd = 100 * FULL;
-        window.on_send(Instant::from_millis(0), 70 * MS);
-        window.on_send(Instant::from_millis(69), 70 * MS);
-        assert_eq!(window.cwnd, 100 * FULL);
-        window.on_send(Instant::from_millis(69 + 140), 70 * MS);
-        assert_eq!(window.cwnd, 25 * FULL);
-        window.on_send(Instant::from_millis(3_600_000), 70 * MS);
-        assert_eq!(window.cwnd, 4 * FULL);
+    fn a_loss_leaves_an_application_limited_stream_its_window() {
+        let settings = super::super::settings::read(&"".parse().unwrap(), None).unwrap();
+        let new = || Path::new(PathId(0), 1452, false, &settings, Instant::ZERO);
+        let full = new().window.full;
+        assert!(stereo(&mut new(), false) > 8 * 1052, "what is in flight fits");
+        let blocked = stereo(&mut new(), true);
+        assert!((4 * full..=8 * 1052).contains(&blocked), "a filled window is halved: {blocked}");
+    }
+
+    #[test]
+    fn frequent_losses_leave_no_more_than_a_tcp_would_have() {
+        let settings = super::super::settings::read(&"".parse().unwrap(), None).unwrap();
+        let mut path = Path::new(PathId(0), 1452, false, &settings, Instant::ZERO);
+        path.flight = 40 * path.window.full;
+        for n in 0..10 {
+            path.losses.on_ack(20.0 * path.window.full as f64);
+            let sending = path.rack.on_send();
+            assert!(path.on_loss(Instant::ZERO, Seq32(n), sending));
+        }
+        // A loss in 20 packets: 1 / f(0.05) = 3.69 packets, computed independently.
+        assert_eq!(path.kept() * 100 / path.window.full, 368);
     }
 }

@@ -6,6 +6,7 @@ use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
 use super::path::Path;
 use super::settings::{SILENCE, Settings};
+use super::tail::TailProbe;
 use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
@@ -14,13 +15,15 @@ impl Sctp {
             return;
         }
         let Some(association) = &mut self.association else { return };
-        let closed = association.out.expire(now, &mut association.paths, &mut self.queue);
+        let mut closed = association.out.expire(now, &mut association.paths, &mut self.queue);
         association.burst |= closed;
+        closed |= association.run_overtaken(now);
         association.due.forward |= association.out.take_gave_up();
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }
         association.run_t1(now, &self.settings.rto);
+        association.run_probe(now);
         let timed_out = association.run_t3(now);
         association.run_sizes(now);
         for at in 0..association.paths.len() {
@@ -78,7 +81,7 @@ impl Association {
             if self.paths[at].t3.is_none_or(|t3| now < t3) {
                 continue;
             }
-            self.paths[at].t3 = None;
+            (self.paths[at].t3, self.paths[at].tail) = (None, TailProbe::default());
             let lost = self.paths[at].flight > 0;
             self.due.forward |= self.out.has_given_up();
             if !lost && !self.out.has_given_up() {
@@ -90,8 +93,7 @@ impl Association {
             let asked_for_room = self.out.peer_window() == 0 && self.silent_since.is_none();
             let has_others = self.paths.len() > 1;
             let path = &mut self.paths[at];
-            path.window.on_timeout();
-            path.rtt.back_off();
+            path.on_timeout(now);
             if !asked_for_room {
                 path.errors += 1;
                 // Checks at once, and again soon, whether the path works again.
@@ -154,10 +156,15 @@ impl Association {
 
     fn next_timeout(&self) -> Option<Instant> {
         let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
-        let paths = self
-            .paths
-            .iter()
-            .flat_map(|path| [path.t3, stands.then_some(path.heartbeat_at), self.next_size(path)]);
+        let paths = self.paths.iter().flat_map(|path| {
+            [
+                path.t3,
+                path.overtaken_at,
+                path.tail.at,
+                stands.then_some(path.heartbeat_at),
+                self.next_size(path),
+            ]
+        });
         paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
     }
 }

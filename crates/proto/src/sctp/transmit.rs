@@ -1,5 +1,7 @@
 //! Writes packets one by one into the driver's buffer.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, PathId};
 
 use super::association::{Association, Phase};
@@ -119,7 +121,7 @@ impl Sctp {
         association.put_forward(now, &mut writer, by, &mut self.skipped);
         association.put_leave(now, &mut writer);
         if carries && by == association.best_path() {
-            association.put_payload(now, &mut writer, by, &mut self.queue);
+            association.put_payload(now, &mut writer, by, &mut self.queue, self.settings.ack_delay);
         }
         if writer.is_empty() {
             return None;
@@ -168,15 +170,24 @@ impl Association {
     }
 
     /// Whether payload can be sent now.
-    fn will_carry(&self, now: Instant, queue: &mut SendQueue) -> bool {
+    fn will_carry(&mut self, now: Instant, queue: &mut SendQueue) -> bool {
         if !matches!(self.phase, Phase::Established | Phase::ShutdownReceived) {
             return false;
         }
-        let path = &self.paths[self.best_path()];
-        if !path.confirmed || (path.flight >= path.window.cwnd && !self.burst) {
+        let best = self.best_path();
+        let path = &mut self.paths[best];
+        if path.tail.now && path.flight > 0 {
+            return true;
+        }
+        let waits = self.out.has_lost() || self.out.is_cutting() || queue.peek_ready(now, |_| true).is_some();
+        if !path.confirmed || !waits {
             return false;
         }
-        self.out.has_lost() || self.out.is_cutting() || queue.peek_ready(now, |_| true).is_some()
+        let has_window = path.flight < path.window.cwnd || self.burst;
+        if !has_window {
+            path.on_blocked(now);
+        }
+        has_window
     }
 
     /// Largest packet in bytes.
@@ -233,11 +244,31 @@ impl Association {
         }
     }
 
-    fn put_payload(&mut self, now: Instant, writer: &mut Writer<'_>, by: usize, queue: &mut SendQueue) {
+    fn put_payload(
+        &mut self,
+        now: Instant,
+        writer: &mut Writer<'_>,
+        by: usize,
+        queue: &mut SendQueue,
+        ack_delay: Duration,
+    ) {
         let burst = std::mem::take(&mut self.burst);
+        let (probes, before) = (std::mem::take(&mut self.paths[by].tail.now), self.out.highest());
         let mut packet = Departure { now, writer, by, paths: &mut self.paths, queue };
         self.out.resend(&mut packet, burst);
-        self.out.send_new(&mut packet);
+        self.out.send_new(&mut packet, probes);
+        let is_new = self.out.highest() != before;
+        let probe = match probes {
+            true if is_new => Some(self.out.highest()),
+            true => self.out.resend_last(&mut packet),
+            false => None,
+        };
+        if let Some(tsn) = probe {
+            self.paths[by].tail.on_send(tsn, !is_new);
+        }
+        if is_new {
+            self.schedule_probe(now, ack_delay);
+        }
         // Messages just given up are reported in the next packet.
         self.due.forward |= self.out.take_gave_up();
     }

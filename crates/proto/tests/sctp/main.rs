@@ -1,5 +1,6 @@
 //! SCTP in virtual time over modelled links, and against hostile peers.
 
+mod acks;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
@@ -8,4 +9,5 @@ mod mtu;
 mod paths;
 mod peers;
 mod sharing;
+mod stereo;
 mod world;

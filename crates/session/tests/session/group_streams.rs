@@ -59,9 +59,8 @@ fn slow_format() -> StreamFormat {
 fn losses_of_a_group_on_its_own_stream_delay_no_other_group() {
     let run = |scheme: &'static str| {
         let kept = Kept::default();
-        // A repetition takes longer than the playout delay: two round trips of 30 ms. What a window of one packet after
-        // it holds back, one round trip, does not.
-        let far = receive_session(scheme, Some(ms(45)), &kept);
+        // A repetition takes longer than the playout delay: a round trip of 30 ms, and a quarter of it for reordering.
+        let far = receive_session(scheme, Some(ms(30)), &kept);
         let mut world = World::linked(slow(scheme), far, "delay=15ms", 1);
         let mut sent = 0u64;
         world.up.taken = Some(Box::new(move |_, packet| {

@@ -1,5 +1,6 @@
 //! Loss intervals and the loss event rate (RFC 5348 §5, RFC 4342 §6).
 
+use crate::cc::tfrc::{KEPT, mean_interval};
 use crate::dccp::seq::Seq48;
 
 /// Lengths of the intervals between loss events, newest first; entry 0 is still open.
@@ -77,24 +78,6 @@ impl LossHistory {
     }
 }
 
-/// The weighted mean of RFC 5348 §5.4: of the closed intervals alone, or with the open one, whichever is larger.
-///
-/// `intervals`: newest first, the open one at the front; lengths in packets.
-pub fn mean_interval(intervals: impl Iterator<Item = f64> + Clone) -> f64 {
-    let weighted = |skip: usize| {
-        let pairs = intervals.clone().skip(skip).zip(WEIGHTS);
-        pairs.fold((0.0, 0.0), |(sum, weights), (length, weight)| (sum + length * weight, weights + weight))
-    };
-    let (with_open, closed) = (weighted(0), weighted(1));
-    if closed.1 == 0.0 {
-        return with_open.0.max(1.0);
-    }
-    // Both sums are divided by the weights of the closed intervals.
-    let count = intervals.clone().count() - 1;
-    let open_sum: f64 = intervals.take(count).zip(WEIGHTS).map(|(length, weight)| length * weight).sum();
-    (open_sum.max(closed.0) / closed.1).max(1.0)
-}
-
 /// Unwraps window counters, packet by packet in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counter {
@@ -125,9 +108,6 @@ pub struct Waiting {
     pub ndp: Option<u64>,
 }
 
-/// RFC 5348 §5.4: n = 8.
-const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
-const KEPT: usize = WEIGHTS.len() + 1;
 /// Window counts of a round trip (RFC 4342 §8.1).
 const ROUND_TRIP: u64 = 4;
 /// 24 bits, as the Loss Intervals option has them.

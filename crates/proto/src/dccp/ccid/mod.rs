@@ -4,7 +4,6 @@
 
 mod guess;
 pub mod loss;
-pub mod tfrc;
 mod three_receiver;
 mod three_sender;
 mod two;

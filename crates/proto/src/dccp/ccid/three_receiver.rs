@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::Incoming;
 use super::loss::{Counter, DUPLICATES, LossHistory, Waiting};
-use super::{Incoming, tfrc};
+use crate::cc::tfrc;
 use crate::dccp::seq::Seq48;
 use crate::dccp::wire::OptionWriter;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::Feedback;
 use super::guess::Guess;
 use super::loss::DUPLICATES;
-use super::{Feedback, tfrc};
+use crate::cc::tfrc;
 use crate::dccp::logs::SentLog;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;

@@ -1,5 +1,6 @@
 //! Processes SACKs for the chunks sent (RFC 9260 §6.2.1, §7.2.4).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome, Seq32};
@@ -7,6 +8,7 @@ use antiphon_core::{Instant, Outcome, Seq32};
 use super::super::path::Path;
 use super::super::settings::MAX_PATHS;
 use super::super::wire::chunks::Sack;
+use super::losses::Losses;
 use super::{ChunkState, Outgoing};
 use crate::queue::SendQueue;
 
@@ -20,16 +22,11 @@ pub struct Acked {
     /// From a chunk that was sent only once: its path, when it was sent, and the round trip.
     round_trip: Option<(usize, Instant, Duration)>,
     /// The highest TSN acknowledged for the first time, and its path.
-    newest: Option<(Seq32, u8)>,
-    /// Paths on which a chunk was found lost.
-    pub lost_on: [bool; MAX_PATHS],
-}
-
-impl Acked {
-    /// A round trip and the path it was measured on.
-    pub fn round_trip(&self) -> Option<(usize, Duration)> {
-        self.round_trip.map(|(path, _, rtt)| (path, rtt))
-    }
+    pub(super) newest: Option<(Seq32, u8)>,
+    /// A retransmitted chunk was acknowledged for the first time.
+    pub(super) repaired: bool,
+    /// Chunks found lost.
+    pub lost: Losses,
 }
 
 /// The peer acknowledged a TSN that was never sent.
@@ -45,11 +42,20 @@ impl Outgoing {
         paths: &mut [Path],
         queue: &mut SendQueue,
     ) -> Result<Option<Acked>, Violation> {
+        if self.is_outdated(sack) {
+            return Ok(None);
+        }
         let Some(mut acked) = self.on_cumulative(now, sack.cumulative, paths, queue)? else {
             return Ok(None);
         };
         let seen_to = self.take_gaps(now, sack, &mut acked, paths, queue);
+        if let Some((path, _, rtt)) = acked.round_trip {
+            paths[path].rtt.on_sample(rtt);
+        }
         self.count_misses(seen_to, &mut acked, paths);
+        if self.ahead > 0 || acked.repaired {
+            self.find_overtaken(now, &mut acked.lost, paths);
+        }
         self.peer_window = (sack.window as usize).saturating_sub(self.flight);
         Ok(Some(acked))
     }
@@ -80,6 +86,26 @@ impl Outgoing {
         Ok(Some(acked))
     }
 
+    /// Whether a SACK acknowledges nothing new, and less than was acknowledged beyond the gap: it was overtaken by a
+    /// later one.
+    ///
+    /// A peer that reneges (RFC 9260 §6.2) may send the same. It is believed as soon as the cumulative TSN advances,
+    /// which the chunk at the gap must do in any case: until it is acknowledged it is retransmitted, at T3 at the latest.
+    fn is_outdated(&self, sack: &Sack<'_>) -> bool {
+        if self.ahead == 0 || sack.cumulative != self.cumulative() {
+            return false;
+        }
+        let mut covered = 0;
+        for at in blocks(sack, self.sent.len()).flatten() {
+            match self.sent[at].state {
+                ChunkState::Acked => covered += 1,
+                ChunkState::GivenUp => {}
+                ChunkState::Flying | ChunkState::Lost => return false,
+            }
+        }
+        covered < self.ahead
+    }
+
     /// Processes the gap blocks; returns how many chunks from the first they reach.
     fn take_gaps(
         &mut self,
@@ -90,18 +116,13 @@ impl Outgoing {
         queue: &mut SendQueue,
     ) -> usize {
         let mut walked = 0;
-        for (first, last) in sack.gaps() {
-            let (first, last) = (usize::from(first), usize::from(last).min(self.sent.len()));
-            // Ignores blocks that are empty, go back, or cover TSNs never sent.
-            if first <= walked || first > last {
-                continue;
-            }
-            (walked..first - 1).for_each(|at| self.take_back(at));
-            (first - 1..last).for_each(|at| self.acknowledge(at, now, acked, paths, queue));
-            walked = last;
+        for block in blocks(sack, self.sent.len()) {
+            (walked..block.start).for_each(|at| self.take_back(at, now, paths));
+            walked = block.end;
+            block.for_each(|at| self.acknowledge(at, now, acked, paths, queue));
         }
         if self.ahead > 0 {
-            (walked..self.sent.len()).for_each(|at| self.take_back(at));
+            (walked..self.sent.len()).for_each(|at| self.take_back(at, now, paths));
         }
         walked
     }
@@ -128,11 +149,18 @@ impl Outgoing {
         }
         sent.state = ChunkState::Acked;
         self.ahead += 1;
-        paths[path].mtu.on_pass(usize::from(sent.packet));
         acked.bytes[path] += len;
         acked.newest = Some((tsn, sent.path));
-        if sent.tries == 1 && acked.round_trip.is_none_or(|(_, before, _)| sent.at >= before) {
+        let is_first = sent.tries == 1 && sent.timed;
+        acked.repaired |= !is_first;
+        if is_first && acked.round_trip.is_none_or(|(_, before, _)| sent.at >= before) {
             acked.round_trip = Some((path, sent.at, now.since(sent.at)));
+        }
+        let path = &mut paths[path];
+        path.mtu.on_pass(usize::from(sent.packet));
+        path.rack.on_arrival(sent.sending, !is_first, now.since(sent.at), path.rtt.smoothed());
+        if is_first {
+            path.rack.note_order(sent.sending);
         }
         let message = &mut self.messages[sent.message as usize];
         message.unacked -= 1;
@@ -142,15 +170,21 @@ impl Outgoing {
         }
     }
 
-    /// The peer has dropped a chunk that it had acknowledged beyond a gap.
-    fn take_back(&mut self, at: usize) {
+    /// The peer has dropped a chunk that it had acknowledged beyond a gap: it counts as outstanding again, from now on
+    /// (RFC 9260 §6.2.1, D iii; §7.2.4).
+    fn take_back(&mut self, at: usize, now: Instant, paths: &mut [Path]) {
         let sent = &mut self.sent[at];
-        if sent.state == ChunkState::Acked {
-            sent.state = ChunkState::Lost;
-            self.ahead -= 1;
-            self.lost += 1;
-            self.messages[sent.message as usize].unacked += 1;
+        if sent.state != ChunkState::Acked {
+            return;
         }
+        let (len, path) = (usize::from(sent.len), &mut paths[usize::from(sent.path)]);
+        (sent.state, sent.misses, sent.timed) = (ChunkState::Flying, 0, false);
+        (sent.at, sent.sending) = (now, path.rack.on_send());
+        self.messages[sent.message as usize].unacked += 1;
+        self.ahead -= 1;
+        self.flight += len;
+        path.flight += len;
+        self.check_in_time(at, paths);
     }
 
     /// Removes the first chunk, which needs no more tracking.
@@ -167,66 +201,6 @@ impl Outgoing {
         }
     }
 
-    /// Counts chunks that later ones have overtaken three times as lost (fast retransmit).
-    fn count_misses(&mut self, seen_to: usize, acked: &mut Acked, paths: &mut [Path]) {
-        let Some((newest, path)) = acked.newest else { return };
-        let in_recovery = acked.moved && paths[usize::from(path)].window.in_recovery();
-        let below = if in_recovery { seen_to } else { newest.distance(self.first_tsn()).max(0) as usize };
-        for at in 0..below.min(seen_to) {
-            let sent = &mut self.sent[at];
-            // Chunks sent on another path have not been overtaken.
-            if sent.state != ChunkState::Flying || sent.misses == super::NEVER_AGAIN || sent.path != path {
-                continue;
-            }
-            sent.misses += 1;
-            match sent.misses {
-                1 => self.check_in_time(at, paths),
-                MISSES => {
-                    let (path, packet) = (usize::from(sent.path), usize::from(sent.packet));
-                    self.take_for_lost(at, paths);
-                    acked.lost_on[path] = true;
-                    paths[path].mtu.on_loss(packet);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Marks a chunk in flight for retransmission.
-    pub(super) fn take_for_lost(&mut self, at: usize, paths: &mut [Path]) {
-        let sent = &mut self.sent[at];
-        let len = usize::from(sent.len);
-        sent.state = ChunkState::Lost;
-        paths[usize::from(sent.path)].flight -= len;
-        self.flight -= len;
-        self.lost += 1;
-    }
-
-    /// T3-rtx of a path has expired: marks all its chunks in flight for retransmission.
-    pub fn on_timeout(&mut self, by: usize, paths: &mut [Path]) {
-        for sent in &mut self.sent {
-            if sent.state == ChunkState::Flying && usize::from(sent.path) == by {
-                sent.state = ChunkState::Lost;
-                self.flight -= usize::from(sent.len);
-                self.lost += 1;
-                paths[by].mtu.on_loss(usize::from(sent.packet));
-            }
-        }
-        paths[by].flight = 0;
-    }
-
-    /// The path no longer takes packets as large as some in flight.
-    pub fn on_smaller_path(&mut self, by: usize, paths: &mut [Path]) {
-        let size = paths[by].mtu.size();
-        for at in 0..self.sent.len() {
-            let sent = self.sent[at];
-            let too_large = usize::from(sent.path) == by && usize::from(sent.packet) > size;
-            if sent.state == ChunkState::Flying && too_large {
-                self.take_for_lost(at, paths);
-            }
-        }
-    }
-
     /// When the first chunk in flight on this path was sent.
     pub fn first_sent(&self, by: usize) -> Option<Instant> {
         let mut flying = self.sent.iter().filter(|sent| sent.state == ChunkState::Flying);
@@ -239,5 +213,16 @@ impl Outgoing {
     }
 }
 
-/// Miss indications that make a chunk lost (RFC 9260 §7.2.4).
-const MISSES: u8 = 3;
+/// The gap blocks as ranges of the `sent` chunks from the cumulative TSN on; those that are empty, go back, or cover
+/// TSNs never sent are ignored.
+fn blocks(sack: &Sack<'_>, sent: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut walked = 0;
+    sack.gaps().filter_map(move |(first, last)| {
+        let (first, last) = (usize::from(first), usize::from(last).min(sent));
+        let is_next = first > walked && first <= last;
+        is_next.then(|| {
+            walked = last;
+            first - 1..last
+        })
+    })
+}

@@ -1,6 +1,6 @@
 //! Fills packets: retransmissions first, then new chunks, as far as room and windows allow.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Seq32};
 
 use super::super::path::Path;
 use super::super::wire::chunks::DataHeader;
@@ -36,9 +36,10 @@ impl Outgoing {
     pub fn resend(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         let now = packet.now;
         let full = packet.writer.room_when_empty();
-        let mut at = 0;
+        let (mut at, mut is_first) = (0, true);
         while self.lost > 0 && at < self.sent.len() {
             if self.sent[at].state != ChunkState::Lost {
+                is_first &= self.sent[at].state != ChunkState::Flying;
                 at += 1;
                 continue;
             }
@@ -49,23 +50,46 @@ impl Outgoing {
             if (!packet.has_window() && !burst) || !self.write(at, packet.writer) {
                 return;
             }
-            let sent = &mut self.sent[at];
-            // It was fast retransmitted or timed out: only a time-out may find it lost again.
-            (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, now);
-            (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
-            sent.packet = packet.writer.len() as u16;
-            let len = usize::from(sent.len);
+            self.note_repeated(at, packet);
+            let len = usize::from(self.sent[at].len);
             self.lost -= 1;
-            self.retransmitted += 1;
-            self.check_in_time(at, packet.paths);
             self.take_off(now, packet.path(), len);
+            // The first chunk in flight: an answer is expected a round trip from now (RFC 9260 §7.2.4, step 4). After a
+            // time-out, only an answer restarts the timer.
+            if std::mem::take(&mut is_first) && packet.path().errors == 0 {
+                packet.path().start_t3(now);
+            }
         }
     }
 
-    /// Writes new chunks, from messages already begun and from waiting ones.
-    pub fn send_new(&mut self, packet: &mut Departure<'_, '_>) {
+    /// The chunk at `at` was written again.
+    fn note_repeated(&mut self, at: usize, packet: &mut Departure<'_, '_>) {
+        let sent = &mut self.sent[at];
+        // A SACK's blocks don't tell which transmission they answer, so that only time finds it lost again.
+        (sent.state, sent.misses, sent.at) = (ChunkState::Flying, NEVER_AGAIN, packet.now);
+        (sent.path, sent.tries) = (packet.by as u8, sent.tries.saturating_add(1));
+        sent.packet = packet.writer.len() as u16;
+        sent.sending = packet.path().rack.on_send();
+        self.retransmitted += 1;
+        self.check_in_time(at, packet.paths);
+    }
+
+    /// Writes the last chunk in flight again, to provoke an answer; returns its TSN. It still counts once in flight.
+    pub fn resend_last(&mut self, packet: &mut Departure<'_, '_>) -> Option<Seq32> {
+        let is_last = |sent: &Sent| sent.state == ChunkState::Flying && usize::from(sent.path) == packet.by;
+        let at = self.sent.iter().rposition(is_last)?;
+        let (now, full) = (packet.now, packet.writer.room_when_empty());
+        if self.is_to_be_given_up(at, now, full).is_some() || !self.write(at, packet.writer) {
+            return None;
+        }
+        self.note_repeated(at, packet);
+        Some(self.first_tsn().plus(at as u32))
+    }
+
+    /// Writes new chunks, from messages already begun and from waiting ones. `burst`: a packet that ignores the window.
+    pub fn send_new(&mut self, packet: &mut Departure<'_, '_>, burst: bool) {
         self.drop_late(packet.now, packet.paths, packet.queue);
-        while self.lost == 0 && packet.has_window() && self.sent.len() < MOST_CHUNKS {
+        while self.lost == 0 && (burst || packet.has_window()) && self.sent.len() < MOST_CHUNKS {
             let Some(message) = self.choose(packet) else { return };
             if !self.cut(message, packet) {
                 return;
@@ -155,7 +179,9 @@ impl Outgoing {
         }
         let message = &mut self.messages[place as usize];
         let (fragment, path) = (message.fragments, packet.by as u8);
-        let sent = Sent { message: place, fragment, len: len as u16, path, ..Sent::rest(message.cut, now) };
+        let sending = packet.paths[packet.by].rack.on_send();
+        let sent =
+            Sent { message: place, fragment, len: len as u16, path, sending, ..Sent::rest(message.cut, now) };
         message.cut += len;
         message.fragments += 1;
         message.chunks += 1;

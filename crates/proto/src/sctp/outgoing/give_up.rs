@@ -52,7 +52,7 @@ impl Outgoing {
         let (mut next, mut closed) = (None::<Instant>, false);
         for at in 0..self.sent.len() {
             if self.last_chance(at, paths).is_some_and(|last| now > last) {
-                closed |= self.take_last_chance(at, paths);
+                closed |= self.take_last_chance(now, at, paths);
             }
             let Some(due) = self.due(at, paths) else { continue };
             if now > due {
@@ -106,7 +106,7 @@ impl Outgoing {
 
     /// Three misses would come too late: one is enough to count the chunk as lost. A chunk already retransmitted is
     /// sent once more. Returns whether a congestion window was reduced.
-    fn take_last_chance(&mut self, at: usize, paths: &mut [Path]) -> bool {
+    fn take_last_chance(&mut self, now: Instant, at: usize, paths: &mut [Path]) -> bool {
         let sent = self.sent[at];
         self.take_for_lost(at, paths);
         let path = &mut paths[usize::from(sent.path)];
@@ -114,7 +114,7 @@ impl Outgoing {
             return false;
         }
         path.mtu.on_loss(usize::from(sent.packet));
-        path.window.on_loss(self.highest())
+        path.on_loss(now, self.highest(), sent.sending)
     }
 
     /// Gives up messages of which a part would be sent after their deadlines.

@@ -7,6 +7,7 @@
 mod acks;
 mod departures;
 mod give_up;
+mod losses;
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ use crate::queue::MAX_FRAMES;
 pub(super) use acks::{Acked, Violation};
 pub(super) use departures::Departure;
 pub(super) use give_up::MOST_SKIPPED;
+pub(super) use losses::Losses;
 
 /// Delivery rules for the messages of an association.
 #[derive(Clone, Copy, Debug)]
@@ -92,12 +94,16 @@ struct Sent {
     tries: u16,
     /// SACKs that acknowledged later chunks and not this one (RFC 9260 §7.2.4).
     misses: u8,
+    /// Whether its acknowledgement gives a round trip: not after it was reneged on.
+    timed: bool,
     path: u8,
     /// Length of the packet that it was last sent in, up to the end of this chunk; for the last chunk, the whole
     /// packet.
     packet: u16,
     state: ChunkState,
     at: Instant,
+    /// Its last transmission, among those of its path.
+    sending: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,9 +119,20 @@ enum ChunkState {
 impl Sent {
     /// Stands for the rest of a message, from `offset` on.
     fn rest(offset: usize, now: Instant) -> Sent {
-        let (message, fragment, len, tries, misses, path, packet) = (0, 0, 0, 1, 0, 0, 0);
-        let (offset, state) = (offset as u32, ChunkState::Flying);
-        Sent { message, offset, fragment, len, tries, misses, path, packet, state, at: now }
+        Sent {
+            message: 0,
+            offset: offset as u32,
+            fragment: 0,
+            len: 0,
+            tries: 1,
+            misses: 0,
+            timed: true,
+            path: 0,
+            packet: 0,
+            state: ChunkState::Flying,
+            at: now,
+            sending: 0,
+        }
     }
 }
 
@@ -179,6 +196,16 @@ impl Outgoing {
         self.lost > 0
     }
 
+    /// Whether chunks were acknowledged beyond a gap.
+    pub fn has_gaps(&self) -> bool {
+        self.ahead > 0
+    }
+
+    /// Whether the messages of a stream are delivered in order.
+    pub fn is_ordered(&self) -> bool {
+        self.rules.ordered
+    }
+
     /// Whether a message is only partly sent.
     pub fn is_cutting(&self) -> bool {
         !self.cutting.is_empty()
@@ -201,7 +228,7 @@ impl Outgoing {
 
 /// Places reserved at the start: in flight on the longest path with a message every 5 ms, in some 10 kB.
 const READY: usize = 64;
-/// Disables miss counting: only a time-out may find a retransmitted chunk lost again.
+/// Disables miss counting (RFC 9260 §7.2.4): only time finds a retransmitted chunk lost again.
 const NEVER_AGAIN: u8 = u8::MAX;
 
 #[cfg(test)]

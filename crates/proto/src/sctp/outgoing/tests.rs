@@ -53,7 +53,7 @@ impl Sender {
         let (paths, queue) = (&mut self.paths[..], &mut self.queue);
         let mut packet = Departure { now, writer: &mut writer, by: 0, paths, queue };
         self.out.resend(&mut packet, false);
-        self.out.send_new(&mut packet);
+        self.out.send_new(&mut packet, false);
         let len = writer.finish();
         let chunks = parse(&buf[..len]).map(|(_, chunks)| chunks);
         chunks
@@ -75,6 +75,12 @@ impl Sender {
         self.out.on_sack(now, &sack, &mut self.paths, &mut self.queue)
     }
 
+    /// Finds what was overtaken; returns the TSNs of the next packet.
+    fn find_overtaken(&mut self, now: Instant) -> Vec<u32> {
+        self.out.find_overtaken(now, &mut Losses::default(), &mut self.paths);
+        self.packet(now)
+    }
+
     fn outcomes(&mut self) -> Vec<(u64, Outcome)> {
         let events = std::iter::from_fn(|| self.queue.poll_event());
         let outcome = |event| match event {
@@ -85,21 +91,76 @@ impl Sender {
     }
 }
 
-#[test]
-fn reneged_chunks_are_resent_with_one_outcome() {
+/// Six chunks, of which the first two have arrived after 40 ms, and the fifth beyond a gap.
+fn with_a_gap() -> Sender {
     let mut sender = Sender::new();
-    (0..4).for_each(|_| sender.send(300, None));
-    assert_eq!(sender.packet(NOW), [0, 1, 2, 3]);
-    assert!(sender.sack(NOW, 1, &[(2, 3)]).unwrap().is_some());
-    assert_eq!(sender.outcomes(), [(0, Outcome::Acked), (2, Outcome::Acked), (3, Outcome::Acked)]);
-    assert_eq!((sender.out.flight(), sender.packet(NOW)), (300, vec![]));
-    // The peer has no room for the last after all.
-    sender.sack(NOW, 1, &[(2, 2)]).unwrap();
-    assert_eq!(sender.packet(NOW), [3]);
-    sender.sack(NOW, 4, &[]).unwrap();
-    assert_eq!(sender.outcomes(), [(1, Outcome::Acked)]);
+    (0..6).for_each(|_| sender.send(300, None));
+    assert_eq!([sender.packet(NOW), sender.packet(NOW)], [vec![0, 1, 2, 3], vec![4, 5]]);
+    assert!(sender.sack(NOW + ms(40), 2, &[(3, 3)]).unwrap().is_some());
+    assert_eq!(sender.outcomes(), [0, 1, 4].map(|number| (number, Outcome::Acked)));
+    sender
+}
+
+#[test]
+fn older_sacks_of_the_same_gap_change_nothing() {
+    let mut sender = with_a_gap();
+    sender.sack(NOW + ms(40), 2, &[(3, 4)]).unwrap();
+    let (flight, window) = (sender.out.flight(), sender.out.peer_window());
+    for older in [&[][..], &[(3, 3)], &[(4, 4)], &[(4, 3)]] {
+        assert!(sender.sack(NOW + ms(41), 2, older).unwrap().is_none(), "{older:?}");
+    }
+    assert_eq!((sender.out.flight(), sender.out.peer_window()), (flight, window));
+    assert!(sender.sack(NOW + ms(41), 2, &[(3, 4)]).unwrap().is_some(), "its window may be news");
+    // The fourth has arrived, and the sixth, which was said to have, is reported no more.
+    assert!(sender.sack(NOW + ms(41), 2, &[(2, 3)]).unwrap().is_some());
+}
+
+#[test]
+fn reneged_chunks_are_outstanding_until_found_lost() {
+    // The third arrives, and the peer no longer has the fifth.
+    let reneged = || {
+        let mut sender = with_a_gap();
+        sender.send(300, None);
+        assert_eq!(sender.packet(NOW + ms(45)), [6]);
+        sender.sack(NOW + ms(46), 4, &[]).unwrap();
+        assert_eq!((sender.out.flight(), sender.paths[0].flight), (900, 900));
+        assert_eq!((sender.packet(NOW + ms(46)), sender.out.retransmitted()), (vec![], 0));
+        sender
+    };
+    // It left again, for all that is known, when it was reneged on: what was sent before tells nothing about it.
+    let mut sender = reneged();
+    sender.sack(NOW + ms(86), 4, &[(2, 3)]).unwrap();
+    assert_eq!(sender.paths[0].overtaken_at, None);
+    sender.send(300, None);
+    assert_eq!(sender.packet(NOW + ms(90)), [7]);
+    sender.sack(NOW + ms(130), 4, &[(2, 4)]).unwrap();
+    assert_eq!(sender.packet(NOW + ms(130)), [4], "a later one has arrived");
+    let rtt = sender.paths[0].rtt.smoothed().srtt();
+    sender.sack(NOW + ms(131), 8, &[]).unwrap();
+    assert_eq!(sender.paths[0].rtt.smoothed().srtt(), rtt, "no round trip, as it is not known what arrived");
+    assert_eq!(sender.outcomes(), [2, 3, 5, 6, 7].map(|number| (number, Outcome::Acked)), "one outcome each");
     assert!(sender.out.is_empty() && sender.out.flight() == 0 && sender.out.kept_bytes == 0);
     assert_eq!((sender.out.free.len(), sender.paths[0].flight), (sender.out.messages.len(), 0));
+    // Or T3 finds it.
+    let mut sender = reneged();
+    sender.out.on_timeout(0, &mut sender.paths);
+    assert_eq!(sender.packet(NOW + ms(200)), [4, 5, 6]);
+}
+
+#[test]
+fn a_lost_retransmission_is_found_by_a_later_arrival() {
+    let mut sender = with_a_gap();
+    assert_eq!(sender.paths[0].overtaken_at, Some(NOW + ms(50)), "a round trip and a quarter after it left");
+    assert_eq!(sender.find_overtaken(NOW + ms(50)), [2, 3]);
+    sender.send(300, None);
+    assert_eq!(sender.packet(NOW + ms(51)), [6]);
+    // Of both retransmissions one is lost, and the message sent 1 ms later arrives.
+    sender.sack(NOW + ms(90), 2, &[(2, 3)]).unwrap();
+    sender.sack(NOW + ms(91), 2, &[(2, 5)]).unwrap();
+    let found = sender.paths[0].overtaken_at.expect("overtaken");
+    assert!(found < NOW + ms(50) + ms(58), "a round trip and a quarter: {found:?}");
+    assert!(sender.paths[0].t3.is_some_and(|t3| t3 > found), "not by the time-out");
+    assert_eq!(sender.find_overtaken(found), [2]);
 }
 
 #[test]

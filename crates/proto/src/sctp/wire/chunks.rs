@@ -115,7 +115,6 @@ pub struct Sack<'a> {
     pub cumulative: Seq32,
     pub window: u32,
     gaps: &'a [u8],
-    #[cfg(test)]
     duplicates: &'a [u8],
 }
 
@@ -133,7 +132,6 @@ impl<'a> Sack<'a> {
             cumulative: Seq32(word32(value, 0)),
             window: word32(value, 4),
             gaps: &lists[..gaps],
-            #[cfg(test)]
             duplicates: &lists[gaps..],
         })
     }
@@ -143,8 +141,7 @@ impl<'a> Sack<'a> {
         self.gaps.chunks_exact(4).map(|gap| (word16(gap, 0), word16(gap, 2)))
     }
 
-    /// TSNs received more than once. This side does not use them, so only tests read them.
-    #[cfg(test)]
+    /// TSNs received more than once.
     pub fn duplicates(&self) -> impl Iterator<Item = Seq32> + use<'a> {
         self.duplicates.chunks_exact(4).map(|tsn| Seq32(word32(tsn, 0)))
     }
