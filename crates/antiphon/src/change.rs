@@ -44,6 +44,8 @@ struct Planned {
 
 /// The changes of a stream, on the thread that talks to the user.
 pub(crate) struct Changes {
+    options: SendOptions,
+    stack: StackPlan,
     /// In the order of their times.
     planned: Vec<Planned>,
     /// How many of them were begun.
@@ -96,6 +98,8 @@ impl Changes {
         let (tell, happened) = mpsc::channel();
         let (failed, failures) = mpsc::channel();
         let changes = Changes {
+            options: options.clone(),
+            stack: stack.clone(),
             planned,
             begun: 0,
             moving: false,
@@ -132,6 +136,14 @@ impl Changes {
                 self.fail(wire, &error.to_string(), notice);
             }
         }
+    }
+
+    /// Plans one more change of the transport, after all that are planned.
+    pub fn plan_switch(&mut self, switch: &Switch) -> Result<(), Error> {
+        let plan = plan(&switch.uri, &self.options, &self.stack)?;
+        let at = self.planned.last().map_or(switch.at, |last| last.at.max(switch.at));
+        self.planned.push(Planned { at, joining: Joining::Instead, uri: switch.uri.clone(), plan });
+        Ok(())
     }
 
     fn tell(&mut self, wire: WireId, change: Change, notice: &mut dyn FnMut(String)) {

@@ -16,6 +16,7 @@
 //! are thin layers over this crate; the laboratory is `antiphon-experiments`, which a program that streams need not
 //! link.
 
+mod auto;
 mod change;
 mod commands;
 mod compare;

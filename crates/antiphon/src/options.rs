@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use antiphon_core::DEFAULT_LATENCY;
 use antiphon_link::DuplexSpec;
+use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
@@ -84,6 +85,8 @@ pub struct SendOptions {
     pub also: Vec<String>,
     /// Transports that take the place of the first one in a running stream.
     pub switch: Vec<Switch>,
+    /// What a target `auto://HOST:PORT` chooses the transport for.
+    pub purpose: Purpose,
     /// Sample frames in a block.
     pub block_frames: u32,
     /// Sample format on the wire; `None` for what the source needs.
@@ -237,6 +240,7 @@ impl Default for SendOptions {
             target: String::new(),
             also: Vec::new(),
             switch: Vec::new(),
+            purpose: Purpose::PlayTogether,
             block_frames: 256,
             sample: None,
             channels: None,

@@ -17,6 +17,7 @@ use antiphon_session::{
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
+use crate::auto::{self, is_auto};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::passport::{Hearing, PassportFile, Recorder};
 use crate::run::{RunPlan, Runner, WirePlan, create_capture, finish_capture, spawn};
@@ -78,6 +79,19 @@ pub fn receive(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
+    if is_auto(&options.source) {
+        let (options, reflecting) = auto::receive(options)?;
+        notice(
+            "senders may measure the connection and choose the transport: antiphon send SOURCE auto://HOST"
+                .into(),
+        );
+        let received = receive(&options, stop, notice, status);
+        let failed = reflecting.finish();
+        return received.map(|mut summary| {
+            summary.notes.extend(failed);
+            summary
+        });
+    }
     let clock = OsClock::new();
     let mut plan = ReceivePlan::new(options)?;
     let passport = options.passport.as_deref();

@@ -19,6 +19,7 @@ use antiphon_session::{
 };
 use antiphon_sound::{Notes, open_source};
 
+use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Changes};
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
 use crate::passport::{PassportFile, Recorder, Sending};
@@ -74,6 +75,23 @@ pub fn send(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&SendStatus),
 ) -> Result<SendSummary, Error> {
+    if is_auto(&options.target) {
+        return auto::send(options, stop, notice, status);
+    }
+    stream(options, stop, notice, status, &mut |_, _, _| {})
+}
+
+/// What may plan changes of a running stream: it sees each state.
+pub(crate) type Follower<'a> = dyn FnMut(&SendStatus, &mut Changes, &mut dyn FnMut(String)) + 'a;
+
+/// Sends over a transport that is known.
+pub(crate) fn stream(
+    options: &SendOptions,
+    stop: &Stop,
+    notice: &mut dyn FnMut(String),
+    status: &mut dyn FnMut(&SendStatus),
+    follow: &mut Follower<'_>,
+) -> Result<SendSummary, Error> {
     let clock = OsClock::new();
     let plan = SendPlan::new(options, clock)?;
     let (mut changes, arriving, unopened) = Changes::read(options, &plan.uri, &plan.stack)?;
@@ -94,6 +112,7 @@ pub fn send(
             notice(sentence);
         }
         last = snapshot.status(rate, total_s, groups);
+        follow(&last, &mut changes, notice);
         changes.poll(Duration::from_secs_f64(last.sent_s), &unopened, notice);
         unanswered = snapshot.unanswered;
         let since_start = clock.now().since(Instant::ZERO);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon::core::units::{parse_duration, parse_frequency};
+use antiphon::measure::Purpose;
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
 use antiphon::session::{PlayoutDelay, Repetition, StreamFraming};
@@ -32,6 +33,15 @@ pub struct SendArgs {
     /// sctp://HOST:PORT@10s; the receiver needs --also for it
     #[arg(long, value_name = "URI@TIME", help_heading = "Transport")]
     pub switch: Vec<Switch>,
+    /// What auto://HOST:PORT chooses the transport for
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "play-together",
+        help_heading = "Transport"
+    )]
+    pub purpose: For,
 
     /// Samples on the wire: l16, l24, f32, mulaw or alaw; with rate and
     /// channels as in SDP: l16/48000/2 [default: what the source needs]
@@ -167,6 +177,32 @@ pub struct ReceiveArgs {
     pub socket: SocketArgs,
 }
 
+/// A purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in the help into a long one"
+)]
+pub enum For {
+    PlayTogether,
+    TvSound,
+    Record,
+    Talk,
+    SendToMany,
+}
+
+impl For {
+    fn purpose(self) -> Purpose {
+        match self {
+            For::PlayTogether => Purpose::PlayTogether,
+            For::TvSound => Purpose::TvSound,
+            For::Record => Purpose::Record,
+            For::Talk => Purpose::Talk,
+            For::SendToMany => Purpose::SendToMany,
+        }
+    }
+}
+
 /// The clock that paces a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 #[allow(
@@ -188,6 +224,7 @@ impl SendArgs {
             target: self.target.clone(),
             also: self.also.clone(),
             switch: self.switch.clone(),
+            purpose: self.purpose.purpose(),
             block_frames: self.block,
             sample: format.sample,
             channels: agree("--channels", self.channels, format.channels)?,

@@ -142,6 +142,23 @@ impl Purpose {
         }
     }
 
+    /// Whether a running stream is good enough, of which so many percent are missing and whose packets are `delay_ms` old when
+    /// they can be played; `None`: not known.
+    pub fn is_met_by(self, missing_percent: f64, delay_ms: Option<f64>) -> bool {
+        let within = |limit: f64| delay_ms.is_none_or(|delay| delay <= limit);
+        match self {
+            Purpose::PlayTogether => missing_percent <= PLAY_SHARE * 100.0 && within(PLAY_MS),
+            Purpose::TvSound => missing_percent <= SILENCE_SHARE * 100.0 && within(TV_TARGET_MS),
+            Purpose::Record => missing_percent <= 0.0,
+            Purpose::Talk => {
+                let r =
+                    rating(CodecImpairment::G711_CONCEALED, delay_ms.unwrap_or(0.0), missing_percent, 1.0);
+                within(TALK_MS) && r >= TALK_R
+            }
+            Purpose::SendToMany => missing_percent <= SILENCE_SHARE * 100.0,
+        }
+    }
+
     /// The probability that a transport meets the purpose's bound, where the bound is a share of packets.
     pub(super) fn meets(self, candidate: &Candidate<'_>, blocks: &Blocks) -> Option<f64> {
         let packet_ms = candidate.figures.packet_ms;

@@ -13,7 +13,11 @@ use crate::world::{Flow, Plan, is_large, run};
 const LOSSY: Plan<'_> = Plan { link: "delay=20ms,loss=5%", seed: 7, ..Plan::PLAIN };
 
 fn figures(query: &str) -> (Flow, f64, f64, f64) {
-    let flow = run(&Plan { query, ..LOSSY }).pop().unwrap();
+    figures_of(query, LOSSY.seed)
+}
+
+fn figures_of(query: &str, seed: u64) -> (Flow, f64, f64, f64) {
+    let flow = run(&Plan { query, seed, ..LOSSY }).pop().unwrap();
     let ages = flow.ages();
     let mean = ages.iter().sum::<f64>() / ages.len() as f64;
     let at = |share: f64| ages[((ages.len() as f64 * share).ceil() as usize).clamp(1, ages.len()) - 1];
@@ -38,11 +42,12 @@ fn reliable_messages_all_arrive_and_are_acked() {
     let (flow, mean, p99, max) = figures("reliability=full");
     assert_eq!((flow.arrivals.len(), count(&flow, |o| *o == Outcome::Acked)), (2000, 2000));
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
-    let (_, ordered, ..) = figures("reliability=full&order=ordered");
+    let ordered = (1..=4).map(|seed| figures_of("reliability=full&order=ordered", seed).1).sum::<f64>() / 4.0;
     assert!(ordered > mean + 1.0 && ordered < 35.0, "the order is waited for: {ordered}");
     // Of 2000, about five are lost again when retransmitted. Later messages reveal it: the time-out of RFC 9260, a
     // second and more, is not waited for.
-    let (slow, _, _, max) = figures("reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s");
+    // With this seed no packet of the handshake is lost, which only the first time-out repairs.
+    let (slow, _, _, max) = figures_of("reliability=full&rto-initial=3s&rto-min=1s&rto-max=60s", 1);
     assert_eq!(slow.arrivals.len(), 2000);
     assert!(max <= 170.0, "as with short time-outs: {max}");
 }

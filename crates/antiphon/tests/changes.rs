@@ -1,0 +1,213 @@
+//! Real sockets on loopback: a stream that changes its transport while it runs, and one that is sent over two.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use antiphon::media::Pull;
+use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::sound::open_source;
+use antiphon::{
+    Error, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, Switch, receive, send,
+};
+
+/// A port that was free a moment ago. The kernel does not assign it again soon.
+fn free_port() -> u16 {
+    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
+    line.local_address().port()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("antiphon-changes-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    directory
+}
+
+/// Noise of 16 bits: no two packets are alike, so that one in the wrong place is noticed.
+const NOISE: &str = "tone:noise?seed=5&channels=2&format=l16";
+
+/// The samples of so many seconds of it, as a recording of 16 bits has them.
+fn noise(seconds: usize) -> Vec<i16> {
+    let mut source = open_source(NOISE).unwrap();
+    let mut block = vec![0.0; 2 * 48_000 * seconds];
+    assert_eq!(source.source.pull(&mut block), Pull::Frames(48_000 * seconds));
+    block.iter().map(sixteen_bits).collect()
+}
+
+fn sixteen_bits(sample: &f32) -> i16 {
+    (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16
+}
+
+fn samples(path: &Path) -> Vec<i16> {
+    let mut opened = open_source(&path.display().to_string()).unwrap();
+    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 512]);
+    loop {
+        match opened.source.pull(&mut block) {
+            Pull::Frames(n) => all.extend(block[..2 * n].iter().map(sixteen_bits)),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => return all,
+        }
+    }
+}
+
+/// Where a stream goes, and what came of it.
+struct Ran {
+    sent: SendSummary,
+    received: ReceiveSummary,
+    told: Vec<String>,
+    /// Whether the recording is what was sent, sample for sample.
+    same: bool,
+}
+
+/// Sends `seconds` of noise to the first of `ports`; `with` adds what is to happen.
+fn run(
+    name: &str,
+    seconds: usize,
+    listening: &[String],
+    latency: Option<Duration>,
+    with: impl Fn(SendOptions) -> SendOptions,
+) -> Ran {
+    let directory = scratch(name);
+    let after = directory.join("got.wav");
+    let receiver = listen(ReceiveOptions {
+        source: listening[0].clone(),
+        also: listening[1..].to_vec(),
+        sink: after.display().to_string(),
+        latency,
+        length: Some(Duration::from_secs(40)),
+        ..ReceiveOptions::default()
+    });
+    let length = Some(Duration::from_secs(seconds as u64));
+    let options = SendOptions { source: NOISE.into(), length, ..SendOptions::default() };
+    let mut told = Vec::new();
+    let sent = send(&with(options), &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    let sent = sent.expect("sending to loopback");
+    let received = receiver.join().unwrap().expect("receiving ends with the stream");
+    let same = noise(seconds) == samples(&after);
+    std::fs::remove_dir_all(directory).unwrap();
+    Ran { sent, received, told, same }
+}
+
+/// A receiver that listens already.
+fn listen(options: ReceiveOptions) -> JoinHandle<Result<ReceiveSummary, Error>> {
+    let (listening, is_listening) = mpsc::channel();
+    let receiver = std::thread::spawn(move || {
+        receive(&options, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
+    });
+    is_listening.recv().expect("the receiver says that it listens");
+    receiver
+}
+
+/// URIs of listeners and of calls to them, on ports that are free.
+fn uris(schemes: &[&str]) -> (Vec<String>, Vec<String>) {
+    let uri = |scheme: &&str| {
+        let port = free_port();
+        (format!("{scheme}://@127.0.0.1:{port}"), format!("{scheme}://127.0.0.1:{port}"))
+    };
+    let (mut listening, calls): (Vec<String>, Vec<String>) = schemes.iter().map(uri).unzip();
+    for uri in listening.iter_mut().filter(|uri| !uri.starts_with("tcp")) {
+        *uri = uri.replace("//@", "//");
+    }
+    (listening, calls)
+}
+
+#[test]
+fn a_stream_goes_from_rtp_over_sctp_and_tcp_to_srp_without_a_gap() {
+    // A machine that stands still for longer than the playout delay is told from a gap: nothing is lost then, only late.
+    for attempt in 0..5 {
+        let (listening, calls) = uris(&["rtp", "sctp", "tcp", "srp"]);
+        let ran = run(&format!("all-{attempt}"), 7, &listening, Some(Duration::from_millis(80)), |options| {
+            let at = |n: usize| Duration::from_millis(1_500 * n as u64);
+            let switch = |n: usize| Switch { uri: calls[n].clone(), at: at(n) };
+            SendOptions { target: calls[0].clone(), switch: (1..4).map(switch).collect(), ..options }
+        });
+        assert_eq!(ran.sent.failures, Vec::<String>::new());
+        for uri in &calls[1..] {
+            let moved = format!("the stream goes on over {uri}");
+            assert!(ran.told.contains(&moved), "{moved}: {:?}", ran.told);
+        }
+        let status = &ran.received.status;
+        assert_eq!((status.lost, ran.sent.status.expired, ran.sent.status.refused), (0, 0, 0), "{status:?}");
+        if status.late == 0 && status.concealed == 0 {
+            assert!(ran.same, "{status:?}");
+            return;
+        }
+        println!("the machine stood still: {status:?}");
+    }
+    panic!("five times a packet came late");
+}
+
+#[test]
+fn a_recording_that_changes_its_transport_is_complete() {
+    let (listening, calls) = uris(&["tcp", "rtp", "arq"]);
+    let ran = run("recording", 4, &listening, None, |options| SendOptions {
+        target: calls[0].clone(),
+        switch: vec![
+            Switch { uri: calls[1].clone(), at: Duration::from_secs(1) },
+            Switch { uri: calls[2].clone(), at: Duration::from_secs(2) },
+        ],
+        ..options
+    });
+    assert!(ran.sent.failures.is_empty() && ran.same, "{:?} {:?}", ran.sent.failures, ran.received.status);
+}
+
+#[test]
+fn a_stream_over_two_transports_comes_twice() {
+    let (listening, calls) = uris(&["rtp", "srp"]);
+    let ran = run("also", 3, &listening, None, |options| SendOptions {
+        target: calls[0].clone(),
+        also: vec![calls[1].clone()],
+        ..options
+    });
+    assert!(ran.sent.failures.is_empty() && ran.same, "{:?} {:?}", ran.sent.failures, ran.received.status);
+    let status = &ran.received.status;
+    // All but those before the receiver knew the second one.
+    assert!(status.duplicate as f64 > 0.8 * status.packets_received as f64, "{status:?}");
+}
+
+#[test]
+fn targets_that_cannot_be_used_are_told_and_leave_the_stream_as_it_is() {
+    let (listening, calls) = uris(&["rtp", "sctp"]);
+    let closed = format!("tcp://127.0.0.1:{}", free_port());
+    let (silent, deaf) = (free_port(), free_port());
+    let ran = run("bad", 8, &listening[..1], None, |options| SendOptions {
+        target: calls[0].clone(),
+        also: vec![format!("rtp://127.0.0.1:{silent}")],
+        switch: vec![
+            // Nothing listens; nothing answers.
+            Switch { uri: closed.clone(), at: Duration::from_millis(500) },
+            Switch { uri: format!("srp://127.0.0.1:{deaf}"), at: Duration::from_millis(1_000) },
+            Switch { uri: calls[1].clone(), at: Duration::from_secs(60) },
+        ],
+        ..options
+    });
+    assert!(ran.same, "{:?}", ran.received.status);
+    assert_eq!(ran.sent.failures.len(), 3, "{:?}", ran.sent.failures);
+    assert!(ran.sent.failures[0].starts_with(&closed), "{:?}", ran.sent.failures);
+    assert!(ran.sent.failures[1].contains("--also"), "{:?}", ran.sent.failures);
+    assert!(ran.sent.failures[2].contains("ended before"), "{:?}", ran.sent.failures);
+}
+
+#[test]
+fn what_cannot_be_combined_is_refused_before_anything_is_opened() {
+    let refused = |target: &str, also: &str| {
+        let options = SendOptions {
+            source: "tone:440Hz".into(),
+            target: target.into(),
+            also: vec![also.into()],
+            ..SendOptions::default()
+        };
+        send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err().to_string()
+    };
+    for (target, also, remedy) in [
+        ("rtp://127.0.0.1:7710", "rtp://127.0.0.1:7711?rate=44.1kHz", "the first URI"),
+        ("tcp://@127.0.0.1:7710", "rtp://127.0.0.1:7711", "name the receiver"),
+        ("rtp://127.0.0.1:7710?framing=medusa", "rtp://127.0.0.1:7711", "leave --also"),
+        ("rtp://127.0.0.1:7710", "tcp://@127.0.0.1:7711", "HOST:PORT"),
+        ("rtp://127.0.0.1:7710", "pigeon://127.0.0.1:7711", "pigeon"),
+    ] {
+        let said = refused(target, also);
+        assert!(said.contains(remedy), "{target} and {also}: {said}");
+    }
+}
