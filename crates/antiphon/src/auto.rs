@@ -16,6 +16,7 @@ use antiphon_proto::{Substrate, TRANSPORTS, find};
 use antiphon_sound::open_source;
 
 use crate::change::{Changes, Switch};
+use crate::commands::latency;
 use crate::run::spawn;
 use crate::send::{SendStatus, SendSummary};
 use crate::{
@@ -97,7 +98,7 @@ pub(crate) fn send(
         transport: advice.transport,
         packet_ms: packet_ms(options),
         clock: OsClock::new(),
-        missing_since: None,
+        missed: Missed::default(),
         again: None,
         stop: stop.clone(),
     };
@@ -113,9 +114,8 @@ fn packet_ms(options: &SendOptions) -> f64 {
 }
 
 fn sentence(advice: &Advice) -> String {
-    let delay = advice.playout_delay_ms.map_or_else(String::new, |ms| {
-        format!("; a receiver that plays needs --latency {}ms at least", ms.ceil())
-    });
+    let delay = latency(advice)
+        .map_or_else(String::new, |latency| format!("; a receiver that plays needs {latency} at least"));
     let least_bad = if advice.met { "" } else { "nothing is good enough, and least bad is " };
     format!(
         "{}: {least_bad}{} ({}): {}{delay}",
@@ -178,6 +178,25 @@ impl Measuring {
     }
 }
 
+/// Whether a connection has not been good enough for a minute.
+#[derive(Default)]
+struct Missed(Option<Instant>);
+
+impl Missed {
+    /// Notes how it is now; returns true once when it has been bad for [`PATIENCE`], and counts from there again.
+    fn note(&mut self, now: Instant, is_good: bool) -> bool {
+        if is_good {
+            self.0 = None;
+            return false;
+        }
+        let is_over = now.since(*self.0.get_or_insert(now)) >= PATIENCE;
+        if is_over {
+            self.0 = None;
+        }
+        is_over
+    }
+}
+
 /// Watches a running stream, and changes its transport.
 struct Follow {
     place: Place,
@@ -186,8 +205,7 @@ struct Follow {
     transport: String,
     packet_ms: f64,
     clock: OsClock,
-    /// Since when the receiver has reported less than the purpose needs.
-    missing_since: Option<Instant>,
+    missed: Missed,
     again: Option<JoinHandle<Result<Advice, Error>>>,
     stop: Stop,
 }
@@ -195,7 +213,6 @@ struct Follow {
 impl Follow {
     fn look(&mut self, status: &SendStatus, changes: &mut Changes, notice: &mut dyn FnMut(String)) {
         if let Some(measured) = self.again.take_if(|thread| thread.is_finished()) {
-            self.missing_since = None;
             match measured.join() {
                 Ok(Ok(advice)) => self.take(advice, changes, notice),
                 Ok(Err(error)) => notice(format!("measuring again failed: {error}")),
@@ -203,13 +220,8 @@ impl Follow {
             }
             return;
         }
-        let now = self.clock.now();
-        if self.again.is_some() || self.is_met(status) {
-            self.missing_since = None;
-            return;
-        }
-        let since = *self.missing_since.get_or_insert(now);
-        if now.since(since) < PATIENCE {
+        let is_good = self.again.is_some() || self.is_met(status);
+        if !self.missed.note(self.clock.now(), is_good) {
             return;
         }
         notice(format!(
@@ -306,6 +318,16 @@ const REFLECTOR_ABOVE: u16 = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_minute_of_bad_reports_and_no_less_is_missed() {
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut missed = Missed::default();
+        let noted: Vec<u64> =
+            (0..300).filter(|second| missed.note(at(*second), *second == 59 || *second == 130)).collect();
+        // Good at 59 and 130: bad from 60, and again from 131; after a minute it begins anew.
+        assert_eq!(noted, [120, 191, 252]);
+    }
 
     #[test]
     fn each_transport_has_its_place() {

@@ -1,6 +1,7 @@
 //! Changes the transport of a running stream, and sends it over several.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use antiphon_media::rtcp::Token;
 use antiphon_net::{Lines, Target};
 use antiphon_session::{Change, Joining, Session, StreamFraming};
 
-use crate::run::{OpenedWire, WIRE, WirePlan, spawn};
+use crate::run::{OpenedWire, Stacks, WIRE, WirePlan, spawn};
 use crate::transport::{StackPlan, StreamUri, random_token};
 use crate::{Error, SendOptions};
 
@@ -194,10 +195,17 @@ impl Changes {
 
 impl Arriving {
     /// Adds wires that were opened, and passes on what the session did with them; on the media thread, after each round.
-    pub fn poll(&mut self, now: Instant, session: &mut Session, lines: &mut Lines<'static>) {
+    pub fn poll(&mut self, now: Instant, session: &mut Session, lines: &mut Lines<'static>, stacks: &Stacks) {
         while let Ok((wire, joining, opened)) = self.opened.try_recv() {
-            if let Err(error) = opened.and_then(|opened| self.add(now, wire, joining, opened, session, lines))
-            {
+            let added = opened.and_then(|opened| {
+                let stack = opened.stack()?;
+                stacks.borrow_mut().insert(wire, (opened.scheme().into(), Rc::clone(&stack)));
+                let paths = opened.paths(&*stack);
+                opened.add(wire, lines)?;
+                session.call_further(now, wire, &paths, &*stack, joining, self.token);
+                Ok(())
+            });
+            if let Err(error) = added {
                 let _main_thread_is_gone = self.failed.send((wire, error.to_string()));
             }
         }
@@ -205,21 +213,6 @@ impl Arriving {
             let (Change::Joined(wire) | Change::Moved(wire) | Change::Failed(wire, _)) = change;
             let _main_thread_is_gone = self.happened.send((wire, change));
         }
-    }
-
-    fn add(
-        &self,
-        now: Instant,
-        wire: WireId,
-        joining: Joining,
-        opened: OpenedWire,
-        session: &mut Session,
-        lines: &mut Lines<'static>,
-    ) -> Result<(), Error> {
-        let (stack, paths) = opened.stack()?;
-        opened.add(wire, lines)?;
-        session.call_further(now, wire, &paths, &*stack, joining, self.token);
-        Ok(())
     }
 }
 

@@ -16,9 +16,7 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
     };
     let uri = |host: &str| quoted(&format!("{scheme}://{host}:{DEFAULT_PORT}{settings}"));
     // Late packets are of no use to a listener; a recording waits for them.
-    let latency = advice
-        .playout_delay_ms
-        .map_or_else(String::new, |ms| format!(" --latency {}ms", (ms + WAKING_MS).ceil()));
+    let latency = latency(advice).map_or_else(String::new, |latency| format!(" {latency}"));
     let (rate, channels) = (format.rate(), format.channels());
     let play = |host: &str| {
         let player = format!("aplay -t raw -f S16_LE -r {rate} -c {channels}");
@@ -32,6 +30,11 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
         Purpose::SendToMany => vec![play(&format!("@{GROUP}")), send(GROUP, "")],
         Purpose::PlayTogether | Purpose::TvSound | Purpose::Talk => vec![play(""), send("RECEIVER", "")],
     }
+}
+
+/// The option for the receiver's playout delay; `None` where the purpose needs none.
+pub(crate) fn latency(advice: &Advice) -> Option<String> {
+    advice.playout_delay_ms.map(|ms| format!("--latency {}ms", (ms + WAKING_MS).ceil()))
 }
 
 /// By how much a receiver's thread may wake late, on top of what the network does: packets are measured by the kernel's time

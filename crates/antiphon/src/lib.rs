@@ -25,6 +25,7 @@ mod emulated;
 mod error;
 mod far_end;
 mod groups;
+mod line_notes;
 mod measured;
 pub mod messages;
 mod near_end;
@@ -41,6 +42,7 @@ mod table;
 mod task;
 mod together;
 mod transport;
+mod wire;
 
 pub mod run;
 pub mod srp;

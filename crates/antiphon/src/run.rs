@@ -1,29 +1,31 @@
 //! One media thread on sockets: opens its wire, drives a participant, and collects notes. Every stream runs through it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, TCP_SEGMENT, UDP_IPV4_HEADERS};
+use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, Participant, PathId, Profile, Role, Stack, Wire, WireId};
 use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
-    Capture, CaptureSummary, DriveOptions, DriveReport, Line, LineError, LineObserver, LineStats, Lines,
-    OsClock, RawLine, SocketOptions, Stop, Tap, Taps, Target, TcpLine, TcpListening, UdpLine, WaitStyle,
-    Waker, become_media_thread, drive_each,
+    Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, SocketOptions, Stop, Taps,
+    Target, WaitStyle, Waker, become_media_thread, drive_each,
 };
 use antiphon_proto::Substrate;
 use antiphon_session::Session;
 
 use crate::Error;
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
+use crate::line_notes::{LineNotes, TapAssigner};
 use crate::transport::ByIp;
 pub use crate::transport::StackPlan;
+use crate::wire::paths;
+pub use crate::wire::{OpenedWire, WirePlan};
 
 /// All settings of a run; made on any thread, opened on the one that is to drive it.
 #[derive(Clone)]
@@ -66,90 +68,6 @@ pub type Stacks = Rc<RefCell<BTreeMap<WireId, (String, Rc<dyn Stack>)>>>;
 /// The first wire of a run.
 pub const WIRE: WireId = WireId(0);
 
-enum Opened {
-    Line(Box<dyn Line + Send>),
-    Listening(TcpListening),
-}
-
-/// A wire beside the first one of a run.
-#[derive(Clone)]
-pub struct WirePlan {
-    /// Opens endpoints.
-    pub stack: StackPlan,
-    /// The peer to call, or where to wait.
-    pub target: Target,
-    /// How to run directly over IP, if asked for.
-    pub over_ip: Option<ByIp>,
-    /// Socket options.
-    pub socket: SocketOptions,
-}
-
-/// A wire whose socket is open; made on any thread, since connecting may wait, and added to a run on its own.
-pub struct OpenedWire {
-    opened: Opened,
-    max_datagram: usize,
-    plan: WirePlan,
-}
-
-impl WirePlan {
-    /// Opens the socket. A call over TCP waits for the connection.
-    pub fn open(self) -> Result<OpenedWire, Error> {
-        let (opened, max_datagram) = self.open_wire()?;
-        Ok(OpenedWire { opened, max_datagram, plan: self })
-    }
-
-    /// The socket, and the size of the largest datagram that is not fragmented.
-    fn open_wire(&self) -> Result<(Opened, usize), LineError> {
-        if let Some(over_ip) = self.over_ip {
-            let line = RawLine::open(self.target, Box::new(over_ip), &self.socket)?;
-            let most = line.max_datagram();
-            return Ok((Opened::Line(Box::new(line)), most));
-        }
-        match (self.stack.transport.substrate, self.target) {
-            (Substrate::Udp, target) => {
-                let line = UdpLine::open(target, &self.socket)?;
-                let most = line.max_datagram();
-                Ok((Opened::Line(Box::new(line)), most))
-            }
-            // Messages are limited to a segment, as on the datagram transports beside it.
-            (Substrate::Tcp, Target::Call(peer)) => {
-                Ok((Opened::Line(Box::new(TcpLine::call(peer, &self.socket)?)), TCP_SEGMENT))
-            }
-            (Substrate::Tcp, Target::Listen(local)) => {
-                Ok((Opened::Listening(TcpListening::bind(local, &self.socket)?), TCP_SEGMENT))
-            }
-        }
-    }
-}
-
-impl OpenedWire {
-    /// The stack that opens its endpoints, and the paths on which a called peer is reached.
-    pub fn stack(&self) -> Result<(Rc<dyn Stack>, Vec<PathId>), Error> {
-        let stack = self.plan.stack.open(self.max_datagram)?;
-        let paths = paths(stack.open(Instant::ZERO, Role::Caller).profile(), &self.plan.socket);
-        Ok((stack, paths))
-    }
-
-    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
-    pub fn max_datagram(&self) -> usize {
-        self.max_datagram
-    }
-
-    /// Adds it to the lines of a run.
-    pub fn add(self, wire: WireId, lines: &mut Lines<'static>) -> Result<(), LineError> {
-        match self.opened {
-            Opened::Line(line) => lines.add(wire, line),
-            Opened::Listening(listening) => lines.listen(wire, listening),
-        }
-    }
-}
-
-/// The first path of a wire, and those to the peer's other addresses.
-fn paths(profile: Profile, socket: &SocketOptions) -> Vec<PathId> {
-    let others = if profile.wire == Wire::Datagram { socket.other_peers.len() } else { 0 };
-    (0..=others as u32).map(PathId).collect()
-}
-
 impl RunPlan {
     /// With default settings.
     pub fn new(stack: StackPlan, target: Target, socket: SocketOptions, clock: OsClock) -> Self {
@@ -177,31 +95,21 @@ impl RunPlan {
             over_ip: self.over_ip,
             socket: self.socket.clone(),
         };
-        let OpenedWire { opened, max_datagram, .. } = first.open()?;
-        let stack = self.stack.open(max_datagram)?;
+        let opened = first.open()?;
+        let (max_datagram, stack) = (opened.max_datagram(), opened.stack()?);
         let role = if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener };
         let profile = stack.open(self.clock.now(), role).profile();
         let line_notes = Rc::new(RefCell::new(LineNotes::default()));
         let name = self.taps.as_ref().map_or(self.stack.transport.scheme, |(_, name)| name);
         let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, (name.to_string(), Rc::clone(&stack)))])));
         let mut lines = Lines::new();
-        lines.set_observer(Box::new(TapAssigner {
-            line_notes: Rc::clone(&line_notes),
-            taps: self.taps.clone().map(|(taps, _)| taps),
-            idle: Vec::new(),
-            made: BTreeMap::new(),
-            stacks: Rc::clone(&stacks),
-        }));
+        let taps = self.taps.clone().map(|(taps, _)| taps);
+        lines.set_observer(Box::new(TapAssigner::new(&line_notes, taps, &stacks)));
         if let Some(waker) = &self.waker {
             lines.set_waker(waker.clone());
         }
-        match opened {
-            Opened::Line(line) => lines.add(WIRE, line)?,
-            Opened::Listening(listening) => {
-                line_notes.borrow_mut().note(listening.notes());
-                lines.listen(WIRE, listening)?;
-            }
-        }
+        line_notes.borrow_mut().note(opened.notes());
+        opened.add(WIRE, &mut lines)?;
         Ok(Runner {
             lines,
             line_notes,
@@ -228,7 +136,7 @@ impl Runner {
 
     /// Options that the system has refused so far, in words.
     pub fn notes(&self) -> Vec<String> {
-        self.line_notes.borrow().notes.clone()
+        self.line_notes.borrow().notes().to_vec()
     }
 
     /// The stack that opens its endpoints.
@@ -279,8 +187,9 @@ impl Runner {
         silence: Duration,
     ) -> Result<(), Error> {
         let opened = plan.open()?;
-        let (stack, _) = opened.stack()?;
-        self.stacks.borrow_mut().insert(wire, (opened.plan.stack.transport.scheme.into(), Rc::clone(&stack)));
+        let stack = opened.stack()?;
+        self.stacks.borrow_mut().insert(wire, (opened.scheme().into(), Rc::clone(&stack)));
+        self.line_notes.borrow_mut().note(opened.notes());
         opened.add(wire, &mut self.lines)?;
         session.listen(self.plan.clock.now(), wire, stack, silence);
         Ok(())
@@ -327,7 +236,7 @@ impl Runner {
                 self.line_notes.borrow_mut().add_facts(&mut *line);
             }
         }
-        let LineNotes { notes, facts, .. } = self.line_notes.take();
+        let (notes, facts) = self.line_notes.take().into_parts();
         Aftermath { scheduling: self.scheduling, notes, facts }
     }
 }
@@ -341,87 +250,6 @@ pub struct Aftermath {
     pub notes: Vec<String>,
     /// Facts about the lines, in words, such as the kernel's congestion control.
     pub facts: Vec<String>,
-}
-
-/// Notes and facts of the lines of a run.
-#[derive(Default)]
-struct LineNotes {
-    notes: Vec<String>,
-    facts: Vec<String>,
-    /// All notes and facts so far: many connections report the same.
-    said: BTreeSet<String>,
-}
-
-impl LineNotes {
-    fn note(&mut self, notes: &[String]) {
-        for note in notes {
-            if self.said.len() < MOST_SAID && self.said.insert(note.clone()) {
-                self.notes.push(note.clone());
-            }
-        }
-    }
-
-    /// Adds the facts of a line that is closing.
-    fn add_facts(&mut self, line: &mut dyn Line) {
-        for fact in line.facts() {
-            if self.said.len() < MOST_SAID && self.said.insert(fact.clone()) {
-                self.facts.push(fact);
-            }
-        }
-    }
-}
-
-/// Collects the notes of lines and gives them taps. A capture has one interface for each datagram socket, and one for each
-/// simultaneous connection, which is reused when the connection ends.
-struct TapAssigner {
-    line_notes: Rc<RefCell<LineNotes>>,
-    taps: Option<Taps>,
-    /// Taps without a line, by the name of their wire.
-    idle: Vec<(String, Tap)>,
-    /// How many were made, by the name of their wire.
-    made: BTreeMap<String, usize>,
-    stacks: Stacks,
-}
-
-impl TapAssigner {
-    /// The name and the stack of a wire; a connection that came in has those of the byte stream that listens.
-    fn stack_of(&self, wire: WireId) -> Option<(String, Rc<dyn Stack>)> {
-        let stacks = self.stacks.borrow();
-        let streams = |(_, stack): &&(String, Rc<dyn Stack>)| {
-            stack.open(Instant::ZERO, Role::Listener).profile().wire == Wire::ByteStream
-        };
-        stacks.get(&wire).or_else(|| stacks.values().find(streams)).cloned()
-    }
-
-    /// An unused tap for `wire`.
-    fn tap(&mut self, wire: WireId) -> Option<Tap> {
-        let taps = self.taps.as_ref()?;
-        let (name, stack) = self.stack_of(wire)?;
-        if let Some(at) = self.idle.iter().position(|(of, _)| *of == name) {
-            return Some(self.idle.remove(at).1);
-        }
-        let made = self.made.entry(name.clone()).or_default();
-        *made += 1;
-        let interface = if *made == 1 { name } else { format!("{name}-{made}") };
-        Some(taps.tap_inside(&interface, stack.dissector()))
-    }
-}
-
-impl LineObserver for TapAssigner {
-    fn on_open(&mut self, wire: WireId, line: &mut dyn Line) {
-        self.line_notes.borrow_mut().note(line.notes());
-        if let Some(tap) = self.tap(wire) {
-            line.set_tap(tap);
-        }
-    }
-
-    fn on_close(&mut self, wire: WireId, line: &mut dyn Line) {
-        self.line_notes.borrow_mut().add_facts(line);
-        if let (Some(mut tap), Some((name, _))) = (line.take_tap(), self.stack_of(wire)) {
-            tap.hang_up();
-            self.idle.push((name, tap));
-        }
-    }
 }
 
 /// Starts a thread of that name.
@@ -456,36 +284,4 @@ fn captured(summary: &CaptureSummary) -> String {
         text += &format!(", without {incomplete} fragments of packets that did not become whole");
     }
     text
-}
-
-/// The most different sentences that are kept: a server of many connections gets the same from each.
-const MOST_SAID: usize = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A server that a thousand peers call one after another does not hold a thousand rings.
-    #[test]
-    fn a_tap_is_the_next_lines_when_one_gives_it_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let capture = Capture::create(directory.path().join("x.pcapng"), OsClock::new()).unwrap();
-        let choice = crate::transport::TransportChoice::read("tcp").unwrap();
-        let stack = choice.stack(0, 1, crate::DEFAULT_LATENCY).open(TCP_SEGMENT).unwrap();
-        let taps = Some(capture.taps());
-        let line_notes = Rc::default();
-        let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, ("tcp".to_string(), stack))])));
-        let mut assigner = TapAssigner { line_notes, taps, idle: Vec::new(), made: BTreeMap::new(), stacks };
-        let line = || UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).unwrap();
-        let mut held = line();
-        assigner.on_open(WIRE, &mut held);
-        for _ in 0..1000 {
-            let mut line = line();
-            assigner.on_open(WIRE, &mut line);
-            assigner.on_close(WIRE, &mut line);
-        }
-        assert_eq!(assigner.made["tcp"], 2);
-        assigner.on_close(WIRE, &mut held);
-        assert_eq!(assigner.idle.len(), 2);
-    }
 }

@@ -298,8 +298,9 @@ fn run(
     let recorder = passport.map(record).transpose()?;
     session.set_send_track(track);
     runner.join(&mut session, SILENCE);
+    let stacks = runner.stacks();
     runner.drive(&mut session, stop, &mut |now, session, lines| {
-        arriving.poll(now, session, lines);
+        arriving.poll(now, session, lines, &stacks);
         out.look(now, || Snapshot::of(session));
     })?;
     let last = Snapshot::of(&mut session);

@@ -190,6 +190,38 @@ fn targets_that_cannot_be_used_are_told_and_leave_the_stream_as_it_is() {
 }
 
 #[test]
+fn auto_measures_and_streams_over_what_is_recommended() {
+    let directory = scratch("auto");
+    let after = directory.join("got.wav");
+    let port = free_port();
+    let receiver = listen(ReceiveOptions {
+        source: format!("auto://127.0.0.1:{port}"),
+        sink: after.display().to_string(),
+        length: Some(Duration::from_secs(60)),
+        ..ReceiveOptions::default()
+    });
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("auto://127.0.0.1:{port}"),
+        purpose: antiphon::measure::Purpose::Record,
+        length: Some(Duration::from_secs(1)),
+        ..SendOptions::default()
+    };
+    let mut told = Vec::new();
+    let sent =
+        send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {}).expect("it is there");
+    receiver.join().unwrap().expect("receiving ends with the stream");
+    assert!(sent.failures.is_empty() && noise(1) == samples(&after), "{told:?}");
+    // Nothing is lost on loopback; tcp and sctp promise it.
+    let named = ["tcp", "sctp"].map(|name| told[1].starts_with(&format!("record without loss: {name} ")));
+    assert!(named.contains(&true), "{told:?}");
+    std::fs::remove_dir_all(directory).unwrap();
+    let nobody = SendOptions { target: format!("auto://127.0.0.1:{}", free_port()), ..options };
+    let error = send(&nobody, &Stop::new(), &mut |_| {}, &mut |_| {}).expect_err("nobody is there");
+    assert!(error.to_string().contains("antiphon receive auto://"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_combined_is_refused_before_anything_is_opened() {
     let refused = |target: &str, also: &str| {
         let options = SendOptions {

@@ -244,6 +244,19 @@ fn what_is_said_to_be_sure_is() {
 }
 
 #[test]
+fn a_running_stream_is_judged_by_the_same_bounds() {
+    let met = |purpose: Purpose, missing, delay| purpose.is_met_by(missing, Some(delay));
+    assert!(met(Purpose::PlayTogether, 1.0, 30.0) && !met(Purpose::PlayTogether, 1.1, 30.0));
+    assert!(!met(Purpose::PlayTogether, 0.0, 30.1) && Purpose::PlayTogether.is_met_by(0.0, None));
+    assert!(met(Purpose::TvSound, 1.79, 70.0) && !met(Purpose::TvSound, 1.79, 70.1));
+    assert!(met(Purpose::Record, 0.0, 9_000.0) && !met(Purpose::Record, 0.1, 1.0));
+    assert!(
+        met(Purpose::Talk, 1.0, 100.0) && !met(Purpose::Talk, 60.0, 100.0) && !met(Purpose::Talk, 0.0, 151.0)
+    );
+    assert!(met(Purpose::SendToMany, 1.79, 9_000.0) && !met(Purpose::SendToMany, 1.9, 1.0));
+}
+
+#[test]
 fn what_a_run_cannot_tell_apart_ties() {
     // 1.0 and 1.3 % in 15 s: more than matters, but less than 3000 packets tell.
     let of = |packets| {

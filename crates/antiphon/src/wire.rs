@@ -1,0 +1,112 @@
+//! Wires of a run: what is to be opened, and what is open.
+
+use std::rc::Rc;
+
+use antiphon_core::wire::TCP_SEGMENT;
+use antiphon_core::{Instant, PathId, Profile, Role, Stack, Wire, WireId};
+use antiphon_net::{Line, LineError, Lines, RawLine, SocketOptions, Target, TcpLine, TcpListening, UdpLine};
+use antiphon_proto::Substrate;
+
+use crate::Error;
+use crate::transport::{ByIp, StackPlan};
+
+/// An open socket.
+enum Opened {
+    Line(Box<dyn Line + Send>),
+    Listening(TcpListening),
+}
+
+/// A wire beside the first one of a run.
+#[derive(Clone)]
+pub struct WirePlan {
+    /// Opens endpoints.
+    pub stack: StackPlan,
+    /// The peer to call, or where to wait.
+    pub target: Target,
+    /// How to run directly over IP, if asked for.
+    pub over_ip: Option<ByIp>,
+    /// Socket options.
+    pub socket: SocketOptions,
+}
+
+/// A wire whose socket is open; made on any thread, since connecting may wait, and added to a run on its own.
+pub struct OpenedWire {
+    opened: Opened,
+    max_datagram: usize,
+    plan: WirePlan,
+}
+
+impl WirePlan {
+    /// Opens the socket. A call over TCP waits for the connection.
+    pub fn open(self) -> Result<OpenedWire, Error> {
+        let (opened, max_datagram) = self.open_wire()?;
+        Ok(OpenedWire { opened, max_datagram, plan: self })
+    }
+
+    /// The socket, and the size of the largest datagram that is not fragmented.
+    fn open_wire(&self) -> Result<(Opened, usize), LineError> {
+        if let Some(over_ip) = self.over_ip {
+            let line = RawLine::open(self.target, Box::new(over_ip), &self.socket)?;
+            let most = line.max_datagram();
+            return Ok((Opened::Line(Box::new(line)), most));
+        }
+        match (self.stack.transport.substrate, self.target) {
+            (Substrate::Udp, target) => {
+                let line = UdpLine::open(target, &self.socket)?;
+                let most = line.max_datagram();
+                Ok((Opened::Line(Box::new(line)), most))
+            }
+            // Messages are limited to a segment, as on the datagram transports beside it.
+            (Substrate::Tcp, Target::Call(peer)) => {
+                Ok((Opened::Line(Box::new(TcpLine::call(peer, &self.socket)?)), TCP_SEGMENT))
+            }
+            (Substrate::Tcp, Target::Listen(local)) => {
+                Ok((Opened::Listening(TcpListening::bind(local, &self.socket)?), TCP_SEGMENT))
+            }
+        }
+    }
+}
+
+impl OpenedWire {
+    /// The stack that opens its endpoints.
+    pub fn stack(&self) -> Result<Rc<dyn Stack>, Error> {
+        self.plan.stack.open(self.max_datagram)
+    }
+
+    /// The paths on which a called peer is reached.
+    pub fn paths(&self, stack: &dyn Stack) -> Vec<PathId> {
+        paths(stack.open(Instant::ZERO, Role::Caller).profile(), &self.plan.socket)
+    }
+
+    /// The transport's scheme.
+    pub fn scheme(&self) -> &'static str {
+        self.plan.stack.transport.scheme
+    }
+
+    /// What a listening socket's options were refused, in words; lines tell by themselves.
+    pub fn notes(&self) -> &[String] {
+        match &self.opened {
+            Opened::Line(_) => &[],
+            Opened::Listening(listening) => listening.notes(),
+        }
+    }
+
+    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
+    pub fn max_datagram(&self) -> usize {
+        self.max_datagram
+    }
+
+    /// Adds it to the lines of a run.
+    pub fn add(self, wire: WireId, lines: &mut Lines<'static>) -> Result<(), LineError> {
+        match self.opened {
+            Opened::Line(line) => lines.add(wire, line),
+            Opened::Listening(listening) => lines.listen(wire, listening),
+        }
+    }
+}
+
+/// The first path of a wire, and those to the peer's other addresses.
+pub(crate) fn paths(profile: Profile, socket: &SocketOptions) -> Vec<PathId> {
+    let others = if profile.wire == Wire::Datagram { socket.other_peers.len() } else { 0 };
+    (0..=others as u32).map(PathId).collect()
+}
