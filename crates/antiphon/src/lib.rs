@@ -72,7 +72,7 @@ pub use options::{
 pub use receive::{ReceiveStatus, ReceiveSummary, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use requirement::{Judgement, Requirement};
-pub use send::{SendStatus, SendSummary, send};
+pub use send::{SendMember, SendStatus, SendSummary, send};
 pub use table::{figure_row, figure_rows};
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

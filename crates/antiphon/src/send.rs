@@ -14,7 +14,7 @@ use antiphon_media::{
 use antiphon_net::{OsClock, Stop, Target, Waker};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
+    Member, PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
     StreamFraming, converted, limited,
 };
 use antiphon_sound::{Notes, open_source};
@@ -49,9 +49,60 @@ pub struct SendStatus {
     pub remote_loss_percent: Option<f64>,
     /// Jitter according to the receiver's reports (RFC 3550), in milliseconds; of several channel groups the worst.
     pub remote_jitter_ms: Option<f64>,
+    /// Receivers that have reported: more than one of a multicast group.
+    pub members: u64,
+    /// Of the members of a group, the highest loss that one has reported last, in percent.
+    pub worst_loss_percent: Option<f64>,
     /// The receiver's reports on each channel group; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
+}
+
+/// A member of a multicast group, as its last report shows it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SendMember {
+    /// Its SSRC, in hexadecimal.
+    pub ssrc: String,
+    /// Packets that it has not received, in all.
+    pub lost: i32,
+    /// Its loss in the last interval between reports, in percent.
+    pub loss_percent: f64,
+    /// Its jitter (RFC 3550), in milliseconds.
+    pub jitter_ms: f64,
+    /// The round trip to it, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Its playout delay, in milliseconds; none if it has told none, or records.
+    pub playout_delay_ms: Option<f64>,
+}
+
+/// The highest loss that a member of a group has reported last, in 256ths.
+fn worst_of(members: &[Member]) -> Option<u8> {
+    let reports = members.iter().filter(|member| !member.left).filter_map(|member| member.report);
+    reports.map(|report| report.block.fraction_lost).max().filter(|_| members.len() > 1)
+}
+
+/// The members of a group; none for a single receiver.
+fn members(session: &Session, rate: u32) -> Vec<SendMember> {
+    let members = session.members();
+    if members.len() < 2 {
+        return Vec::new();
+    }
+    let millis = |d: Duration| d.as_secs_f64() * 1e3;
+    let one = |member: &Member| {
+        let RemoteReport { block, round_trip, .. } = member.report?;
+        Some(SendMember {
+            ssrc: format!("{:08x}", member.ssrc),
+            lost: block.cumulative_lost,
+            loss_percent: f64::from(block.fraction_lost) / 2.56,
+            jitter_ms: f64::from(block.jitter) * 1e3 / f64::from(rate),
+            rtt_ms: round_trip.map(millis),
+            playout_delay_ms: match member.playout_delay {
+                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+                Some(PlayoutDelay::Unbounded) | None => None,
+            },
+        })
+    };
+    members.iter().filter_map(one).collect()
 }
 
 /// A stream that was sent.
@@ -64,6 +115,9 @@ pub struct SendSummary {
     pub interrupted: bool,
     /// Messages for the user (scheduling obtained, a truncated file …).
     pub notes: Vec<String>,
+    /// The members of a multicast group, by their last reports; empty for a single receiver.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members_reported: Vec<SendMember>,
     /// Changes of the transport that were asked for and did not happen, and why.
     pub failures: Vec<String>,
 }
@@ -122,7 +176,7 @@ pub(crate) fn stream(
         }
         status(&last);
     });
-    let Ended { mut notes, files, last } =
+    let Ended { mut notes, files, last, members } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     let last = last.status(rate, total_s, groups);
     status(&last);
@@ -139,7 +193,7 @@ pub(crate) fn stream(
             "the peer cannot be reached: {why}; start 'antiphon receive' there first, or send with --wait-for-peer"
         )));
     }
-    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes, failures })
+    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes, members_reported: members, failures })
 }
 
 /// Everything that can be decided before the media thread starts.
@@ -249,6 +303,7 @@ struct Ended {
     /// Results of the other files that were asked for: passport, capture.
     files: Vec<String>,
     last: Snapshot,
+    members: Vec<SendMember>,
 }
 
 /// The media thread: opens the socket, writes the SDP, streams.
@@ -304,6 +359,7 @@ fn run(
         out.look(now, || Snapshot::of(session));
     })?;
     let last = Snapshot::of(&mut session);
+    let members = members(&session, plan.format.rate());
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
     notes.extend(after.notes.into_iter().chain(after.facts));
@@ -315,7 +371,7 @@ fn run(
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    Ok(Ended { notes, files, last })
+    Ok(Ended { notes, files, last, members })
 }
 
 /// Begins a passport of what `session` sends, a packet each `interval`.
@@ -383,6 +439,9 @@ struct Snapshot {
     /// The last report on each channel group.
     blocks: [Option<ReportBlock>; MOST_GROUPS],
     unanswered: Option<BrokenReason>,
+    members: u64,
+    /// The highest loss that a member of a group has reported last, in 256ths.
+    worst: Option<u8>,
 }
 
 impl Snapshot {
@@ -398,6 +457,8 @@ impl Snapshot {
             report: session.last_report(),
             blocks,
             unanswered: session.never_answered(),
+            members: session.members().iter().filter(|member| !member.left).count() as u64,
+            worst: worst_of(session.members()),
         }
     }
 
@@ -422,6 +483,8 @@ impl Snapshot {
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
             remote_loss_percent: (told().count() > 0)
                 .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
+            members: self.members,
+            worst_loss_percent: self.worst.map(|worst| f64::from(worst) / 2.56),
             remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }

@@ -243,3 +243,36 @@ fn what_cannot_be_combined_is_refused_before_anything_is_opened() {
         assert!(said.contains(remedy), "{target} and {also}: {said}");
     }
 }
+
+#[test]
+fn a_sender_to_a_group_tells_its_members_apart() {
+    // Reports come every 2.5 to 7.5 s (RFC 3550 §6.2).
+    const MEMBERS: usize = 8;
+    let port = free_port();
+    let group = format!("rtp://@239.61.7.9:{port}?iface=127.0.0.1");
+    let member = |seed: u64| {
+        listen(ReceiveOptions {
+            source: group.clone(),
+            sink: "null:".into(),
+            length: Some(Duration::from_secs(30)),
+            seed,
+            ..ReceiveOptions::default()
+        })
+    };
+    let members: Vec<_> = (1..=MEMBERS as u64).map(member).collect();
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("rtp://239.61.7.9:{port}?iface=127.0.0.1"),
+        length: Some(Duration::from_secs(10)),
+        ..SendOptions::default()
+    };
+    let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("loopback carries multicast");
+    for member in members {
+        let received = member.join().unwrap().expect("receiving ends with the stream");
+        assert_eq!(received.status.lost, 0);
+    }
+    assert_eq!(sent.members_reported.len(), MEMBERS, "{:?}", sent.members_reported);
+    for member in &sent.members_reported {
+        assert!(member.lost == 0 && member.playout_delay_ms == Some(80.0), "{member:?}");
+    }
+}

@@ -173,8 +173,10 @@ pub fn send_line(status: &SendStatus) -> String {
             line += &format!(", {count} {name}");
         }
     }
-    if let Some(loss) = status.remote_loss_percent {
-        line += &format!("; there: lost {loss:.1} %");
+    match (status.remote_loss_percent, status.worst_loss_percent) {
+        (_, Some(worst)) => line += &format!("; {} members, worst lost {worst:.1} %", status.members),
+        (Some(loss), None) => line += &format!("; there: lost {loss:.1} %"),
+        (None, None) => {}
     }
     if let Some(rtt) = status.rtt_ms {
         line += &format!(", round trip {rtt:.1} ms");

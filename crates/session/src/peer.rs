@@ -7,6 +7,7 @@ use antiphon_core::{BrokenReason, Instant, Outcome, WireId};
 use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
+use crate::members::{Member, Members};
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,7 +61,9 @@ pub struct Peer {
     /// Whether anything was ever received from it.
     pub(crate) answered: bool,
     pub(crate) rtcp: RtcpSession,
-    /// The playout delay that it reported.
+    /// Its receivers: one, or those of a group.
+    pub(crate) members: Members,
+    /// The playout delay that it reported; of a group the longest.
     pub(crate) playout_delay: Option<PlayoutDelay>,
     /// Its last report on each channel group.
     pub(crate) reports: Vec<Option<RemoteReport>>,
@@ -103,6 +106,7 @@ impl Peer {
             broken: None,
             answered: false,
             rtcp,
+            members: Members::default(),
             playout_delay: None,
             reports: vec![None; groups],
             goodbyes: Vec::new(),
@@ -135,7 +139,12 @@ impl Peer {
         &self.reports
     }
 
-    /// The playout delay that it reported; `None` before it has.
+    /// Its receivers, by their reports: of a group there are many.
+    pub fn members(&self) -> &[Member] {
+        self.members.list()
+    }
+
+    /// The playout delay that it reported, of a group the longest; `None` before it has.
     pub fn playout_delay(&self) -> Option<PlayoutDelay> {
         self.playout_delay
     }

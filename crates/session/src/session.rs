@@ -28,6 +28,7 @@ pub use further::{Change, ChangeFailure};
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
 use crate::looks::of_messages;
+use crate::members::Members;
 use crate::observer::{Observer, Seen, Sent};
 use crate::peer::{Peer, PeerCounters, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
@@ -109,6 +110,7 @@ pub struct Session {
     /// Counters of peers that are gone, and the last one's reports.
     past: PeerCounters,
     past_reports: Vec<Option<RemoteReport>>,
+    past_members: Members,
     unknown_sources: u64,
     /// Messages from a reflector that are not ours.
     foreign: u64,
@@ -144,6 +146,7 @@ impl Session {
             opened_at: now,
             past: PeerCounters::default(),
             past_reports: Vec::new(),
+            past_members: Members::default(),
             unknown_sources: 0,
             foreign: 0,
             other_framing: 0,

@@ -75,7 +75,7 @@ impl RtcpSession {
     pub fn new(config: RtcpConfig, seed: u64, now: Instant) -> Self {
         let mut session = RtcpSession {
             rng: Rng::fork(seed, "rtcp"),
-            members: Vec::with_capacity(MAX_MEMBERS),
+            members: Vec::with_capacity(FEW_MEMBERS),
             next: None,
             last: now,
             reported: false,
@@ -194,7 +194,7 @@ impl RtcpSession {
                 }
             }
             RtcpItem::Buffered { ssrc, told } if !self.is_own(ssrc) && self.is_own(told.source) => {
-                each(RtcpEvent::Playout { delay: told.delay });
+                each(RtcpEvent::Playout { from: ssrc, delay: told.delay });
             }
             RtcpItem::Cname { .. } | RtcpItem::Buffered { .. } | RtcpItem::Other { .. } => {}
         });
@@ -362,7 +362,9 @@ impl Heard {
 /// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
 /// Parties beyond this many are counted, not remembered: unknown sources cost no memory.
-const MAX_MEMBERS: usize = 64;
+const MAX_MEMBERS: usize = 1024;
+/// Members for which there is memory from the beginning.
+const FEW_MEMBERS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -207,6 +207,7 @@ impl Session {
         } else {
             self.past += peer.counters;
             self.past_reports = std::mem::take(&mut peer.reports);
+            self.past_members = std::mem::take(&mut peer.members);
             self.peers[at] = None;
             self.report_timers.set(at, None);
         }

@@ -7,6 +7,7 @@ use antiphon_media::rtcp::RemoteReport;
 
 use super::Session;
 use crate::associations::AdmissionCounters;
+use crate::members::Member;
 use crate::peer::{Peer, PeerCounters};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, SendTrackCounters};
@@ -52,6 +53,11 @@ impl Session {
     /// The first peer's last report on each channel group.
     pub fn reports(&self) -> &[Option<RemoteReport>] {
         self.peers().next().map_or(&self.past_reports, |peer| &peer.reports)
+    }
+
+    /// The first peer's receivers by their reports; the last ones, once it is gone.
+    pub fn members(&self) -> &[Member] {
+        self.peers().next().map_or(self.past_members.list(), Peer::members)
     }
 
     /// The last report of any peer on any channel group.

@@ -28,7 +28,7 @@ impl Session {
     pub(super) fn on_rtcp(&mut self, now: Instant, at: usize, bytes: &[u8], repaired: bool) {
         let Some(peer) = &mut self.peers[at] else { return };
         let (send, receive) = (&self.send, &mut self.receive);
-        let (reports, told) = (&mut peer.reports, &mut peer.playout_delay);
+        let (reports, members) = (&mut peer.reports, &mut peer.members);
         let reflected = self.config.reflected.is_some();
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
@@ -38,16 +38,21 @@ impl Session {
             RtcpEvent::Report(report) => {
                 let group = |track: &SendTrack| track.ssrcs().position(|ssrc| ssrc == report.block.ssrc);
                 if let Some(group) = send.as_ref().and_then(group) {
+                    let round_trip = report.round_trip.filter(|time| *time <= longest);
+                    if group == 0 {
+                        members.on_report(RemoteReport { round_trip, ..report });
+                    }
                     // A retransmitted report gives no valid round trip: the previous one is kept.
                     let before = reports[group].and_then(|report| report.round_trip);
-                    let round_trip = report.round_trip.filter(|time| *time <= longest).or(before);
+                    let round_trip = round_trip.or(before);
                     reports[group] = Some(RemoteReport { round_trip, ..report });
                 }
             }
-            RtcpEvent::Playout { delay } => {
-                *told = Some(delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
+            RtcpEvent::Playout { from, delay } => {
+                members.on_playout(now, from, delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
             }
             RtcpEvent::Bye { ssrc } if !reflected => {
+                members.on_bye(ssrc);
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
             }
             RtcpEvent::OwnBye { ssrc } if reflected => {
@@ -55,6 +60,7 @@ impl Session {
             }
             _ => {}
         });
+        peer.playout_delay = peer.members.playout_delay(now).or(peer.playout_delay);
         self.report_timers.set(at, peer.rtcp.poll_timeout());
         if result.is_err() {
             self.on_malformed();

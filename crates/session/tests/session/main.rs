@@ -16,6 +16,7 @@ mod hostile;
 mod live;
 mod log;
 mod many;
+mod members;
 mod messages;
 mod outcomes;
 mod participants;

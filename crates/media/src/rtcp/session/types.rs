@@ -83,6 +83,8 @@ pub enum RtcpEvent {
     Clock(SenderClock),
     /// A receiver of ours reports how long it buffers our packets; `None`: without bound (a recording).
     Playout {
+        /// Which receiver.
+        from: u32,
         /// From the arrival of an undelayed packet to its playout.
         delay: Option<Duration>,
     },

@@ -1,0 +1,131 @@
+//! The members of a group, told apart by their reports (RFC 3550 §6).
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+use antiphon_media::rtcp::RemoteReport;
+
+use crate::peer::PlayoutDelay;
+
+/// A receiver of what is sent, as its reports show it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Member {
+    /// Its SSRC.
+    pub ssrc: u32,
+    /// Its last report, on the first channel group.
+    pub report: Option<RemoteReport>,
+    /// The playout delay that it reported.
+    pub playout_delay: Option<PlayoutDelay>,
+    /// When it was last heard.
+    pub heard: Instant,
+    /// Whether it has said goodbye.
+    pub left: bool,
+}
+
+/// All members of a peer: one for a single receiver, many for a multicast group.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    /// In the order in which they were first heard.
+    list: Vec<Member>,
+}
+
+impl Members {
+    pub fn list(&self) -> &[Member] {
+        &self.list
+    }
+
+    pub fn on_report(&mut self, report: RemoteReport) {
+        if let Some(member) = self.member(report.at, report.from) {
+            // A retransmitted report gives no valid round trip: the previous one is kept.
+            let before = member.report.and_then(|before| before.round_trip);
+            member.report = Some(RemoteReport { round_trip: report.round_trip.or(before), ..report });
+        }
+    }
+
+    pub fn on_playout(&mut self, now: Instant, from: u32, delay: PlayoutDelay) {
+        if let Some(member) = self.member(now, from) {
+            member.playout_delay = Some(delay);
+        }
+    }
+
+    pub fn on_bye(&mut self, ssrc: u32) {
+        for member in self.list.iter_mut().filter(|member| member.ssrc == ssrc) {
+            member.left = true;
+        }
+    }
+
+    /// The longest playout delay of those heard lately: what any of them can still play is of use.
+    pub fn playout_delay(&self, now: Instant) -> Option<PlayoutDelay> {
+        let lately = self.list.iter().filter(|member| !member.left && now.since(member.heard) <= LATELY);
+        lately.filter_map(|member| member.playout_delay).max_by_key(|delay| match delay {
+            PlayoutDelay::Of(delay) => *delay,
+            PlayoutDelay::Unbounded => Duration::MAX,
+        })
+    }
+
+    /// The member of that SSRC; `None` if there are too many.
+    fn member(&mut self, now: Instant, ssrc: u32) -> Option<&mut Member> {
+        let at = self.list.iter().position(|member| member.ssrc == ssrc).or_else(|| self.place(now, ssrc))?;
+        (self.list[at].heard, self.list[at].left) = (now, false);
+        Some(&mut self.list[at])
+    }
+
+    /// A place for a new member: that of one that has left or been silent for long, if there are too many.
+    fn place(&mut self, now: Instant, ssrc: u32) -> Option<usize> {
+        let fresh = Member { ssrc, report: None, playout_delay: None, heard: now, left: false };
+        if self.list.len() < MOST_MEMBERS {
+            self.list.push(fresh);
+            return Some(self.list.len() - 1);
+        }
+        let at = self.list.iter().position(|member| member.left || now.since(member.heard) > SILENT)?;
+        self.list[at] = fresh;
+        Some(at)
+    }
+}
+
+/// The most members that are told apart: whoever forges reports can make no more.
+const MOST_MEMBERS: usize = 1024;
+/// Three of the shortest intervals between reports (RFC 3550 §6.2: 5 s). A receiver that started again under another SSRC,
+/// with a shorter playout delay, is asked alone after that.
+const LATELY: Duration = Duration::from_secs(15);
+/// Five intervals, after which a member has left (RFC 3550 §6.3.5).
+const SILENT: Duration = Duration::from_secs(25);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_longest_playout_delay_of_those_heard_lately_counts() {
+        let mut members = Members::default();
+        let of = |ms| PlayoutDelay::Of(Duration::from_millis(ms));
+        assert_eq!(members.playout_delay(at(0)), None);
+        members.on_playout(at(1), 7, of(80));
+        members.on_playout(at(2), 8, of(20));
+        assert_eq!(members.playout_delay(at(3)), Some(of(80)));
+        members.on_playout(at(17), 8, of(20));
+        assert_eq!(members.playout_delay(at(18)), Some(of(20)), "the other was not heard for long");
+        members.on_playout(at(18), 9, PlayoutDelay::Unbounded);
+        assert_eq!(members.playout_delay(at(18)), Some(PlayoutDelay::Unbounded));
+        members.on_bye(9);
+        assert_eq!(members.playout_delay(at(18)), Some(of(20)));
+    }
+
+    #[test]
+    fn a_flood_of_forged_members_is_bounded_and_takes_no_place_of_a_live_one() {
+        let mut members = Members::default();
+        let delay = PlayoutDelay::Of(Duration::from_millis(80));
+        (0..1_000).for_each(|ssrc| members.on_playout(at(1), ssrc, delay));
+        (0..100_000).for_each(|forged| members.on_playout(at(2), 1_000_000 + forged, delay));
+        assert_eq!(members.list().len(), MOST_MEMBERS);
+        assert!((0..1_000).all(|ssrc| members.list().iter().any(|member| member.ssrc == ssrc)));
+        // Those that are silent make room.
+        members.on_playout(at(40), 5_000_000, delay);
+        assert_eq!(members.list().len(), MOST_MEMBERS);
+        assert!(members.list().iter().any(|member| member.ssrc == 5_000_000));
+    }
+}
