@@ -157,7 +157,7 @@ fn a_killed_run_goes_on_to_the_same_results() {
         let told = String::from_utf8_lossy(&output.stderr);
         if signal == "INT" {
             assert_eq!(output.status.code(), Some(130), "{told}");
-            assert!(told.contains("to go on: antiphon lab run test.toml --results parts"), "{told}");
+            assert!(told.contains("to continue: antiphon lab run test.toml --results parts"), "{told}");
             assert!(directory.path().join("parts/test/results.csv").exists());
         } else {
             assert_eq!(output.status.code(), None);
@@ -167,7 +167,7 @@ fn a_killed_run_goes_on_to_the_same_results() {
     assert!((5..40).contains(&before), "it was stopped before its end: {before}");
     let last = finish(antiphon().current_dir(directory.path()).args(arguments));
     assert_eq!(last.code, Some(0), "{}", last.err);
-    assert!(last.err.contains("of 40 runs were there before"), "{}", last.err);
+    assert!(last.err.contains("of 40 runs existed already"), "{}", last.err);
     for name in ["results.csv", "summary.csv", "media.csv"] {
         let of = |part: &str| results(directory.path(), &format!("{part}/test/{name}"));
         assert_eq!(of("parts"), of("whole"), "{name}");
@@ -195,7 +195,7 @@ fn a_full_disk_is_reported_and_loses_nothing() {
     }
     assert_eq!(results(dir, "antiphon-lab/test/results.csv"), kept, "the old table is whole");
     let again = lab(dir, &["run", "test.toml"]);
-    assert!(again.code == Some(0) && again.err.contains("4 of 4 runs were there before"), "{}", again.err);
+    assert!(again.code == Some(0) && again.err.contains("4 of 4 runs existed already"), "{}", again.err);
     assert_ne!(results(dir, "antiphon-lab/test/results.csv"), kept);
 }
 
