@@ -250,7 +250,7 @@ mod tests {
                 name: "wifi-home,loss=5%".into(),
                 method: "router between network namespaces over TUN, one copy for each transport".into(),
                 limits: vec![
-                    "two clocks: only round trips are shown, never one-way delays, as they differ".into(),
+                    "two clocks: only round trips can be measured, not one-way delays, as they differ".into(),
                 ],
             },
             crossed: Vec::new(),

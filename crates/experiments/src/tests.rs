@@ -132,7 +132,7 @@ fn results_of_another_scenario_or_build_are_not_mixed_in() {
     assert!(refused.message.contains("another build"), "{refused}");
     std::fs::write(&path, "something else\n").unwrap();
     let refused = run_in(&other, &options(results.path(), 2), &stop, &mut |_| {}, &figures).unwrap_err();
-    assert!(refused.message.contains("no journal"), "{refused}");
+    assert!(refused.message.contains("not a journal"), "{refused}");
 }
 
 #[test]

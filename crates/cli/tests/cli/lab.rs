@@ -190,7 +190,7 @@ fn a_full_disk_is_reported_and_loses_nothing() {
     std::os::unix::fs::symlink("/dev/full", &new).unwrap();
     let full = lab(dir, &["run", "test.toml"]);
     assert_eq!(full.code, Some(1), "{}", full.err);
-    for part in ["results.csv", "No space left", "make room", "4 runs are kept"] {
+    for part in ["results.csv", "No space left", "free some space", "4 runs are saved"] {
         assert!(full.err.contains(part), "{part}: {}", full.err);
     }
     assert_eq!(results(dir, "antiphon-lab/test/results.csv"), kept, "the old table is whole");

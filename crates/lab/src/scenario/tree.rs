@@ -64,7 +64,7 @@ pub(super) fn parse(text: &str) -> Read<Table> {
     }
     let parsed = DeTable::parse(text).map_err(|error| {
         let remedy = match error.message() {
-            same if same.contains("duplicate") => ": this name or key was there before; each stands once",
+            same if same.contains("duplicate") => ": this name or key is defined twice",
             _ => "",
         };
         Fault::new(&error.span().unwrap_or(0..0), format!("{}{remedy}", error.message()))

@@ -107,7 +107,7 @@ fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
     for (purpose, transport, lacking) in [
         (Purpose::PlayTogether, "tcp", "too much for playing"),
         (Purpose::TvSound, "rtp", "too many"),
-        (Purpose::Record, "tcp", "not in the recording"),
+        (Purpose::Record, "tcp", "missing from the recording"),
         (Purpose::Talk, "rtp", "ms too much for talking, R should be 70"),
         (Purpose::SendToMany, "rtp", "too many"),
     ] {
@@ -287,7 +287,7 @@ fn a_recording_has_no_deadline() {
     let rtp = measured("rtp", Path { loss: 0.005, ..MINUTE });
     let found = advice(Purpose::Record, &rtp, &tcp);
     assert_eq!((found.transport.as_str(), found.met), ("tcp", true));
-    assert!(found.because.contains("expired for a deadline"), "{}", found.because);
+    assert!(found.because.contains("which a recording would not allow"), "{}", found.because);
 }
 
 #[test]

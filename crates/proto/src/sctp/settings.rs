@@ -139,7 +139,7 @@ fn read_rto(query: &Query, live: RtoSettings) -> Result<RtoSettings, UriError> {
     let Some((key, time)) = above else { return Ok(rto) };
     // Blames a key that the query contains, so that the user can correct it.
     let key = if query.value(key).is_some() { key } else { "rto-max" };
-    Err(bad(query, key, format!("rto-max={:?} is below {time:?}: say rto-max={time:?} or more", rto.max)))
+    Err(bad(query, key, format!("rto-max={:?} is below {time:?}: use rto-max={time:?} or more", rto.max)))
 }
 
 /// The peer's other addresses; the opener of the sockets connects to them and assigns their path numbers.
@@ -183,10 +183,10 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     match (query.value("reliability"), times) {
         (None | Some("retransmissions"), Some(times)) => Ok(Reliability::Retransmissions(times)),
         (Some("retransmissions"), None) => {
-            Err(bad(query, "reliability", "say how many: add retransmissions=1".into()))
+            Err(bad(query, "reliability", "give the number, for example retransmissions=1".into()))
         }
         (Some(_), Some(_)) => {
-            Err(bad(query, "retransmissions", "belongs to reliability=retransmissions: leave one out".into()))
+            Err(bad(query, "retransmissions", "belongs to reliability=retransmissions: omit one".into()))
         }
         (None | Some("deadline"), None) => Ok(Reliability::Deadline),
         (Some("full"), None) => Ok(Reliability::Full),

@@ -65,7 +65,7 @@ fn what_is_wrong_is_said_with_its_line() {
     .unwrap();
     let fails = |text: &str| Passport::read(text.as_bytes()).expect_err(text).to_string();
     for text in ["", "\n", "hello\n", "[0,1,2,3,4]\n", "{\"end\":{\"packets\":0,\"unrecorded\":0}}\n", "{"] {
-        assert!(fails(text).contains("this is no passport"), "{text}");
+        assert!(fails(text).contains("not a passport"), "{text}");
     }
     assert!(fails(&good.replace("\"version\":1", "\"version\":2")).contains("version 2, and this program"));
     for (was, becomes, line, word) in [
@@ -83,8 +83,8 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(fails(&format!("{header}\n[0,1,2,3,4]\n")).contains("before any section"));
     assert!(fails(&format!("{header}\n{header}\n")).contains("second header"));
     let long = " ".repeat(MAX_LINE + 1);
-    assert!(fails(&format!("{header}\n{long}\n")).contains("no line of a passport"));
-    assert!(fails(&long).contains("this is no passport"));
+    assert!(fails(&format!("{header}\n{long}\n")).contains("a line longer than"));
+    assert!(fails(&long).contains("not a passport"));
     let section = good.lines().nth(1).unwrap();
     let many = format!("{header}\n{}", format!("{section}\n").repeat(MAX_SECTIONS + 1));
     assert!(fails(&many).contains("sections"));

@@ -39,7 +39,7 @@ fn transports_are_known_with_their_keys() {
 #[test]
 fn names_are_unique() {
     let error = with(|setup| setup.nodes[2].name = "a".into());
-    assert_eq!(error, "two nodes are called 'a'; names are how results are told apart");
+    assert_eq!(error, "two nodes are called 'a'; names must be unique");
     let error = with(|setup| setup.media.push(link("line", 1, 2, "")));
     assert!(error.starts_with("two media are called 'line'"), "{error}");
     let ping = TrafficKind::Ping { interval: ms(100), payload: 56, count: 1 };
