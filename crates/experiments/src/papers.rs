@@ -244,7 +244,7 @@ mod tests {
         );
         let complaint = |target: &str| jobs(target).unwrap_err().message;
         assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
-        assert!(complaint("x").contains("no paper is called 'x'"));
+        assert!(complaint("x").contains("unknown paper 'x'"));
         let waiting =
             papers::all().iter().find(|paper| paper.experiments.iter().all(|e| e.scenario.is_none()));
         if let Some(paper) = waiting {

@@ -283,6 +283,12 @@ impl LineError {
     pub(crate) fn binding(address: SocketAddr) -> impl FnOnce(std::io::Error) -> LineError {
         move |source| match source.kind() {
             std::io::ErrorKind::AddrInUse => LineError::PortInUse { port: address.port() },
+            std::io::ErrorKind::AddrNotAvailable => LineError::System {
+                what: format!(
+                    "cannot listen on {address}: not an address of this machine (use one of its own or none)"
+                ),
+                source,
+            },
             _ => LineError::System { what: format!("cannot listen on {address}"), source },
         }
     }

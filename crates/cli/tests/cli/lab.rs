@@ -46,7 +46,7 @@ fn bad_scenarios_are_refused_with_file_line_and_remedy() {
         ("zero rate", "value = \"2Mbit/s\"", "value = \"0Mbit/s\"", &["1kbit/s"]),
         ("no such transport", "[\"rtp\", \"tcp\"]", "[\"rtp\", \"tpc\"]", &["'tpc'", "'tcp'", "$transport"]),
         ("one name twice", "[stream.up]", "[stream.line]", &["[link.line]", "another"]),
-        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "once"]),
+        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "defined twice"]),
         ("no TOML", "title = ", "title ", &["test.toml:6:"]),
     ];
     for (what, right, wrong, parts) in cases {
@@ -235,11 +235,11 @@ fn real_runs_are_distinguished_from_the_model() {
         text.replace("link.l={between=['a','b'],link='ideal'}", "cell.w={access-point='a',stations=['b']}");
     std::fs::write(directory.path().join("test.toml"), cell).unwrap();
     let refused = lab(directory.path(), &["run", "test.toml", "--results", "other", "--real"]);
-    assert!(refused.code == Some(2) && refused.err.contains("only modelled"), "{}", refused.err);
+    assert!(refused.code == Some(2) && refused.err.contains("a model only"), "{}", refused.err);
     // Nothing is printed about runs that are refused, such as how long they take.
     assert!(!refused.err.contains("on sockets") && !refused.err.contains("runs, seed"), "{}", refused.err);
     let one = lab(directory.path(), &["run", "test.toml", "--real", "--run", "0"]);
-    assert!(one.code == Some(2) && one.err.contains("only modelled"), "{}", one.err);
+    assert!(one.code == Some(2) && one.err.contains("a model only"), "{}", one.err);
     assert!(!directory.path().join("other").exists());
 }
 

@@ -223,7 +223,7 @@ mod tests {
         assert!(refused(medium_of(both)).contains("'y' is a second link"));
         let cell = "cell.w={access-point='b',stations=['a','c']}";
         let told = refused(medium_of(cell));
-        assert!(told.contains("'w' is an 802.11 cell: that is only modelled"), "{told}");
+        assert!(told.contains("'w' is an 802.11 cell: that exists as a model only"), "{told}");
         let ring = "ring.r={stations=['a','b','c'],ttrt='8ms'}";
         assert!(refused(medium_of(ring)).contains("FDDI"));
     }

@@ -123,7 +123,7 @@ fn reason_of_point(table: &Table) -> Read<Option<String>> {
 fn check_name(name: &str, span: &Range<usize>) -> Read<()> {
     if !is_name(name) {
         let message =
-            format!("'{}' is no name: a letter, then letters, digits, '-' or '_', at most 40", clip(name));
+            format!("'{}' is not a name: a letter, then letters, digits, '-' or '_', at most 40", clip(name));
         return Err(Fault::new(span, message));
     }
     if TAKEN.contains(&name) || FIGURES.iter().any(|figure| figure.name == name) {
