@@ -118,11 +118,11 @@ pub struct Progress {
 pub struct TransportProgress {
     /// Its name, as it was asked for.
     pub transport: String,
-    /// Frames sent.
+    /// Packets sent.
     pub sent: u64,
-    /// Frames that came back.
+    /// Packets that came back.
     pub received: u64,
-    /// Frames that came back after their playout time.
+    /// Packets that came back after their playout time.
     pub late: u64,
     /// The last round trip.
     pub rtt: Option<Duration>,

@@ -38,7 +38,7 @@ pub struct SocketArgs {
     /// How long a send can wait for buffer space
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "40ms")]
     pub send_timeout: Duration,
-    /// Close a TCP connection whose peer acknowledges nothing for this long
+    /// Close a TCP connection whose peer does not respond for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub peer_patience: Duration,
     /// Kernel receive buffer

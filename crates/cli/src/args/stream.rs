@@ -126,7 +126,7 @@ pub struct ReceiveArgs {
     pub conceal: Concealment,
 
     /// Clock that paces the sink. sender: plays exactly the samples that were
-    /// sent. system: resamples to compensate the sender's drift
+    /// sent. system: resamples to follow the sender's drift
     #[arg(long, value_name = "WHOSE", value_enum, default_value = "sender", help_heading = "Listener")]
     pub clock: Clock,
 
@@ -290,7 +290,7 @@ const SEND_EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon send file:song.flac rtp://192.0.2.7:7710
       to a computer that runs: antiphon receive rtp://:7710 file:take.wav
-  antiphon send file:song.flac tcp://studio.local:7710 --wait-for-peer
+  antiphon send file:song.flac sctp://studio.local --wait-for-peer
       without loss; starts when the receiver is running
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
