@@ -178,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn a_report_says_how_many_conclusions_hold() {
+        let mut claims =
+            nothing_run().iter().find(|paper| paper.paper.key == "tv-audio-wlan").unwrap().claims();
+        let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
+        let expected = format!("tv-audio-wlan: 0 conclusions hold, 0 do not, {required} not run");
+        assert_eq!(standing("tv-audio-wlan", &claims), expected);
+        for (claim, verdict) in
+            claims.iter_mut().zip([Verdict::Holds, Verdict::DoesNotHold].into_iter().cycle())
+        {
+            claim.verdict = verdict;
+        }
+        let all = standing("tv-audio-wlan", &claims);
+        assert!(all.contains(" hold, ") && all.ends_with(" do not"), "{all}");
+    }
+
+    #[test]
     fn every_claim_has_a_line_that_fits() {
         for paper in nothing_run() {
             let claims = paper.claims();

@@ -86,6 +86,18 @@ fn what_cannot_be_found_or_read_is_said() {
 }
 
 #[test]
+fn a_report_without_results_says_what_to_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = lab(directory.path(), &["report"]);
+    assert!(ran.code == Some(1) && ran.err.contains("antiphon lab run tv-audio-wlan"), "{}", ran.err);
+    assert!(!directory.path().join("antiphon-report").exists());
+    // A paper that is named has a report in any case.
+    let named = lab(directory.path(), &["report", "srp"]);
+    assert!(named.code == Some(0) && named.out.contains("srp.html"), "{}", named.err);
+    assert!(named.err.contains("0 conclusions hold") && named.err.contains("xdg-open"), "{}", named.err);
+}
+
+#[test]
 fn results_are_the_same_for_any_threads_and_single_runs() {
     let directory = directory(&scenario(3, "6s"));
     for (results, threads) in [("one", "1"), ("two", "2"), ("again", "2")] {

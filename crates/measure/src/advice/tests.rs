@@ -108,7 +108,7 @@ fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
         (Purpose::PlayTogether, "tcp", "too much for playing"),
         (Purpose::TvSound, "rtp", "too much"),
         (Purpose::Record, "tcp", "missing from the recording"),
-        (Purpose::Talk, "rtp", "ms too much for talking, R should be 70"),
+        (Purpose::Talk, "rtp", "ms too much for talking, R should be at least 70"),
         (Purpose::SendToMany, "rtp", "too much"),
     ] {
         let advice = advice(purpose, &rtp, &tcp);
