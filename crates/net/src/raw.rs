@@ -81,7 +81,7 @@ impl RawLine {
                     format!("over IP the peer has the same port at all its addresses: {} here", peer.port())
                 }
                 () if called[..at].contains(&address) => "it is named twice".into(),
-                () if at >= MOST_CALLED => format!("a peer can have {MOST_CALLED} addresses at most"),
+                () if at >= MOST_CALLED => format!("a peer can have at most {MOST_CALLED} addresses"),
                 () => continue,
             };
             return Err(LineError::Unreachable { address, why });
