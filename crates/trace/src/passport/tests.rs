@@ -136,7 +136,7 @@ fn one_clock_gives_both_ways_from_one_origin() {
     assert_eq!(paths.remarks, [""; 0]);
     let tcp = both.paths(Some("tcp")).unwrap();
     assert_eq!((tcp.up, tcp.down), (vec![(at(0), Some(millis(6)))], None));
-    assert!(tcp.remarks[0].contains("repairs"));
+    assert!(tcp.remarks[0].contains("retransmissions"));
     let error = both.paths(Some("srp")).unwrap_err().to_string();
     assert!(error.contains("'srp'; it has tcp, rtp"), "{error}");
 }
@@ -152,7 +152,7 @@ fn round_trips_are_halved_and_losses_put_on_the_way_there() {
     assert_eq!(paths.up, [(at(0), delay(10)), (at(100), None), (at(200), delay(15))]);
     // Up and down together are the round trip again, to the nanosecond.
     assert_eq!(paths.down.unwrap(), [(at(10), delay(11)), (at(215), delay(15))]);
-    assert!(paths.remarks[0].contains("halves"), "{:?}", paths.remarks);
+    assert!(paths.remarks[0].contains("half is used"), "{:?}", paths.remarks);
 }
 
 #[test]

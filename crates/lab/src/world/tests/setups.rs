@@ -53,7 +53,7 @@ fn media_form_a_tree() {
         setup.media.push(link("second", 1, 2, ""));
         setup.media.push(link("third", 2, 0, ""));
     });
-    assert!(error.contains("'third' makes a circle") && error.contains("'a'"), "{error}");
+    assert!(error.contains("'third' makes a loop") && error.contains("'a'"), "{error}");
     let error = with(|setup| setup.media.push(link("loop", 2, 2, "")));
     assert_eq!(error, "node 'c' is on medium 'loop' twice");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(2)]);
@@ -87,7 +87,7 @@ fn quantities_are_above_zero_where_they_must_be() {
     let error = with(|setup| setup.streams[0].content = content(1473, ms(5)));
     assert!(error.contains("1473") && error.contains("1472"), "{error}");
     let error = with(|setup| setup.streams[0].content = content(100, Duration::from_nanos(1)));
-    assert!(error.contains("1000000000 frames"), "{error}");
+    assert!(error.contains("1000000000 packets"), "{error}");
     let sound = Content::Sound(SoundSpec { block: 3, ..SoundSpec::default() });
     assert!(with(|setup| setup.streams[0].content = sound).contains("'audio'"));
     let blaster = TrafficKind::Blaster { payload: 1000 };
