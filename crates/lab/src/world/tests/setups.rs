@@ -57,7 +57,7 @@ fn media_form_a_tree() {
     let error = with(|setup| setup.media.push(link("loop", 2, 2, "")));
     assert_eq!(error, "node 'c' is on medium 'loop' twice");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(2)]);
-    assert_eq!(error, "'audio' cannot get from 'a' to 'c': no media join them");
+    assert_eq!(error, "'audio' has no route from 'a' to 'c'");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(0)]);
     assert_eq!(error, "'audio' goes from node 'a' to itself");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(7)]);
