@@ -74,7 +74,9 @@ pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
 fn standing(paper: &str, claims: &[Judgement]) -> String {
     let [hold, fall, open] = VERDICTS.map(|verdict| count(claims, verdict));
     let not_run = if open > 0 { format!(", {open} not run") } else { String::new() };
-    format!("{paper}: {hold} conclusions hold, {fall} do not{not_run}")
+    let holds = if hold == 1 { "conclusion holds" } else { "conclusions hold" };
+    let does_not = if fall == 1 { "does not" } else { "do not" };
+    format!("{paper}: {hold} {holds}, {fall} {does_not}{not_run}")
 }
 
 const VERDICTS: [Verdict; 3] = [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun];

@@ -38,16 +38,16 @@ fn bad_scenarios_are_refused_with_file_line_and_remedy() {
         ("impossible number", "\"100Mbit/s\"", "\"100Tbit/s\"", &["test.toml:21:", "Gbit/s"]),
         ("missing unit", "value = \"20ms\"", "value = \"20\"", &["has no unit", "20ms"]),
         (
-            "a circle",
+            "a loop",
             "[traffic.upload]",
             "[cable.extra]\nbetween = [\"talker\", \"office\"]\n[traffic.upload]",
-            &["[cable.extra] closes a circle", "[switch.house]", "[link.line]"],
+            &["[cable.extra] makes a loop", "[switch.house]", "[link.line]"],
         ),
         ("zero rate", "value = \"2Mbit/s\"", "value = \"0Mbit/s\"", &["1kbit/s"]),
         ("no such transport", "[\"rtp\", \"tcp\"]", "[\"rtp\", \"tpc\"]", &["'tpc'", "'tcp'", "$transport"]),
         ("one name twice", "[stream.up]", "[stream.line]", &["[link.line]", "another"]),
         ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "defined twice"]),
-        ("no TOML", "title = ", "title ", &["test.toml:6:"]),
+        ("not TOML", "title = ", "title ", &["test.toml:6:"]),
     ];
     for (what, right, wrong, parts) in cases {
         assert!(EXAMPLE.contains(right), "{right}");
