@@ -90,8 +90,8 @@ impl Changes {
         let mut planned = also.chain(switch).map(read).collect::<Result<Vec<_>, Error>>()?;
         if !planned.is_empty() && matches!(first.target, Target::Listen(_)) {
             return Err(Error::usage(
-                "a sender that waits for callers can't choose their transport: name the receiver, or leave --also and \
-                 --switch out",
+                "a sender that waits for callers can't choose their transport: name the receiver, or omit --also and \
+                 --switch",
             ));
         }
         planned.sort_by_key(|one| one.at);
@@ -151,11 +151,11 @@ impl Changes {
         let uri = &self.uris[&wire];
         match change {
             Change::Joined(_) if self.joining(wire) == Some(Joining::Beside) => {
-                notice(format!("the receiver takes the stream over {uri}, too"));
+                notice(format!("the receiver accepts the stream over {uri} as well"));
             }
             Change::Joined(_) => {}
             Change::Moved(_) => {
-                notice(format!("the stream goes on over {uri}"));
+                notice(format!("the stream continues over {uri}"));
                 self.moving = false;
             }
             Change::Failed(_, why) => self.fail(wire, &why.to_string(), notice),
@@ -168,7 +168,7 @@ impl Changes {
     }
 
     fn fail(&mut self, wire: WireId, why: &str, notice: &mut dyn FnMut(String)) {
-        let sentence = format!("{}: {why}; the stream goes on without it", self.uris[&wire]);
+        let sentence = format!("{}: {why}; the stream continues without it", self.uris[&wire]);
         notice(sentence.clone());
         self.failures.push(sentence);
         if self.joining(wire) == Some(Joining::Instead) {
@@ -185,7 +185,7 @@ impl Changes {
             self.fail(wire, &why, notice);
         }
         for missed in &self.planned[self.begun..] {
-            let sentence = format!("{}: the stream ended before its turn came", missed.uri);
+            let sentence = format!("{}: the stream ended before this switch", missed.uri);
             notice(sentence.clone());
             self.failures.push(sentence);
         }
@@ -238,13 +238,13 @@ fn plan(text: &str, options: &SendOptions, first: &StackPlan) -> Result<WirePlan
     }
     if first.framing != StreamFraming::Rtp {
         return Err(Error::usage(format!(
-            "the framing '{}' has no packet numbers by which a receiver joins two transports: leave --also and --switch out",
+            "the framing '{}' has no packet numbers by which a receiver joins two transports: omit --also and --switch",
             first.framing.name()
         )));
     }
     if matches!(uri.target, Target::Listen(_)) {
         return Err(Error::usage(format!(
-            "'{text}' names no receiver: write {}://HOST:PORT",
+            "'{text}' has no receiver: write {}://HOST:PORT",
             uri.transport.scheme
         )));
     }

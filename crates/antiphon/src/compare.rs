@@ -118,11 +118,11 @@ pub struct Progress {
 pub struct TransportProgress {
     /// Its name, as it was asked for.
     pub transport: String,
-    /// Frames sent.
+    /// Packets sent.
     pub sent: u64,
-    /// Frames that came back.
+    /// Packets that came back.
     pub received: u64,
-    /// Frames that came back after their playout time.
+    /// Packets that came back after their playout time.
     pub late: u64,
     /// The last round trip.
     pub rtt: Option<Duration>,
@@ -193,16 +193,20 @@ fn places(
     let address = resolve_peer(peer)?;
     let place = |choice: &TransportChoice| {
         let port = address.port().checked_add(choice.transport.reflect_offset);
-        let port =
-            port.ok_or_else(|| Error::usage(format!("port {} leaves no room above it", address.port())))?;
+        let port = port.ok_or_else(|| {
+            Error::usage(format!(
+                "port {} is too high: transports also use the ports after it",
+                address.port()
+            ))
+        })?;
         let target = SocketAddr::new(address.ip(), port);
         Ok(Place { choice: choice.clone(), target, namespace: None, arrivals: None })
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {
         name: peer.clone(),
-        method: format!("the real path to {address} and back, reflected by 'antiphon reflect' there"),
-        limits: vec!["two clocks: only round trips are shown, never one-way delays".into()],
+        method: format!("real network to {address}, returned by 'antiphon reflect'"),
+        limits: vec!["two clocks: only round trips can be measured, not one-way delays".into()],
     };
     Ok((places, None, link))
 }
@@ -216,7 +220,7 @@ fn resolve_peer(peer: &str) -> Result<SocketAddr, Error> {
     let uri: antiphon_core::uri::Uri = format!("rtp://{authority}").parse()?;
     if uri.host.is_empty() {
         return Err(Error::usage(format!(
-            "'{peer}' names no host: write HOST:PORT, such as studio.example:{DEFAULT_PORT}"
+            "'{peer}' has no host: write HOST:PORT, such as studio.example:{DEFAULT_PORT}"
         )));
     }
     Ok(Target::resolve(&uri, DEFAULT_PORT)?.address())
@@ -319,7 +323,7 @@ fn watch(
         match thread.join() {
             Ok(Ok(result)) => results.push((choice, result)),
             Ok(Err(error)) => failures.push((choice.label, error.to_string())),
-            Err(_) => failures.push((choice.label, "its thread panicked".into())),
+            Err(_) => failures.push((choice.label, "its thread failed (panic)".into())),
         }
     }
     (results, failures)
@@ -346,7 +350,7 @@ fn finish(
     if results.is_empty() {
         let why = failures
             .first()
-            .map_or("nothing was measured".into(), |(scheme, why)| format!("{scheme}: {why}"));
+            .map_or("no transport could be measured".into(), |(scheme, why)| format!("{scheme}: {why}"));
         return Err(if options.peer.is_some() { Error::unreachable(why) } else { Error::failed(why) });
     }
     let mut notes = Vec::new();

@@ -114,7 +114,7 @@ impl Embedded {
 fn refuse_over_ip(transports: &[TransportChoice], why: &str) -> Result<(), Error> {
     let Some(choice) = transports.iter().find(|choice| choice.over_ip.is_some()) else { return Ok(()) };
     Err(Error::failed(format!(
-        "{}: a proxy carries UDP and TCP alone, and there is no router between namespaces ({why}): leave over=ip out",
+        "{}: a proxy carries UDP and TCP only, and no router between namespaces is available ({why}): omit over=ip",
         choice.label
     )))
 }

@@ -27,10 +27,10 @@ pub fn prepare_link() -> Option<String> {
 pub fn link_means(method: Option<LinkMethod>) -> Result<Means, Error> {
     match method {
         None => Ok(probe()),
-        Some(LinkMethod::Proxy) => Ok(Means::Forbidden("asked for by --link-method proxy".into())),
+        Some(LinkMethod::Proxy) => Ok(Means::Forbidden("requested by --link-method proxy".into())),
         Some(LinkMethod::Router) => match probe() {
             Means::Forbidden(why) => {
-                Err(Error::failed(format!("no router between network namespaces: {why}")))
+                Err(Error::failed(format!("no router between network namespaces available: {why}")))
             }
             means => Ok(means),
         },

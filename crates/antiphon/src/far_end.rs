@@ -66,7 +66,8 @@ impl FarEnd {
                 let _caller_is_gone = tell.send(Err(error));
             }
         })?;
-        let address = told.recv().map_err(|_| Error::failed("the reflector's thread ended at once"))??;
+        let address =
+            told.recv().map_err(|_| Error::failed("the reflector's thread ended unexpectedly"))??;
         let progress = FarProgress::default();
         Ok(FarEnd { address, choice, looked, progress, stop, thread: Some(thread) })
     }

@@ -43,7 +43,7 @@ pub(crate) fn read_groups(
         ChannelGroups::parse(format.channels(), text).map_err(|error| Error::usage(error.to_string()))?;
     if groups.count() > 1 {
         if options.passport.is_some() {
-            return refuse("a passport records one RTP stream: leave --groups or --passport out".into());
+            return refuse("a passport records one RTP stream: omit --groups or --passport".into());
         }
         if let Some(static_type) = options.payload_type.filter(|number| *number < DYNAMIC_PAYLOAD_TYPE) {
             return refuse(format!(

@@ -30,7 +30,7 @@ impl Measured {
         let mut notes = result.facts;
         if let Some(LinkCounts { up, down, .. }) = crossed {
             notes.push(format!(
-                "the link dropped {} of {} packets there and {} of {} back (loss {}, full queue {})",
+                "the link dropped {} of {} packets on the way out and {} of {} on the way back (loss {}, full queue {})",
                 up.lost + up.overflowed,
                 up.offered,
                 down.lost + down.overflowed,

@@ -88,7 +88,7 @@ pub struct ArrivedMessage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
     /// The queue is full: the transport takes messages more slowly than they are offered, or no peer is connected yet.
-    #[error("{QUEUED_MESSAGES} messages are waiting to be sent already: wait for the peer, or send less")]
+    #[error("{QUEUED_MESSAGES} messages are already queued: wait for the peer, or send less")]
     Full,
     /// The message is empty.
     #[error("a message must have at least one byte")]
@@ -102,10 +102,10 @@ pub enum MessageError {
         max: usize,
     },
     /// No message came in time.
-    #[error("nothing came within the time given")]
+    #[error("timeout: nothing was received")]
     TimedOut,
     /// The association has ended and all received messages were fetched.
-    #[error("the association has ended: open another")]
+    #[error("the association has ended: open a new one")]
     Closed,
 }
 
@@ -115,9 +115,7 @@ impl MessageLink {
     pub fn open(uri: &str, options: &MessageOptions) -> Result<Self, Error> {
         let uri = StreamUri::read(uri, &options.socket)?;
         if uri.keys.framing.is_some() {
-            return Err(Error::usage(
-                "messages are carried as they are: leave 'framing' out, it is for sound",
-            ));
+            return Err(Error::usage("'framing' applies to sound only: omit it for messages"));
         }
         if uri.keys.protect.is_some() {
             return Err(Error::usage(
@@ -146,7 +144,7 @@ impl MessageLink {
         })?;
         let Ok((local, max_message)) = opened.recv() else {
             let ended = thread.join().map_err(|_| Error::failed("the media thread panicked"))?;
-            return Err(ended.err().unwrap_or_else(|| Error::failed("the media thread ended at once")));
+            return Err(ended.err().unwrap_or_else(|| Error::failed("the media thread ended unexpectedly")));
         };
         Ok(MessageLink {
             send: Mutex::new(outbox),

@@ -113,7 +113,7 @@ impl NearEnd {
         let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
         let slot = Rc::clone(&sink);
         let open_sink: OpenSink =
-            Box::new(move |_, _| slot.borrow_mut().take().ok_or_else(|| "it was opened before".into()));
+            Box::new(move |_, _| slot.borrow_mut().take().ok_or_else(|| "it was opened already".into()));
         let receive = ReceiveTrack::new(receive, open_sink, None);
         // The main thread waits for this, or for the end of this thread.
         let _main_thread_is_gone = ready.send(());
@@ -170,7 +170,7 @@ impl NearEnd {
         let mut facts = after.facts;
         let sent = session.sent().track;
         if sent.stalls > 0 {
-            facts.push(format!("the sending thread fell behind {} times", sent.stalls));
+            facts.push(format!("the sending thread was late {} times", sent.stalls));
         }
         let duration = session.sending_time();
         let concealed = finish_hearing(&mut session, &self.sink, &mut notes);
@@ -199,15 +199,15 @@ fn finish_hearing(session: &mut Session, unopened: &Unopened, notes: &mut Vec<St
     let overrun = track.counters().overrun_frames;
     let sink = track.take_sink().or_else(|| unopened.borrow_mut().take());
     if let Some(Err(error)) = sink.map(|mut sink| sink.finish()) {
-        notes.push(format!("what was heard could not be kept: {error}"));
+        notes.push(format!("the recording could not be saved: {error}"));
     } else if overrun > 0 {
-        notes.push(format!("{overrun} sample frames heard were not kept: the disk is too slow"));
+        notes.push(format!("{overrun} sample frames are missing from the recording: the disk is too slow"));
     }
     concealed
 }
 
 fn unanswered(refused: bool, settings: Option<&str>) -> Error {
-    let how = if refused { "no program listens there" } else { "nothing comes back" };
+    let how = if refused { "no program is listening there" } else { "no packets come back" };
     let remedy = settings.map_or_else(String::new, |label| {
         format!("; if its defaults differ, run there: antiphon reflect --transports '{label}'")
     });
@@ -240,6 +240,6 @@ const CONNECT: Duration = Duration::from_millis(3_500);
 /// How long packets in flight are waited for: a second is more than any path here queues, TCP's longest time-outs
 /// aside.
 const DRAIN: Duration = Duration::from_secs(3);
-/// A peer from which nothing comes back is reported within two seconds; this is three times the slowest path's round
+/// A peer from which no packets come back is reported within two seconds; this is three times the slowest path's round
 /// trip (satellite).
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);

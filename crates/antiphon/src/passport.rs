@@ -50,7 +50,7 @@ impl PassportFile {
             Err(error) => comparison.failures.push(("passport".into(), incomplete(&self.path, &error))),
         }
         for one in measured.iter().filter(|one| !one.log.is_complete()) {
-            let text = "the run was longer than its log; the passport has the beginning";
+            let text = "the run was longer than its log: the passport has only the beginning";
             comparison.notes.push(format!("{}: {text}", one.choice.label));
         }
     }
@@ -59,7 +59,7 @@ impl PassportFile {
 /// The message about a passport that was cut short.
 fn incomplete(path: &Path, error: &io::Error) -> String {
     format!(
-        "the passport '{}' is incomplete: {error}; its whole lines can be read, for more make room or choose \
+        "the passport '{}' is incomplete: {error}; complete lines can be read; free some space or choose \
          another file",
         path.display()
     )
@@ -90,11 +90,11 @@ fn write_log(writer: &mut Writer, measured: &Measured) -> io::Result<()> {
     let back = |row: &LoggedPacket| row.received.map(|at| at.as_nanos() as i64);
     let there = |row: &LoggedPacket| row.one_way.map(|way| (row.sent + way).as_nanos() as i64);
     if rows().all(|row| row.one_way.is_none()) {
-        writer.section(&section(Direction::Both, Delays::RoundTrip, "the sender's, there and back"))?;
+        writer.section(&section(Direction::Both, Delays::RoundTrip, "the sender's, both ways"))?;
         return rows()
             .try_for_each(|row| writer.packet(&packet(&row, sent(&row), back(&row), row.duplicates)));
     }
-    let clock = "one for both ends; copies are counted where they come back";
+    let clock = "one for both ends; duplicates are counted on return";
     writer.section(&section(Direction::Up, Delays::OneWay, clock))?;
     rows().try_for_each(|row| writer.packet(&packet(&row, sent(&row), there(&row), 0)))?;
     writer.section(&section(Direction::Down, Delays::OneWay, clock))?;

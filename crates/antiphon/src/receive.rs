@@ -217,7 +217,7 @@ impl ReceivePlan {
             Target::Listen(_) => "listening on",
             Target::Call(_) => "calling",
         };
-        let latency = self.latency.map_or("recording: waits for what is late".into(), |latency| {
+        let latency = self.latency.map_or("recording: waits for late packets".into(), |latency| {
             format!("playout delay {}", antiphon_core::units::format_duration(latency))
         });
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
@@ -364,7 +364,7 @@ fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>,
     let Some(track) = session.receive_track_mut() else { return Ok(Vec::new()) };
     let (error, counters) = (track.error().cloned(), track.counters());
     if counters.overrun_frames > 0 {
-        notes.push(format!("{} sample frames dropped: the sink is too slow", counters.overrun_frames));
+        notes.push(format!("{} sample frames dropped because the sink is too slow", counters.overrun_frames));
     }
     let notices = std::iter::from_fn(|| track.poll_notice()).collect();
     if let Some(Err(cause)) = track.take_sink().map(|mut sink| sink.finish()) {

@@ -50,13 +50,16 @@ pub fn reflect(
         let transport = choice.transport;
         if before.replace(transport.scheme) == Some(transport.scheme) {
             return Err(Error::usage(format!(
-                "{} has one port here and can't be had twice: name it once, or run a second reflector on another port",
+                "{} is named twice but has one port: name it once, or run a second reflector on another port",
                 transport.scheme
             )));
         }
         let port = options.listen.port().checked_add(transport.reflect_offset);
-        let port =
-            port.ok_or_else(|| Error::usage("the port leaves no room above it: choose a lower one"))?;
+        let port = port.ok_or_else(|| {
+            Error::usage(
+                "the port is too high, since transports also use the ports after it: choose a lower one",
+            )
+        })?;
         let socket = choice.socket(&options.socket);
         far_ends.push(FarEnd::start(FarPlan {
             choice,

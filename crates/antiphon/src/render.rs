@@ -57,7 +57,7 @@ fn sounds(out: &Path, stream: &StreamPlan, measured: &[Measured]) -> Sounds {
     let sample = stream.sample;
     let mut failures = Vec::new();
     let mut kept = |name: &str, clip: Result<Clip, Error>| {
-        clip.inspect_err(|error| failures.push(format!("{name}: the sound could not be kept: {error}"))).ok()
+        clip.inspect_err(|error| failures.push(format!("{name}: the sound could not be saved: {error}"))).ok()
     };
     let (original, mut heard) = std::thread::scope(|scope| {
         let keep = |one: &Measured| {
@@ -84,7 +84,7 @@ fn pauses(longer: f64) -> String {
         return String::new();
     }
     format!(
-        "It is {longer:.2} s longer than the original: there were pauses while lost packets were sent again, so what follows a \
+        "It is {longer:.2} s longer than the original: there were pauses while lost packets were sent again, so sound after a \
          pause comes later than its mark."
     )
 }
@@ -165,7 +165,7 @@ fn compose(
         },
         latency: LatencyNote {
             label: "round trip".into(),
-            definition: "From handing a packet to the transport to having it back from the reflector.".into(),
+            definition: "From handing a packet to the transport until it is back from the reflector.".into(),
         },
         limits: limits.collect(),
         trade_off: TradeOff::from_frames(&transports),
@@ -206,8 +206,8 @@ fn lead(options: &CompareOptions, comparison: &Comparison, ran: &Ran) -> String 
     let network =
         if options.peer.is_some() { "to this peer and back" } else { "over a model of this network" };
     let length = about::seconds(length(comparison));
-    let cut = if ran.interrupted { "; the run was stopped before its end" } else { "" };
-    format!("{ways} of sending live sound, tried side by side for {length} {network}{cut}.")
+    let cut = if ran.interrupted { "; the run was interrupted" } else { "" };
+    format!("{ways} of sending live sound, compared for {length} {network}{cut}.")
 }
 
 fn length(comparison: &Comparison) -> std::time::Duration {
@@ -219,10 +219,10 @@ fn length(comparison: &Comparison) -> std::time::Duration {
 fn listening(options: &CompareOptions) -> &'static str {
     match options.peer {
         Some(_) => {
-            "All shared one path, but each packet met it at its own moment, so losses fall at different places."
+            "All shared one path but sent their packets at different moments, so losses are at different places."
         }
         None => {
-            "Each had its own copy of the network, which lost and delayed at the same moments for all: switch at a loss to \
+            "Each had its own copy of the network, with losses and delays at the same moments: switch at a loss to \
              compare."
         }
     }
@@ -248,7 +248,7 @@ fn meta(options: &CompareOptions, stream: &StreamPlan, ran: &Ran) -> Vec<(String
         pair("Seed", options.seed.to_string()),
     ];
     if ran.interrupted {
-        meta.push(pair("Interrupted", "stopped before its end; the figures are of what was streamed".into()));
+        meta.push(pair("Interrupted", "the results cover what was streamed until then".into()));
     }
     meta
 }

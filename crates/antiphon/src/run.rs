@@ -278,10 +278,10 @@ fn captured(summary: &CaptureSummary) -> String {
     let CaptureSummary { packets, inside, dropped, incomplete, .. } = *summary;
     let mut text = format!("captured {} packets, {dropped} dropped", packets - inside);
     if inside > 0 {
-        text += &format!(", and {inside} of what is inside them (RTP: -d udp.port=={MESSAGE_PORT},rtp)");
+        text += &format!(", and {inside} of their content (RTP: -d udp.port=={MESSAGE_PORT},rtp)");
     }
     if incomplete > 0 {
-        text += &format!(", without {incomplete} fragments of packets that did not become whole");
+        text += &format!(", without {incomplete} fragments of incomplete packets");
     }
     text
 }

@@ -185,12 +185,12 @@ pub(crate) fn stream(
     let failures = changes.finish(&unopened, notice);
     if gave_up {
         let why = if unanswered == Some(BrokenReason::Refused) {
-            "no program listens there"
+            "no program is listening there"
         } else {
-            "no route to it"
+            "no route to host"
         };
         return Err(Error::unreachable(format!(
-            "the peer cannot be reached: {why}; start 'antiphon receive' there first, or send with --wait-for-peer"
+            "the receiver cannot be reached: {why}; start 'antiphon receive' there first, or use --wait-for-peer"
         )));
     }
     Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes, members_reported: members, failures })
@@ -217,7 +217,7 @@ impl SendPlan {
         let (transport, keys) = (uri.transport, &uri.keys);
         if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
             return Err(Error::usage(format!(
-                "'{}' names no receiver: write {}://HOST:{}",
+                "'{}' has no receiver: write {}://HOST:{}",
                 options.target,
                 transport.scheme,
                 keys.default_port(transport)
@@ -226,8 +226,7 @@ impl SendPlan {
         let framing = keys.framing.unwrap_or(options.framing);
         if framing != StreamFraming::Rtp && options.sdp.is_some() {
             return Err(Error::usage(format!(
-                "an SDP tells other players of plain RTP, which they would not find within the framing '{}': leave out \
-                 --sdp or the framing",
+                "an SDP file describes plain RTP, and other players do not know the framing '{}': omit --sdp or the framing",
                 framing.name()
             )));
         }
@@ -275,10 +274,10 @@ impl SendPlan {
         };
         let protect = match self.protect.times {
             0 | 1 => String::new(),
-            times => format!("; each is sent {times} times"),
+            times => format!("; each packet is sent {times} times"),
         };
         format!(
-            "sending {} ({}{groups}, {}) {verb} {}://{}; {delay} unless the receiver tells another playout delay{protect}",
+            "sending {} ({}{groups}, {}) {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}",
             options.source,
             self.format,
             self.sample.name(),
@@ -365,9 +364,7 @@ fn run(
     notes.extend(after.notes.into_iter().chain(after.facts));
     let skipped = session.sent().track.skipped_frames;
     if skipped > 0 {
-        notes.push(format!(
-            "{skipped} sample frames of the live source had grown old before they could be sent"
-        ));
+        notes.push(format!("{skipped} sample frames of the live source were discarded: too old to send"));
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();

@@ -24,7 +24,7 @@ impl StreamPlan {
         let spec: SourceSpec = options.source.parse()?;
         if matches!(spec, SourceSpec::Stdin { .. }) {
             return Err(Error::usage(
-                "standard input can be read only once, and every transport needs the source: give a file, a tone or a clip",
+                "standard input can be read only once, and every transport needs the source: use a file, a tone or a clip",
             ));
         }
         let opened = spec.open()?.source;
@@ -40,7 +40,7 @@ impl StreamPlan {
         };
         if frames.is_none() {
             return Err(Error::usage(format!(
-                "{} never ends: say how long, such as --seconds 20s",
+                "{} never ends: limit it, for example with --seconds 20s",
                 options.source
             )));
         }

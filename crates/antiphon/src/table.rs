@@ -35,7 +35,7 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
 /// The rows by their names in the list of figures.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
-        "What became of the packets",
+        "Packets",
         &[
             "sent",
             "received",
@@ -62,7 +62,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "delay_p99_ms",
         ],
     ),
-    ("Evenness", &["jitter_mad_ms", "jitter_rfc3550_ms", "rolling_deviation_max_ms", "gap_max_ms"]),
+    ("Jitter", &["jitter_mad_ms", "jitter_rfc3550_ms", "rolling_deviation_max_ms", "gap_max_ms"]),
     ("Cost", &["wire_kbit_per_s", "overhead_percent", "cpu_ms_per_s"]),
 ];
 

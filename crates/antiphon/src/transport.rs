@@ -177,33 +177,33 @@ pub(crate) fn unguessable() -> u64 {
 pub static COMMON_KEYS: &[Key] = &[
     Key {
         name: "latency",
-        help: "playout delay at the receiver, age at which the sender gives up until the receiver has told its own: latency=80ms",
+        help: "playout delay at the receiver; the sender discards older packets until the receiver reports its own: latency=80ms",
     },
     Key { name: "format", help: "sample format on the wire: format=l24" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
     Key {
         name: "groups",
-        help: "channels that go together in an RTP stream of their own, and over SCTP on a stream of its own: groups=2,2,4, or \
-               groups=2 for all alike",
+        help: "channel groups, each an RTP stream of its own, and over SCTP an SCTP stream of its own: groups=2,2,4, or \
+               groups=2 for pairs",
     },
-    Key { name: "ptime", help: "longest packet in time: ptime=5ms" },
+    Key { name: "ptime", help: "longest packet: ptime=5ms" },
     Key {
         name: "framing",
-        help: "what stands around RTP packets, for send and receive: rtp (default, nothing), medusa: framing=medusa",
+        help: "framing around RTP packets, for send and receive: rtp (default: none) or medusa: framing=medusa",
     },
     Key {
         name: "protect",
-        help: "sends each packet several times, so far apart, whatever the transport: protect=repeat:2,spacing=10ms, or none",
+        help: "sends each packet several times, with this time between the copies: protect=repeat:2,spacing=10ms, or none",
     },
-    Key { name: "conceal", help: "what to do about missing sound: conceal=silence" },
-    Key { name: "ttl", help: "routers that multicast may cross: ttl=4" },
+    Key { name: "conceal", help: "what is played in place of missing sound: conceal=silence" },
+    Key { name: "ttl", help: "multicast TTL, how many routers packets can cross: ttl=4" },
     Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
     Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
     Key {
         name: "over",
-        help: "udp (default), or ip: sctp and dccp with IP protocol numbers of their own, for which raw sockets are \
-               needed (root or CAP_NET_RAW); the port is then the transport's: over=ip",
+        help: "udp (default), or ip: sctp and dccp directly over IP, which needs raw sockets (root or CAP_NET_RAW); \
+               the port is then the transport's: over=ip",
     },
     Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
 ];
@@ -282,19 +282,15 @@ fn read_over(transport: &Transport, query: &Query) -> Result<Option<ByIp>, UriEr
     let able = || TRANSPORTS.iter().filter(|t| t.over_ip.is_some()).map(|t| t.scheme).collect::<Vec<_>>();
     let over = query.read("over", |text| match text {
         "udp" if transport.substrate == Substrate::Udp => Ok(None),
-        "udp" => Err(format!("{} does not run over UDP: leave it out", transport.scheme)),
+        "udp" => Err(format!("{} does not run over UDP: omit it", transport.scheme)),
         "ip" => transport.over_ip.map(Some).ok_or_else(|| {
-            format!(
-                "{} has no number of its own among the IP protocols; {} have",
-                transport.scheme,
-                able().join(" and ")
-            )
+            format!("{} has no IP protocol number; {} have", transport.scheme, able().join(" and "))
         }),
         other => Err(format!("use udp or ip{}", did_you_mean(nearest(other, ["udp", "ip"])))),
     })?;
     let over = over.flatten();
     if let Some(key) = over.map(OverIp::port_key) {
-        let inside = |_: &str| Err::<(), _>("over IP the port stands behind the address: leave this key out");
+        let inside = |_: &str| Err::<(), _>("over IP the port is part of the address: omit this key");
         query.read(key, inside)?;
     }
     Ok(over)

@@ -175,7 +175,7 @@ fn a_sound_that_can_not_be_kept_costs_no_report() {
     let page = std::fs::read_to_string(out.join("report.html")).expect("written");
     std::fs::remove_dir_all(out).expect("ours");
     assert!(
-        page.contains("original: the sound could not be kept") && page.contains("src=\"heard-rtp.flac\"")
+        page.contains("original: the sound could not be saved") && page.contains("src=\"heard-rtp.flac\"")
     );
 }
 
@@ -275,8 +275,8 @@ fn advice_trusts_sctp_of_full_reliability_with_recordings() {
     let record = result.advice.iter().find(|advice| advice.purpose == Purpose::Record).expect("judged");
     assert_eq!(record.transport, full, "{record:?}");
     let (own, runner) = record.because.split_once(';').expect("others were measured");
-    assert!(own.contains("what is lost is sent again"), "{record:?}");
-    assert!(!runner.contains("what is lost is sent again"), "{record:?}");
+    assert!(own.contains("lost packets are sent again"), "{record:?}");
+    assert!(!runner.contains("lost packets are sent again"), "{record:?}");
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn sctp_and_dccp_are_compared_directly_over_ip() {
     let over_ip = CompareOptions { transports, out: None, ..options("over-ip", "delay=2ms") };
     let by_proxy = CompareOptions { link_method: Some(LinkMethod::Proxy), ..over_ip.clone() };
     let refused = compare(&by_proxy, &Stop::new(), &mut |_| {}).expect_err("a proxy carries UDP").to_string();
-    assert!(refused.contains("leave over=ip out"), "{refused}");
+    assert!(refused.contains("omit over=ip"), "{refused}");
     // A busy machine retransmits some packets, each of which is more than all the headers saved.
     for attempt in 1..=3 {
         let result = match compare(&over_ip, &Stop::new(), &mut |_| {}) {
@@ -438,8 +438,8 @@ fn mistakes_are_refused_before_anything_runs() {
         ("rtp?mode=improved", "unknown key 'mode'"),
         ("arq?latency=1s", "unknown key 'latency'"),
         ("tcp?dscp=64", "0 to 63"),
-        ("srp?over=ip", "no number of its own"),
-        ("sctp?over=ip&sctp-port=9", "leave this key out"),
+        ("srp?over=ip", "no IP protocol number"),
+        ("sctp?over=ip&sctp-port=9", "omit this key"),
     ] {
         let wrong = CompareOptions { transports: vec![name.into()], ..CompareOptions::default() };
         let error = refuse(wrong);

@@ -226,5 +226,5 @@ fn a_disk_that_fills_up_costs_the_passport_and_nothing_else() {
     assert_eq!(result.passport, None);
     assert_eq!(result.figures[0].packets_sent, 282);
     let [(what, why)] = &result.failures[..] else { panic!("{:?}", result.failures) };
-    assert!(what == "passport" && why.contains("incomplete") && why.contains("make room"), "{why}");
+    assert!(what == "passport" && why.contains("incomplete") && why.contains("free some space"), "{why}");
 }

@@ -259,7 +259,7 @@ fn mistakes_are_refused_with_the_remedy() {
     let target = "rtp://127.0.0.1:7710?framing=medusa".into();
     let error =
         send(&SendOptions { target, sdp, ..SendOptions::default() }, &Stop::new(), &mut |_| {}, &mut |_| {});
-    assert!(error.unwrap_err().to_string().contains("leave out --sdp"));
+    assert!(error.unwrap_err().to_string().contains("omit --sdp"));
     let options =
         SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
     let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
@@ -279,5 +279,5 @@ fn mistakes_are_refused_with_the_remedy() {
         "the URI wins"
     );
     assert!(wrong(there, "1", Some(10), None).contains("96 to 127"));
-    assert!(wrong(there, "1", None, Some("take.passport".into())).contains("leave --groups"));
+    assert!(wrong(there, "1", None, Some("take.passport".into())).contains("omit --groups"));
 }

@@ -267,12 +267,12 @@ extern "C" {
 #endif /* __cplusplus */
 
 /**
- * The version of the library, such as "0.1.0". Lives for ever.
+ * The version of the library, such as "0.1.0": a static string.
  */
 const char *antiphon_version(void);
 
 /**
- * What an error's number means, in a few words. Lives for ever; never NULL.
+ * What an error's number means, in a few words. A static string, never NULL.
  */
 const char *antiphon_strerror(int error);
 
@@ -302,7 +302,7 @@ int antiphon_wait(struct antiphon_link *link, int timeout_ms);
 
 /**
  * Queues a copy of a message for sending. `lifetime_us`: for how many microseconds from now on it is of use, after which
- * it is not begun; 0 for ever.
+ * it is not begun; 0: no limit.
  *
  * Returns `ANTIPHON_OK`, `ANTIPHON_FULL` (256 messages are waiting), `ANTIPHON_TOO_LARGE` (see `antiphon_max_message`),
  * `ANTIPHON_CLOSED` or another error. What became of it is counted in `antiphon_stats`.

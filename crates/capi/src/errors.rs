@@ -32,13 +32,13 @@ pub const ANTIPHON_CLOSED: c_int = -9;
 /// A defect in this library; standard error says more.
 pub const ANTIPHON_INTERNAL: c_int = -10;
 
-/// The version of the library, such as "0.1.0". Lives for ever.
+/// The version of the library, such as "0.1.0": a static string.
 #[unsafe(no_mangle)]
 pub extern "C" fn antiphon_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What an error's number means, in a few words. Lives for ever; never NULL.
+/// What an error's number means, in a few words. A static string, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn antiphon_strerror(error: c_int) -> *const c_char {
     let words = match error {

@@ -155,7 +155,7 @@ pub extern "C" fn antiphon_wait(link: *mut antiphon_link, timeout_ms: c_int) -> 
 }
 
 /// Queues a copy of a message for sending. `lifetime_us`: for how many microseconds from now on it is of use, after which
-/// it is not begun; 0 for ever.
+/// it is not begun; 0: no limit.
 ///
 /// Returns `ANTIPHON_OK`, `ANTIPHON_FULL` (256 messages are waiting), `ANTIPHON_TOO_LARGE` (see `antiphon_max_message`),
 /// `ANTIPHON_CLOSED` or another error. What became of it is counted in `antiphon_stats`.

@@ -47,19 +47,19 @@ pub const WIDTH: usize = 80;
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Stream audio over every transport at once and say which one to take
+    /// Compare transports on a link and recommend one for each purpose
     Compare(Box<CompareArgs>),
     /// Stream a source to a peer
     Send(Box<SendArgs>),
-    /// Receive a stream into a sink
+    /// Receive a stream and play or record it
     Receive(Box<ReceiveArgs>),
-    /// Be the far end of compare: return every packet to its sender
+    /// Return packets to their senders: the far end of compare
     Reflect(ReflectArgs),
     /// Emulate a link between programs, with loss, delay and queues
     Link(Box<LinkArgs>),
-    /// Run experiments in virtual time, over modelled networks
+    /// Run experiments in virtual time over modelled networks
     Lab(LabArgs),
-    /// List sources to capture from and sinks to play to
+    /// List audio sources and sinks
     #[command(after_help = DEVICES_EXAMPLES)]
     Devices,
     /// Write the manual pages
@@ -81,22 +81,22 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "General")]
 pub struct Global {
-    /// Print results as JSON, one object a line
+    /// Print results as JSON, one object per line
     #[arg(long, global = true)]
     pub json: bool,
-    /// Read settings from a TOML file; flags and environment win
+    /// Read settings from a TOML file; options and environment override it
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// Stop after this time, whatever is going on, with exit code 124
+    /// Stop after this time, with exit code 124
     #[arg(long, global = true, value_name = "TIME", value_parser = values::seconds)]
     pub time_limit: Option<Duration>,
     /// Colour in tables and messages
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value = "auto")]
     pub color: Color,
-    /// Say more: notes on scheduling, sockets and the link
+    /// Print more: notes on scheduling, sockets and the link
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// No progress and no notices, only results and errors
+    /// Print results and errors only
     #[arg(short, long, global = true)]
     pub quiet: bool,
 }
@@ -118,41 +118,41 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
     0  done
     1  failed while running
-    2  usage: a command, option, file or address that can't be understood
+    2  usage: an invalid command, option, file or address
     3  a --require was not met
     4  the peer is unreachable or refuses
     5  authentication failed (reserved)
   124  stopped by --time-limit
-  130  interrupted by Ctrl-C or a signal; what was measured so far is printed";
+  130  interrupted by Ctrl-C or a signal; results so far are printed";
 
 const AFTER_HELP: &str = "\
 Examples:
-  antiphon compare                     which transport suits a home WLAN?
-  antiphon reflect                     on the other computer, and then here:
-  antiphon compare studio.local        which transport suits the way there?
+  antiphon compare                     which transport suits a home WLAN
+  antiphon reflect                     on the other computer, then here:
+  antiphon compare studio.local        which transport suits this path
   antiphon receive rtp://:7710 file:take.wav
   antiphon send file:song.flac rtp://192.0.2.7:7710
-  antiphon help compare                all about a command
+  antiphon help compare                all options of a command
 
 Exit codes:
     0  done
     1  failed while running
-    2  usage: a command, option, file or address that can't be understood
+    2  usage: an invalid command, option, file or address
     3  a --require was not met
     4  the peer is unreachable or refuses
     5  authentication failed (reserved)
   124  stopped by --time-limit
-  130  interrupted by Ctrl-C or a signal; what was measured so far is printed
+  130  interrupted by Ctrl-C or a signal; results so far are printed
 
-Every option may also stand in a TOML file (--config FILE: link = \"dsl\", or
-in a section of one command: [compare]) and in the environment
-(ANTIPHON_LINK=dsl). Flags win over the environment, the environment over the
-file. Quantities carry their unit: 80ms, 15s, 48kHz, 20Mbit/s, 1.8%.";
+Every option can also be set in a TOML file (--config FILE: link = \"dsl\", or
+below [compare] for one command) and in the environment (ANTIPHON_LINK=dsl).
+Options override the environment, and the environment overrides the file.
+Quantities need a unit: 80ms, 15s, 48kHz, 20Mbit/s, 1.8%.";
 
 const DEVICES_EXAMPLES: &str = "\
 Examples:
-  antiphon devices               the list, with a URI to start from
-  antiphon devices --json        the same for a program
+  antiphon devices               the list, with example URIs
+  antiphon devices --json        the same as JSON
   antiphon compare --source tone:sweep";
 
 const MAN_EXAMPLES: &str = "\

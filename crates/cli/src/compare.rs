@@ -1,5 +1,7 @@
 //! `antiphon compare`.
 
+use std::time::Duration;
+
 use antiphon::measure::Advice;
 use antiphon::{CompareOptions, Comparison, Error, Judgement, compare, figure_rows};
 use serde_json::{Value, json};
@@ -23,7 +25,14 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
         output.timed("run", run_record(&options));
     }
     let mut progress = CompareProgress::new(output, &watch.stop);
-    let result = compare(&options, &watch.stop, &mut |now| progress.update(now, output));
+    let mut reached = Reached::default();
+    let result = compare(&options, &watch.stop, &mut |now| {
+        // What comes after a request to stop is no part of the measurement.
+        if !watch.stop.is_asked() {
+            reached = Reached { elapsed: now.elapsed, total: now.total };
+        }
+        progress.update(now, output);
+    });
     progress.clear();
     let comparison = result?;
     let judgements: Vec<Judgement> =
@@ -31,9 +40,13 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
     if output.json {
         print_records(&comparison, &judgements, output)?;
     } else {
-        print_text(&comparison, output);
+        print_text(&comparison, &reached, output);
     }
     tell_missed(&judgements, output);
+    if comparison.interrupted && !output.json {
+        // The same line is above the table, which may have scrolled away.
+        output.talk(&reached.sentence());
+    }
     let code = watch.exit_code().unwrap_or_else(|| verdict(&comparison, &judgements));
     if output.json {
         output.timed(
@@ -47,6 +60,23 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
         );
     }
     Ok(code)
+}
+
+/// How far a comparison came.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    elapsed: Duration,
+    total: Option<Duration>,
+}
+
+impl Reached {
+    fn sentence(&self) -> String {
+        let total = self.total.map_or(String::new(), |total| format!(" of {:.0}", total.as_secs_f64()));
+        format!(
+            "Interrupted after {:.1}{total} s; the results cover what was measured until then.",
+            self.elapsed.as_secs_f64()
+        )
+    }
 }
 
 fn verdict(comparison: &Comparison, judgements: &[Judgement]) -> u8 {
@@ -122,8 +152,8 @@ fn print_records(
     Ok(())
 }
 
-fn print_text(comparison: &Comparison, output: &mut Output) {
-    let text = text(comparison, output.width, output.palette);
+fn print_text(comparison: &Comparison, reached: &Reached, output: &mut Output) {
+    let text = text(comparison, reached, output.width, output.palette);
     output.result(&text);
     for note in &comparison.notes {
         output.detail(&paragraph("note:", note, 6, output.width.min(PROSE)));
@@ -134,15 +164,14 @@ fn print_text(comparison: &Comparison, output: &mut Output) {
 const PROSE: usize = 96;
 
 /// The text displayed for a comparison.
-fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
+fn text(comparison: &Comparison, reached: &Reached, width: usize, palette: Palette) -> String {
     let prose = width.min(PROSE);
     let mut text = paragraph(&format!("Link {}:", comparison.link.name), &comparison.link.method, 2, prose);
     for limit in &comparison.link.limits {
         text += &paragraph("Not modelled:", limit, 2, prose);
     }
     if comparison.interrupted {
-        text +=
-            &paragraph("Stopped before its end;", "the figures are of what was measured so far.", 2, prose);
+        text += &paragraph("", &reached.sentence(), 2, prose);
     }
     if !comparison.figures.is_empty() {
         let names: Vec<&str> = comparison.figures.iter().map(|f| f.transport.as_str()).collect();
@@ -158,21 +187,18 @@ fn text(comparison: &Comparison, width: usize, palette: Palette) -> String {
         text += &palette.paint(Tone::Bad, &paragraph(&format!("{transport} failed:"), why, 2, prose));
     }
     if !comparison.advice.is_empty() {
-        text += &format!("\n{}\n", palette.paint(Tone::Head, "Which transport to take"));
+        text += &format!("\n{}\n", palette.paint(Tone::Head, "Recommended transports"));
         for advice in &comparison.advice {
             text += &advised(advice, prose, palette);
         }
     }
     if let Some(report) = &comparison.report {
         let page = report.join("report.html").display().to_string();
-        text += &format!(
-            "\nReport and what was heard: {}\nOpen it: xdg-open {}\n",
-            report.display(),
-            quoted(&page)
-        );
+        text +=
+            &format!("\nReport and recordings: {}\nOpen it: xdg-open {}\n", report.display(), quoted(&page));
     }
     if let Some(passport) = &comparison.passport {
-        text += &format!("Path passport: {}\n", passport.display());
+        text += &format!("Recording of the path: {}\n", passport.display());
     }
     text
 }
@@ -198,6 +224,9 @@ mod tests {
     use antiphon::LinkSummary;
     use antiphon::measure::Purpose;
 
+    const REACHED: Reached =
+        Reached { elapsed: Duration::from_millis(4700), total: Some(Duration::from_secs(12)) };
+
     fn comparison(transports: usize) -> Comparison {
         let advice = |purpose| Advice {
             record: "advice".into(),
@@ -221,7 +250,7 @@ mod tests {
                 name: "wifi-home,loss=5%".into(),
                 method: "router between network namespaces over TUN, one copy for each transport".into(),
                 limits: vec![
-                    "two clocks: only round trips are shown, never one-way delays, as they differ".into(),
+                    "two clocks: only round trips can be measured, not one-way delays, as they differ".into(),
                 ],
             },
             crossed: Vec::new(),
@@ -240,10 +269,17 @@ mod tests {
     fn everything_shown_fits_the_terminal() {
         for width in [60, 80, 120] {
             for transports in [0, 1, 2, 4, 7, 9] {
-                let text = text(&comparison(transports), width, Palette { coloured: false });
+                let text = text(&comparison(transports), &REACHED, width, Palette { coloured: false });
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
                 assert!(widest <= width, "{transports} at {width}: {widest}\n{text}");
-                for part in ["wifi-home", "Not modelled", "Stopped", "xtp failed", "xdg-open", "99 % sure"] {
+                for part in [
+                    "wifi-home",
+                    "Not modelled",
+                    "Interrupted after 4.7 of 12 s",
+                    "xtp failed",
+                    "xdg-open",
+                    "99 % sure",
+                ] {
                     assert!(text.contains(part), "{part}:\n{text}");
                 }
             }
@@ -252,7 +288,7 @@ mod tests {
 
     #[test]
     fn advice_that_meets_no_bound_names_no_transport() {
-        let text = text(&comparison(2), 80, Palette { coloured: false });
+        let text = text(&comparison(2), &REACHED, 80, Palette { coloured: false });
         let line =
             |title: &str| text.lines().find(|line| line.trim_start().starts_with(title)).unwrap().to_string();
         assert!(line("talk").contains("none") && line("record without").contains("adaptive"), "{text}");

@@ -48,7 +48,7 @@ fn text(devices: &[Device], output: &Output) -> String {
             }
         }
     }
-    let hint = "A URI goes where a command asks for a source or a sink. Quote it where it has a '?' or a '&', as in \
+    let hint = "Use a URI wherever a command takes a source or a sink. Quote it if it contains '?' or '&', as in \
                 antiphon compare --source 'tone:440Hz?seconds=20s'.";
     format!(
         "{}\n{}\n",

@@ -38,7 +38,7 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
         let stopped = watch.wait(TICK) || end.as_mut().is_some_and(Pace::is_due);
         let Some(traffic) = emulator.report() else {
             progress.clear();
-            return Err(Error::failed("the link broke down; what it counted is lost with it"));
+            return Err(Error::failed("the link failed; its counters are lost"));
         };
         if stopped {
             break;
@@ -84,7 +84,7 @@ fn begin(args: &LinkArgs, spec: DuplexSpec, emulator: &Emulator, output: &mut Ou
     } else {
         output.talk(&format!("up:   {}\ndown: {}", spec.up, spec.down));
     }
-    output.talk(&format!("seed: {}; Ctrl-C ends it", args.seed));
+    output.talk(&format!("seed: {}; stop with Ctrl-C", args.seed));
     if matches!(emulator, Emulator::Tcp(..)) {
         output.talk(&crate::grid::wrap(StreamProxy::limits(), output.width).join("\n"));
     }
@@ -111,7 +111,7 @@ impl Emulator {
                     real_time: args.real_time,
                 };
                 let proxy = StreamProxy::start(config, clock).map_err(failure)?;
-                let place = format!("TCP connections to {} go on to {target}", proxy.local_addr());
+                let place = format!("TCP connections to {} are forwarded to {target}", proxy.local_addr());
                 return Ok(Emulator::Tcp(Some(proxy), place));
             }
             let config = UdpProxyConfig {
@@ -121,7 +121,7 @@ impl Emulator {
                 ..UdpProxyConfig::new(listen, target, spec, args.seed)
             };
             let proxy = UdpProxy::start(config, clock).map_err(failure)?;
-            let place = format!("datagrams to {} go on to {target}", proxy.local_addr());
+            let place = format!("datagrams to {} are forwarded to {target}", proxy.local_addr());
             return Ok(Emulator::Udp(Some(proxy), place));
         }
         let (Some(from), Some(to)) = (&args.from_netns, &args.to_netns) else {
@@ -215,7 +215,7 @@ fn list(output: &mut Output) {
     let keys = grid.render(output.width, output.palette);
     text += &format!(
         "{}\n{keys}",
-        output.palette.paint(Tone::Head, "Keys, alone or behind a preset, parted by commas")
+        output.palette.paint(Tone::Head, "Keys, alone or after a preset, separated by commas")
     );
     text += "    up.KEY, down.KEY: in one direction only\n";
     output.result(&text);

@@ -68,7 +68,7 @@ fn refuse(failure: &Failure) -> u8 {
             // If standard error is closed, nothing can be printed.
             let _ = error.print();
             if let Some(origin) = origin {
-                eprintln!("\nThe value stands in {origin}.");
+                eprintln!("\nThe value is set in {origin}.");
             }
             if error.use_stderr() { exit::USAGE } else { exit::DONE }
         }

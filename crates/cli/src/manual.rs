@@ -25,7 +25,7 @@ pub fn completions(shell: Shell, output: &mut Output) -> u8 {
 pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
     let failed = |error: std::io::Error| {
         Error::failed(format!(
-            "cannot write to {}: {error}; name a directory that may be written",
+            "cannot write to {}: {error}; choose a writable directory",
             directory.display()
         ))
     };
@@ -108,6 +108,6 @@ fn section(title: &str, text: &str, page: &mut Vec<u8>) -> std::io::Result<()> {
 
 const ENVIRONMENT: &str = "\
 ANTIPHON_OPTION   sets --option: ANTIPHON_LINK=dsl, ANTIPHON_BUSY_POLL=yes.
-                  Flags win; the environment wins over --config.
+                  Options override it; it overrides --config.
 NO_COLOR          no colour unless --color always
-COLUMNS           width of tables where standard output is no terminal";
+COLUMNS           width of tables if standard output is not a terminal";

@@ -79,7 +79,7 @@ impl CompareProgress {
         for (line, transport) in self.lines.iter().zip(&progress.transports) {
             let rtt = transport.rtt.map_or("-".into(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
             line.set_message(format!(
-                "{:<8} sent {:>6} back {:>6} late {:>5} rtt {rtt:>8}",
+                "{:<8} sent {:>6} returned {:>6} late {:>5} round trip {rtt:>8}",
                 transport.transport, transport.sent, transport.received, transport.late
             ));
         }
@@ -102,7 +102,7 @@ impl CompareProgress {
 /// clearing would remove too much or too little.
 pub fn leave() {
     // If standard error is closed, nothing can be printed.
-    let _ = writeln!(std::io::stderr(), " stopping; once more to end at once");
+    let _ = writeln!(std::io::stderr(), " stopping; Ctrl-C again to quit now");
 }
 
 /// Removes a bar from the screen, unless it was interrupted.

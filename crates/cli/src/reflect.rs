@@ -44,7 +44,7 @@ fn announce(status: &ReflectStatus, progress: &StreamProgress, output: &mut Outp
     for transport in &status.transports {
         progress.talk(&format!("{} listens on {}", transport.transport, transport.address), output);
     }
-    progress.talk("Ctrl-C ends it. On the other computer: antiphon compare HOST:PORT", output);
+    progress.talk("Stop with Ctrl-C. On the other computer: antiphon compare HOST:PORT", output);
 }
 
 fn line(status: &ReflectStatus) -> String {

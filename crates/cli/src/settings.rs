@@ -98,7 +98,7 @@ pub fn unknown_variables() -> Vec<String> {
     let mut told: Vec<String> = unknown
         .map(|name| {
             let near = nearest(&name, known.iter().map(String::as_str));
-            format!("{name} in the environment sets nothing{}", did_you_mean(near))
+            format!("the environment variable {name} is unknown{}", did_you_mean(near))
         })
         .collect();
     told.sort();
@@ -152,7 +152,9 @@ fn read(path: &Path, command: &clap::Command) -> Result<Vec<Setting>, Error> {
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MAX_FILE {
-        return Err(Error::usage(format!("--config {name}: over {MAX_FILE} bytes, these are no settings")));
+        return Err(Error::usage(format!(
+            "--config {name}: larger than {MAX_FILE} bytes, so it is not a settings file"
+        )));
     }
     interpret(&text, command).map_err(|(line, why)| Error::usage(format!("{name}, line {line}: {why}")))
 }
@@ -185,7 +187,7 @@ fn collect(
             let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
             if !commands.contains(&name) {
                 let near = nearest(name, commands);
-                return Err((line, format!("no command is called '{name}'{}", did_you_mean(near))));
+                return Err((line, format!("unknown command '{name}'{}", did_you_mean(near))));
             }
             collect(inner, Some(name), command, line_of, settings)?;
             continue;
@@ -209,7 +211,7 @@ fn plain(value: &Spanned<DeValue<'_>>) -> Result<String, String> {
         DeValue::Float(number) => Ok(number.to_string()),
         DeValue::Boolean(yes) => Ok(yes.to_string()),
         DeValue::Array(items) => Ok(items.iter().map(plain).collect::<Result<Vec<_>, _>>()?.join(",")),
-        DeValue::Datetime(_) | DeValue::Table(_) => Err("write a text, such as \"80ms\"".into()),
+        DeValue::Datetime(_) | DeValue::Table(_) => Err("write a string, such as \"80ms\"".into()),
     }
 }
 

@@ -54,7 +54,7 @@ impl Watch {
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {
                 // If standard error is closed, nothing can be printed.
-                let _ = writeln!(std::io::stderr(), "stopping; once more to end at once");
+                let _ = writeln!(std::io::stderr(), "stopping; Ctrl-C again to quit now");
             }
         })
         .map_err(|error| Error::failed(format!("cannot watch for Ctrl-C: {error}")))?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon::core::Instant;
 use antiphon::{Error, ReceiveOptions, SendOptions, Stop, receive, send};
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     let mut show = Show::new(output, &watch.stop);
     let progress = std::cell::RefCell::new(&mut show);
     let result =
-        send(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
+        send(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
             progress.borrow_mut().status(|| send_line(status), || to_json(status))
         });
     show.end();
@@ -35,9 +36,7 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let options = ReceiveOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     if options.sink.starts_with('-') && output.json {
-        return Err(Error::usage(
-            "--json and a sink of '-' both write to standard output: choose one of them",
-        ));
+        return Err(Error::usage("--json and the sink '-' both write to standard output: choose one"));
     }
     let run = json!({
         "command": "receive", "source": options.source, "sink": options.sink, "seed": options.seed,
@@ -46,8 +45,10 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     let mut show = Show::new(output, &watch.stop);
     let progress = std::cell::RefCell::new(&mut show);
     let result =
-        receive(&options, &watch.stop, &mut |notice| progress.borrow().notice(&notice), &mut |status| {
-            progress.borrow_mut().status(|| receive_line(status), || to_json(status))
+        receive(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
+            let mut show = progress.borrow_mut();
+            show.status(|| receive_line(status), || to_json(status));
+            show.heard(status.packets_received);
         });
     show.end();
     let summary = result?;
@@ -77,16 +78,18 @@ struct Show<'a> {
     output: &'a mut Output,
     progress: StreamProgress,
     interval: Pace,
+    silence: Silence,
 }
 
 impl<'a> Show<'a> {
     fn new(output: &'a mut Output, stop: &Stop) -> Self {
         let progress = StreamProgress::new(output, stop);
         let interval = Pace::new(output.clock(), Duration::from_secs(1));
-        Show { output, progress, interval }
+        Show { output, progress, interval, silence: Silence::default() }
     }
 
-    fn notice(&self, text: &str) {
+    fn notice(&mut self, text: &str) {
+        self.silence.expected();
         self.progress.talk(text, self.output);
     }
 
@@ -97,8 +100,53 @@ impl<'a> Show<'a> {
         self.progress.update(line, self.output);
     }
 
+    /// Reports a sender from which nothing comes any more.
+    fn heard(&mut self, packets: u64) {
+        if self.silence.begins(packets, self.output.clock().now()) {
+            let text = format!("no packets for {} s; still waiting for the sender", SILENT.as_secs());
+            self.progress.talk(&text, self.output);
+        }
+    }
+
     fn end(&mut self) {
         self.progress.clear();
+    }
+}
+
+/// A stream without packets for so long is reported.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// Detects that a stream has stopped without its sender's saying so.
+#[derive(Default)]
+struct Silence {
+    packets: u64,
+    /// When the last packet came; `None` if no silence is to be reported.
+    heard: Option<Instant>,
+    /// A notice has just told the user what happened: packets that came with it begin nothing.
+    expected: bool,
+}
+
+impl Silence {
+    fn expected(&mut self) {
+        self.expected = true;
+        self.heard = None;
+    }
+
+    /// Whether a silence is to be reported: once for each.
+    fn begins(&mut self, packets: u64, now: Instant) -> bool {
+        let more = packets > self.packets;
+        self.packets = packets;
+        if std::mem::take(&mut self.expected) {
+            return false;
+        }
+        if more {
+            self.heard = Some(now);
+        }
+        let silent = self.heard.is_some_and(|heard| now.since(heard) >= SILENT);
+        if silent {
+            self.heard = None;
+        }
+        silent
     }
 }
 
@@ -115,4 +163,30 @@ fn finish(record: Value, line: &str, notes: &[String], output: &mut Output) {
 
 fn to_json(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).expect("plain numbers and texts have a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_reported_once_after_packets() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut silence = Silence::default();
+        // Before the first packet nothing is missing.
+        assert!(!silence.begins(0, at(0)) && !silence.begins(0, at(9000)));
+        assert!(!silence.begins(5, at(9100)) && !silence.begins(5, at(11_000)));
+        assert!(silence.begins(5, at(11_100)) && !silence.begins(5, at(20_000)));
+        // A stream that goes on can fall silent again.
+        assert!(!silence.begins(6, at(20_100)) && silence.begins(6, at(22_100)));
+    }
+
+    #[test]
+    fn a_stream_that_was_ended_is_not_reported() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut silence = Silence::default();
+        assert!(!silence.begins(5, at(0)));
+        silence.expected();
+        assert!(!silence.begins(7, at(10)) && !silence.begins(7, at(5000)));
+    }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{ByteCount, UnitError};
-use antiphon::link::DuplexSpec;
+use antiphon::link::{DuplexSpec, PRESETS};
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::proto::TRANSPORTS;
-use antiphon_experiments::Capture;
+use antiphon::sound::Clip;
+use antiphon_experiments::{Capture, PaperResults};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
 
@@ -104,7 +105,7 @@ pub fn setting(text: &str) -> Result<Setting, Refusal> {
 pub fn packet(text: &str) -> Result<ByteCount, Refusal> {
     match text.parse::<ByteCount>()? {
         size @ ByteCount(12..=1472) => Ok(size),
-        _ => Err("use 12B, an RTP header alone, to 1472B, what Ethernet carries in one datagram".into()),
+        _ => Err("use 12B (an RTP header) to 1472B (one Ethernet datagram)".into()),
     }
 }
 
@@ -141,6 +142,108 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
         Ok(number @ 0..=63) => Ok(number),
         _ => Err(HELP.into()),
     }
+}
+
+/// A parser whose values shells complete, while it takes others, too: names of presets, schemes, formats.
+pub fn completed<P: TypedValueParser>(
+    parser: P,
+    names: fn() -> Vec<String>,
+) -> impl TypedValueParser<Value = P::Value> {
+    Completed { parser, names }
+}
+
+/// `names` is called for completions only: some lists take time to read.
+#[derive(Clone)]
+struct Completed<P> {
+    parser: P,
+    names: fn() -> Vec<String>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for Completed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    names.into_iter().map(Into::into).collect()
+}
+
+/// The names of the presets of links.
+pub fn presets() -> Vec<String> {
+    named(PRESETS.iter().map(|preset| preset.name))
+}
+
+/// The beginnings of the URIs of all transports.
+pub fn schemes() -> Vec<String> {
+    TRANSPORTS.iter().map(|transport| format!("{}://", transport.scheme)).collect()
+}
+
+/// What a source can be, apart from the path of a file.
+pub fn sources() -> Vec<String> {
+    let clips = Clip::ALL.iter().map(|clip| format!("clip:{}", clip.name()));
+    clips.chain(named(["file:", "tone:440Hz", "tone:sweep", "tone:click", "tone:noise", "-"])).collect()
+}
+
+/// What a sink can be, apart from the path of a file.
+pub fn sinks() -> Vec<String> {
+    named(["file:", "null:", "-"])
+}
+
+/// The names of the papers.
+pub fn papers() -> Vec<String> {
+    known_papers().iter().map(|paper| paper.paper.key.into()).collect()
+}
+
+/// The names of the papers and of their experiments.
+pub fn experiments() -> Vec<String> {
+    let of = |paper: &PaperResults| {
+        let key = paper.paper.key;
+        let experiments = paper.paper.experiments.iter().map(move |it| format!("{key}/{}", it.key));
+        std::iter::once(key.to_string()).chain(experiments).collect::<Vec<_>>()
+    };
+    known_papers().iter().flat_map(of).collect()
+}
+
+fn known_papers() -> Vec<PaperResults> {
+    // Without results nothing can fail; completions go without names if it does.
+    PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap_or_default()
+}
+
+/// The names of sample formats.
+pub fn formats() -> Vec<String> {
+    named(["l16", "l24", "f32", "mulaw", "alaw"])
+}
+
+/// The kinds of concealment.
+pub fn concealments() -> Vec<String> {
+    named(["silence", "repetition"])
+}
+
+/// The kinds of framing.
+pub fn framings() -> Vec<String> {
+    named(["rtp", "medusa"])
+}
+
+/// Values of `--protect`.
+pub fn protections() -> Vec<String> {
+    named(["none", "repeat:2,spacing=10ms"])
+}
+
+/// The code points that sound is sent with.
+pub fn classes() -> Vec<String> {
+    named(["ef", "af41", "cs5", "cs0", "le"])
 }
 
 /// The names of all transports, without their titles, which would make every option's help a paragraph.
@@ -299,7 +402,7 @@ impl WireFormat {
             _ => {
                 let name = self.sample.map_or("l16", SampleFormat::name);
                 Err(antiphon::Error::usage(format!(
-                    "--format {name} leaves rate and channels open: write for example {name}/48000/2"
+                    "--format {name} has no rate and channels: write for example {name}/48000/2"
                 )))
             }
         }
@@ -310,6 +413,25 @@ impl WireFormat {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn completed_values_are_accepted() {
+        assert!(presets().iter().all(|name| link(name).is_ok()));
+        assert!(formats().iter().all(|name| name.parse::<SampleFormat>().is_ok()));
+        assert!(classes().iter().all(|name| dscp(name).is_ok()));
+        assert!(
+            sources()
+                .iter()
+                .filter(|uri| *uri != "file:" && *uri != "-")
+                .all(|uri| { uri.parse::<antiphon::sound::SourceSpec>().is_ok() })
+        );
+        assert!(
+            concealments().iter().all(|name| name.parse::<antiphon::media::conceal::Concealment>().is_ok())
+        );
+        assert!(framings().iter().all(|name| name.parse::<antiphon::session::StreamFraming>().is_ok()));
+        assert!(protections().iter().all(|name| name.parse::<antiphon::session::Repetition>().is_ok()));
+        assert!(!papers().is_empty() && experiments().len() > papers().len());
+    }
 
     #[test]
     fn bare_seconds_are_refused_with_seconds() {

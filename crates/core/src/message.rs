@@ -75,7 +75,7 @@ pub enum SendError {
     #[error("a message must have at least one byte")]
     Empty,
     /// The send queue is full; [`Event::Writable`](crate::Event::Writable) follows.
-    #[error("{queued} messages are waiting already")]
+    #[error("{queued} messages are already queued")]
     Blocked {
         /// Messages waiting.
         queued: usize,

@@ -26,7 +26,7 @@ pub enum UnitError {
         example: String,
     },
     /// A unit of another kind, or an unknown one.
-    #[error("'{unit}' in '{text}' is no unit of {kind}: use one of {known}")]
+    #[error("'{unit}' in '{text}' is not a unit of {kind}: use one of {known}")]
     UnknownUnit {
         /// What was read.
         text: String,

@@ -48,7 +48,9 @@ pub enum UriError {
         port: String,
     },
     /// An IPv6 address whose bracket does not close, or an address without brackets, or an invalid host name.
-    #[error("'{text}' is no host: write a name or an address; IPv6 stands in brackets, such as [::1]:7710")]
+    #[error(
+        "'{text}' is not a host: write a name or an address; IPv6 addresses need brackets, such as [::1]:7710"
+    )]
     BadHost {
         /// What was read.
         text: String,

@@ -38,7 +38,7 @@ pub fn replay(
     if let Some(real) = real.or(job.scenario.measured.then(RealOptions::default)) {
         if !captures.is_empty() {
             return Err(Error::usage(
-                "--capture is of the model's media: leave --real out, or capture with compare",
+                "--capture works with the model only: omit --real, or capture with compare",
             ));
         }
         describe(&job.setup(&run.point)?, &real)?;
@@ -53,7 +53,7 @@ pub fn replay(
         to_end(&mut world, setup, stop)?;
         world
             .finish_captures()
-            .map_err(|error| format!("a capture is not whole: {error}: make room there"))?;
+            .map_err(|error| format!("a capture is incomplete: {error}: free some space"))?;
         Ok::<_, String>(world.figures())
     };
     guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
@@ -73,13 +73,13 @@ pub(crate) fn course(job: &Job, index: u32, stream: &str) -> Result<(Finished, C
     let finished = guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)?;
     course
         .map(|course| (finished, course))
-        .ok_or_else(|| Error::failed(format!("'{stream}' measures no arrivals")))
+        .ok_or_else(|| Error::failed(format!("'{stream}' records no arrivals")))
 }
 
 fn tap(world: &mut World, capture: &Capture) -> Result<(), String> {
     let shown = capture.file.display();
     let file = std::fs::File::create(&capture.file)
-        .map_err(|error| format!("{shown}: {error}; name a file that may be written"))?;
+        .map_err(|error| format!("{shown}: {error}; choose a writable file"))?;
     let out = Box::new(std::io::BufWriter::new(file));
     world.capture(&capture.medium, capture.node.as_deref(), out).map_err(|error| {
         // The capture failed, and an empty file would look like one.

@@ -127,7 +127,7 @@ const MOST: u64 = 2 << 20;
 
 fn from_file(path: &Path) -> Result<Job, Error> {
     let shown = path.display().to_string();
-    let unreadable = |why: String| Error::usage(format!("{shown}: {why}; name a scenario that can be read"));
+    let unreadable = |why: String| Error::usage(format!("{shown}: {why}; choose a readable scenario"));
     let mut text = Vec::new();
     let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
     file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;

@@ -252,7 +252,7 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
     let ended = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
-        format!("a run broke down: {why}; this is a fault of antiphon's")
+        format!("a run failed: {why}; this is a bug in antiphon")
     });
     ended?.map_err(|error| error.to_string())
 }

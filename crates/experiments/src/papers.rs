@@ -115,9 +115,7 @@ pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
         let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         if jobs.is_empty() {
-            return Err(Error::usage(format!(
-                "no experiment of {key} can run yet: antiphon lab list says what each needs"
-            )));
+            return Err(Error::usage(format!("no experiment of {key} can run yet: see antiphon lab list")));
         }
         return Ok(jobs);
     };
@@ -157,9 +155,7 @@ pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) ->
     if same {
         return Ok(course);
     }
-    Err(Error::failed(
-        "run again it ends otherwise, so another build did it; run the experiment with --fresh",
-    ))
+    Err(Error::failed("the results are from another build of antiphon; run the experiment with --fresh"))
 }
 
 /// The papers of these names, or all if there are none.
@@ -178,7 +174,7 @@ pub fn paper(key: &str) -> Result<&'static Paper, Error> {
         let names: Vec<&str> = names().collect();
         let shown: String = key.chars().take(60).collect();
         Error::usage(format!(
-            "no paper is called '{shown}'{} papers: {} (a scenario's file ends in .toml)",
+            "unknown paper '{shown}'{} papers: {} (a scenario's file ends in .toml)",
             near.unwrap_or_else(|| ";".into()),
             names.join(", ")
         ))
@@ -248,7 +244,7 @@ mod tests {
         );
         let complaint = |target: &str| jobs(target).unwrap_err().message;
         assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
-        assert!(complaint("x").contains("no paper is called 'x'"));
+        assert!(complaint("x").contains("unknown paper 'x'"));
         let waiting =
             papers::all().iter().find(|paper| paper.experiments.iter().all(|e| e.scenario.is_none()));
         if let Some(paper) = waiting {

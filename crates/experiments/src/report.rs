@@ -140,7 +140,7 @@ impl PaperResults {
                 format!("{place} {} runs, made by {command}.{measured}", results.runs())
             }
             (Some(results), _) => format!(
-                "{place} {} of {} runs are there; {command} goes on with the others.{measured}",
+                "{place} {} of {} runs are done; {command} continues with the others.{measured}",
                 results.runs(),
                 results.planned_runs
             ),
@@ -220,8 +220,8 @@ fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
     let column = |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
     Section::new(
         "Claims",
-        "Each conclusion of the paper, put to the figures of our own runs: means over the runs unless they are called \
-         greatest. Confidence intervals stand in the tables below and in the CSV file.",
+        "Each conclusion of the paper, checked against our own runs: means over the runs unless they are called \
+         greatest. Confidence intervals are in the tables below and in the CSV file.",
     )
     .with(Part::Table(Table {
         caption: String::new(),

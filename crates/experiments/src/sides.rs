@@ -247,12 +247,12 @@ pub(super) fn parts(
     }
     // There is no model of it.
     table.caption =
-        "What was measured, beside print; means over the runs with 95 % confidence intervals.".into();
+        "Measured and published values; means over the runs with 95 % confidence intervals.".into();
     table.columns = [table.columns.remove(0), table.columns.remove(1)].into();
     for row in &mut table.rows {
         row.values = [row.values.remove(0), row.values.remove(1)].into();
     }
-    vec![Part::Heading("Print and reality".into()), Part::Table(table), Part::Notes(differences(job))]
+    vec![Part::Heading("Published and measured".into()), Part::Table(table), Part::Notes(differences(job))]
 }
 
 /// The columns of [`csv`].
@@ -326,8 +326,8 @@ fn differences(job: &Job) -> Vec<String> {
     let notes = setup.and_then(|setup| describe(&setup, &RealOptions::default()).ok()).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| format!("On sockets: {note}.")).collect();
     notes.push(
-        "Runs on sockets are fewer and shorter, so their intervals are wide: where they hold the model's mean, nothing \
-         is shown to differ. What is longest in a run grows with its length."
+        "Runs on sockets are fewer and shorter, so their intervals are wide: if they contain the model's mean, no \
+         difference is shown. Maxima of a run grow with its length."
             .into(),
     );
     notes

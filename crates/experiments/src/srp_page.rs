@@ -25,8 +25,8 @@ enum Whose {
 }
 
 const TITLE: &str = "Decisions side by side";
-const INTRO: &str = "The report's two algorithms, UDP and TCP beside two decisions of ours: `nearest` asks where the mean quality then \
-     comes nearer the origin, `deadline` (the default of `srp://`) asks for what can still be played. Ratios to 10 % and \
+const INTRO: &str = "The report's two algorithms, UDP and TCP, compared with two decisions of ours: `nearest` requests a packet if the \
+     mean quality then comes closer to the origin, `deadline` (the default of `srp://`) if it can still be played. Ratios to 10 % and \
      250 ms; a distance below 1 is inside the desired quality. Latency is half a round trip, of a slow ping beside the \
      stream, and the mean distance of the arrivals from their mean: as the formula is printed, of the intervals between \
      them, and in a second reading, of the ages of what arrived. Means of the runs with their 95 % confidence \

@@ -43,7 +43,7 @@ impl Store {
         if options.fresh && path.exists() {
             let old = directory.join("runs.jsonl.old");
             std::fs::rename(&path, &old).map_err(|error| failed(RUNS, error))?;
-            notes.push(format!("the runs that were there are in {} now", old.display()));
+            notes.push(format!("earlier runs were moved to {}", old.display()));
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| failed(RUNS, error))?;
@@ -52,7 +52,7 @@ impl Store {
         let mut journal = Journal::open(file, &kept).map_err(|error| failed(RUNS, error))?;
         if kept.damaged > 0 {
             let (shown, damaged) = (path.display(), kept.damaged);
-            notes.push(format!("{shown} has {damaged} damaged lines; their runs are done again"));
+            notes.push(format!("{shown} has {damaged} damaged lines; their runs are repeated"));
         }
         if kept.header.is_none() {
             journal.append(&header.to_line()).map_err(|error| failed(RUNS, error))?;
@@ -136,7 +136,9 @@ fn belongs(kept: &Kept, ours: &Header, path: &Path) -> Result<(), Error> {
     let Some(theirs) = &kept.header else {
         // Killed before its first line was complete, or never begun.
         return match kept.is_foreign || !kept.finished.is_empty() {
-            true => Err(Error::usage(format!("{shown} is no journal of antiphon's: name another --results"))),
+            true => {
+                Err(Error::usage(format!("{shown} is not a journal of antiphon: choose another --results")))
+            }
             false => Ok(()),
         };
     };
@@ -145,7 +147,7 @@ fn belongs(kept: &Kept, ours: &Header, path: &Path) -> Result<(), Error> {
     }
     if theirs.setting != ours.setting {
         return Err(Error::usage(format!(
-            "{shown} has runs of another length ({}, not {}): add --fresh to begin anew, which sets it aside, or name \
+            "{shown} has runs of another length ({}, not {}): add --fresh to start over, which sets it aside, or name \
              another --results",
             theirs.setting, ours.setting
         )));
@@ -153,7 +155,7 @@ fn belongs(kept: &Kept, ours: &Header, path: &Path) -> Result<(), Error> {
     if theirs.build != ours.build {
         return Err(Error::usage(format!(
             "{shown} was begun by another build of antiphon (version {}), whose figures may differ: add --fresh to \
-             begin anew, which sets it aside, or name another --results",
+             begin anew, which moves it aside, or choose another --results",
             theirs.version
         )));
     }
@@ -162,8 +164,8 @@ fn belongs(kept: &Kept, ours: &Header, path: &Path) -> Result<(), Error> {
 
 fn other_scenario(theirs: &Header, path: &Path) -> Error {
     Error::usage(format!(
-        "{} has results of another scenario or of another state of this one (\"{}\"): add --fresh to begin anew, which \
-         sets them aside, or name another --results",
+        "{} has results of another scenario or of another state of this one (\"{}\"): add --fresh to start over, which \
+         moves them aside, or choose another --results",
         path.display(),
         theirs.title
     ))
@@ -185,7 +187,7 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
             let told = file.take(20).read_to_string(&mut who).is_ok() && !who.is_empty();
             let who = if told { format!(" (process {who})") } else { String::new() };
             Err(Error::failed(format!(
-                "another antiphon works in {}{who}: wait for its end, or name another --results",
+                "another antiphon is using {}{who}: wait until it ends, or choose another --results",
                 directory.display()
             )))
         }
@@ -196,12 +198,12 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
 /// What cannot be written, how many runs are safe, and what to do.
 fn failure(path: &Path, error: &io::Error, kept: usize) -> Error {
     let remedy = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
-        _ => "name a directory that may be written by --results",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
+        _ => "choose a writable directory with --results",
     };
     let safe = match kept {
         0 => String::new(),
-        _ => format!("; {kept} runs are kept, and the same command goes on from them"),
+        _ => format!("; {kept} runs are saved, and the same command continues from there"),
     };
     Error::failed(format!("cannot write {}: {error}: {remedy}{safe}", path.display()))
 }

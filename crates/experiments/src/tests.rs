@@ -132,7 +132,7 @@ fn results_of_another_scenario_or_build_are_not_mixed_in() {
     assert!(refused.message.contains("another build"), "{refused}");
     std::fs::write(&path, "something else\n").unwrap();
     let refused = run_in(&other, &options(results.path(), 2), &stop, &mut |_| {}, &figures).unwrap_err();
-    assert!(refused.message.contains("no journal"), "{refused}");
+    assert!(refused.message.contains("not a journal"), "{refused}");
 }
 
 #[test]
@@ -159,8 +159,7 @@ fn a_failed_run_is_reported_with_its_replay_command() {
         };
         let error =
             run_in(&job(), &options(results.path(), threads), &Stop::new(), &mut |_| {}, &world).unwrap_err();
-        let told =
-            if threads == 1 { "a run broke down: index out of bounds" } else { "run 7: no such thing" };
+        let told = if threads == 1 { "a run failed: index out of bounds" } else { "run 7: no such thing" };
         assert!(error.message.contains(told), "{error}");
         assert!(error.message.contains("test.toml --run 7"), "{error}");
         // The runs that had ended are kept, and in the table.

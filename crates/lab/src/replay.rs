@@ -56,7 +56,7 @@ impl Default for ReplayOptions {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayError {
     /// The recording does not tell how often to send.
-    #[error("the recording is too short to tell the time between packets: say it, such as 5ms")]
+    #[error("the recording is too short to determine the packet interval: give it, such as 5ms")]
     NoInterval,
     /// The path.
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     let mut remarks = paths.remarks.clone();
     if paths.down.is_none() {
-        remarks.push("the way back was not recorded and is taken to be as the way there".into());
+        remarks.push("the way back was not recorded and is assumed to be like the way out".into());
     }
     let run = |scheme: &&str| {
         let figures = world::run(&setup(paths, scheme, options)?, seed)?;

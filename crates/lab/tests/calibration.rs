@@ -67,7 +67,7 @@ fn advice(preset: &Preset, seconds: u64, seed: u64) -> Vec<Advice> {
 }
 
 /// Recommendations of `runs` runs of [`SECONDS`] that are said to be at least 90 % sure, and how many of them are those of a
-/// run a hundred times as long: they name the same transport, or one that the other says will do as well.
+/// run a hundred times as long: they name the same transport, or one that the other says would do as well.
 fn said_and_right(preset: &Preset, runs: u64) -> (usize, usize) {
     let long = advice(preset, 100 * SECONDS, 0);
     let among = |advice: &Advice, name: &String| advice.transport == *name || advice.ties.contains(name);

@@ -15,7 +15,7 @@ use crate::spec::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A word without `=` that is not a preset, or not the first word.
-    #[error("no link is called '{word}'{}; presets: {known}", did_you_mean(*.nearest))]
+    #[error("unknown link preset '{word}'{}; presets: {known}", did_you_mean(*.nearest))]
     UnknownPreset {
         /// The text.
         word: String,
@@ -25,13 +25,13 @@ pub enum SpecError {
         known: String,
     },
     /// A preset after something else.
-    #[error("'{word}' must come first: what follows a preset changes it")]
+    #[error("'{word}' must come first: keys after a preset change it")]
     PresetNotFirst {
         /// The preset.
         word: String,
     },
     /// A key that does not exist.
-    #[error("a link has no '{key}'{}; keys: {known}", did_you_mean(*.nearest))]
+    #[error("unknown link key '{key}'{}; keys: {known}", did_you_mean(*.nearest))]
     UnknownKey {
         /// The text.
         key: String,
@@ -65,7 +65,7 @@ pub enum SpecError {
         why: String,
     },
     /// One direction was expected, but the text describes two different ones.
-    #[error("'{text}' differs by direction; one is wanted here")]
+    #[error("'{text}' differs by direction, but here one value applies to both")]
     TwoDirections {
         /// The text.
         text: String,
@@ -225,7 +225,7 @@ fn queue(value: &str) -> Result<QueueLimit, SpecError> {
 }
 
 /// How RED and DRD are written.
-const EARLY: &str = "write red/5/15/10%, red/5/15/10%/gentle or drd/10/50: from and to so many packets";
+const EARLY: &str = "write red/5/15/10%, red/5/15/10%/gentle or drd/10/50: thresholds in packets";
 
 fn red(value: &str, min: &str, max: &str, share: &str, gentle: bool) -> Result<QueueLimit, SpecError> {
     let share = share.parse().map_err(|why| SpecError::Quantity { key: "queue", why })?;
@@ -242,8 +242,7 @@ fn jitter(value: &str) -> Result<Option<Jitter>, SpecError> {
     let Some(shape) = Shape::ALL.into_iter().find(|known| known.name() == shape.trim()) else {
         let known = Shape::ALL.map(Shape::name);
         let hint = did_you_mean(nearest(shape, known));
-        let why =
-            format!("no distribution is called '{}'{hint}; use one of {}", quote(shape), known.join(", "));
+        let why = format!("unknown distribution '{}'{hint}; use one of {}", quote(shape), known.join(", "));
         return Err(impossible("jitter", value, &why));
     };
     Ok((!mean.is_zero()).then_some(Jitter { mean, shape }))
@@ -262,7 +261,7 @@ fn stall(value: &str) -> Result<Option<Stall>, SpecError> {
 fn reorder(value: &str) -> Result<Option<ReorderSpec>, SpecError> {
     let unit = |why| SpecError::Quantity { key: "reorder", why };
     let Some((share, hold)) = value.split_once('/') else {
-        return Err(impossible("reorder", value, "write share and time held back, such as 1%/5ms"));
+        return Err(impossible("reorder", value, "write share and delay, such as 1%/5ms"));
     };
     let share: Ratio = share.parse().map_err(unit)?;
     let hold = parse_duration(hold).map_err(unit)?;
@@ -325,7 +324,7 @@ fn bursts(value: &str, share: Ratio, burst: &str) -> Result<LossModel, SpecError
     match parse_duration(burst) {
         Ok(fade) => LossModel::fades(share, fade).map_or_else(|| refuse(FADES), Ok),
         Err(_) => refuse(
-            "behind '/' stands the mean length of a fade, such as 5%/15ms, or of a burst in packets, such as 5%/3",
+            "after '/', write the mean length of a fade, such as 5%/15ms, or of a burst in packets, such as 5%/3",
         ),
     }
 }
@@ -409,11 +408,7 @@ impl LinkSpec {
             LossModel::GilbertElliott { p, r, loss_bad, loss_good } => {
                 shares.extend([p, r, loss_bad, loss_good].map(|share| ("loss", share)));
                 if p.0 + r.0 <= 0.0 {
-                    return Err(impossible(
-                        "loss",
-                        "",
-                        "with p and r both 0 the channel never changes its state",
-                    ));
+                    return Err(impossible("loss", "", "with p = r = 0 the channel never changes its state"));
                 }
             }
         }

@@ -44,10 +44,10 @@ const fn set(text: &'static str, reason: &'static str) -> Setting {
 
 /// All presets, from the best network to the worst.
 pub const PRESETS: [Preset; 8] = [
-    Preset { name: "ideal", place: "no network at all: what the computers themselves cost", settings: &[] },
+    Preset { name: "ideal", place: "no network at all: only the delay of the computers", settings: &[] },
     Preset {
         name: "ethernet",
-        place: "a studio or house with cables: one gigabit switch between two computers",
+        place: "wired network in a studio or home: one gigabit switch between two computers",
         settings: &[
             set("rate=1Gbit/s", "1000BASE-T"),
             set("queue=512kB", "packet memory of a small switch: 4 ms at full rate"),
@@ -60,7 +60,7 @@ pub const PRESETS: [Preset; 8] = [
     },
     Preset {
         name: "wifi-home",
-        place: "wireless in a flat, access point one room away, neighbours about",
+        place: "Wi-Fi in a flat: access point one room away, neighbours nearby",
         settings: &[
             set("rate=60Mbit/s", "what 802.11n at 20 MHz and two streams leaves for UDP of its 130 Mbit/s"),
             set("queue=200kB", "about 130 full packets in the access point: 27 ms at full rate"),
@@ -74,7 +74,7 @@ pub const PRESETS: [Preset; 8] = [
             ),
             set(
                 "stall=30ms/8s",
-                "the client leaves the channel to scan, or rates are found again after a fade: 0.4 % of time",
+                "the client leaves the channel to scan, or rate control recovers after a fade: 0.4 % of time",
             ),
             set(
                 "loss=0.4%/10ms",
@@ -84,7 +84,7 @@ pub const PRESETS: [Preset; 8] = [
     },
     Preset {
         name: "wifi-busy",
-        place: "wireless at a full conference, or a flat where somebody downloads",
+        place: "Wi-Fi at a crowded conference, or in a flat where somebody downloads",
         settings: &[
             set(
                 "rate=12Mbit/s",
@@ -99,7 +99,7 @@ pub const PRESETS: [Preset; 8] = [
             set("stall=50ms/3s", "collisions and rate fall-back feed each other: 1.7 % of time"),
             set(
                 "loss=2%/15ms",
-                "published for audio beside 12 Mbit/s of disturbance on an 802.11g access point: 1.98 %",
+                "published for audio with 12 Mbit/s of disturbing traffic on an 802.11g access point: 1.98 %",
             ),
         ],
     },
@@ -124,13 +124,16 @@ pub const PRESETS: [Preset; 8] = [
     },
     Preset {
         name: "lte",
-        place: "a telephone on a mobile network, moving slowly",
+        place: "a mobile phone, moving slowly",
         settings: &[
             set("up.rate=10Mbit/s", "shared cell at medium signal"),
             set("down.rate=30Mbit/s", "shared cell at medium signal"),
-            set("up.queue=250kB", "the telephone's own buffer: 200 ms at this rate"),
-            set("down.queue=1500kB", "the base station buffers deeply rather than drop: 400 ms at this rate"),
-            set("up.delay=22ms", "asking for and getting a grant takes about 10 ms before anything is sent"),
+            set("up.queue=250kB", "the phone's own buffer: 200 ms at this rate"),
+            set(
+                "down.queue=1500kB",
+                "the base station buffers deeply rather than dropping: 400 ms at this rate",
+            ),
+            set("up.delay=22ms", "requesting a grant takes about 10 ms before anything is sent"),
             set("down.delay=15ms", "1 ms slots, processing, and the core network to the exchange"),
             set(
                 "up.jitter=5ms/exponential",
@@ -154,7 +157,7 @@ pub const PRESETS: [Preset; 8] = [
                 "delay=75ms",
                 "9 000 km at 200 000 km/s are 45 ms; real routes are longer by about two thirds",
             ),
-            set("jitter=500us/exponential", "queues of some fifteen routers, most of them nearly empty"),
+            set("jitter=500us/exponential", "queues of about fifteen routers, most of them nearly empty"),
             set("loss=0.1%/10ms", "full buffers at exchange points: long-haul paths lose 0.05 to 0.2 %"),
         ],
     },

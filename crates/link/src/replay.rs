@@ -70,7 +70,7 @@ pub enum ReplayError {
     },
     /// The repetition period is too short.
     #[error(
-        "a recording cannot be repeated after no time: give the time from its first to behind its last packet"
+        "a recording cannot be repeated with a period of zero: give the time from its first packet to the end of its last"
     )]
     Period,
 }

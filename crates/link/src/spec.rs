@@ -247,7 +247,7 @@ pub const KEYS: [(&str, &str, &str); 9] = [
     (
         "rate",
         "20Mbit/s",
-        "sending rate; 'none' for no limit; 20Mbit/s/15kB: token bucket, up to 15 kB at once",
+        "sending rate; 'none' for no limit; 20Mbit/s/15kB: token bucket, bursts up to 15 kB",
     ),
     (
         "queue",
@@ -256,7 +256,11 @@ pub const KEYS: [(&str, &str, &str); 9] = [
          counted; red/5/15/10%, red/5/15/10%/gentle, drd/10/50: dropping early, from and to so many packets",
     ),
     ("delay", "10ms", "propagation time, one way"),
-    ("jitter", "2ms/pareto", "mean extra delay, order kept; /uniform, /exponential, /normal or /pareto"),
+    (
+        "jitter",
+        "2ms/pareto",
+        "mean extra delay without reordering; /uniform, /exponential, /normal or /pareto",
+    ),
     ("stall", "40ms/4s", "nothing is sent for 40 ms on average, every 4 s on average"),
     (
         "loss",
@@ -264,7 +268,7 @@ pub const KEYS: [(&str, &str, &str); 9] = [
         "lost packets; /15ms: in fades of 15 ms on average; /3: in bursts of 3 packets; p/r/bad/good: Gilbert-Elliott, \
          good-time/fade-time/bad/good: in time",
     ),
-    ("reorder", "1%/5ms", "packets held back for that time, so that others overtake them"),
+    ("reorder", "1%/5ms", "packets delayed by this time, so that others overtake them"),
     ("duplicate", "0.1%", "packets that arrive twice"),
     ("corrupt", "0.1%", "packets with one bit inverted"),
 ];

@@ -41,7 +41,7 @@ impl Purpose {
     pub fn title(self) -> &'static str {
         match self {
             Purpose::PlayTogether => "play together",
-            Purpose::TvSound => "TV sound to headsets",
+            Purpose::TvSound => "TV sound on headphones",
             Purpose::Record => "record without loss",
             Purpose::Talk => "talk",
             Purpose::SendToMany => "send to many",
@@ -92,13 +92,13 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Why, with those that will do as well.
+    /// Why, with those that would do as well.
     pub fn reason(&self) -> String {
         match &self.ties[..] {
             [] => self.because.clone(),
-            [one] => format!("{one} will do as well; {}", self.because),
+            [one] => format!("{one} would do as well; {}", self.because),
             [first @ .., last] => {
-                format!("{} and {last} will do as well; {}", first.join(", "), self.because)
+                format!("{} and {last} would do as well; {}", first.join(", "), self.because)
             }
         }
     }
@@ -207,7 +207,7 @@ fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weig
     })
 }
 
-/// What is taken, and what will do as well.
+/// What is taken, and what would do as well.
 struct Taken {
     at: usize,
     /// With `at`; that alone where none meets the bound.

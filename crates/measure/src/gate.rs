@@ -57,13 +57,13 @@ pub enum GateError {
         max: usize,
     },
     /// No operator.
-    #[error("'{text}' compares nothing: write a name, one of < <= > >=, and a bound, such as p99<25ms")]
+    #[error("'{text}' is not a condition: write a name, one of < <= > >=, and a bound, such as p99<25ms")]
     NoOperator {
         /// What was read.
         text: String,
     },
     /// No figure of that name.
-    #[error("no figure is called '{name}'{}; known: {known}", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+    #[error("unknown figure '{name}'{}; known: {known}", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
     UnknownName {
         /// What was read.
         name: String,

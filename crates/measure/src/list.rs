@@ -143,29 +143,29 @@ macro_rules! figures {
 figures! {
     streams {
         sent "packets sent" Count Neither
-            "Packets handed to the transport, refused ones included." |f| Some(f.packets_sent as f64);
+            "Packets handed to the transport, including refused ones." |f| Some(f.packets_sent as f64);
         received "packets received" Count Higher ["received"]
-            "Different packets that came, in time or not." |f| Some(f.packets_received as f64);
+            "Distinct packets received, in time or late." |f| Some(f.packets_received as f64);
         missing_percent "missing" Percent Lower ["missing"]
-            "Lost, expired, refused or late: packets sent that were not there to be played."
+            "Packets lost, expired, refused or late: those that could not be played."
             |f| f.lip_sync.missing_percent;
         lost_percent "lost" Percent Lower ["loss"]
-            "Sent and never came: the network's doing, both ways together where packets return." |f| f.lost_percent;
+            "Packets sent and lost by the network; in both directions together if packets are returned." |f| f.lost_percent;
         late_percent "late" Percent Lower ["late"]
-            "Came after their moment to be played: the receiver's verdict." |f| f.late_percent;
+            "Packets that arrived after their playout time." |f| f.late_percent;
         expired "expired packets" Count Lower ["expired_packets"]
-            "Given up by the sender and not received: too old to be of use." |f| Some(f.expired as f64);
+            "Packets that the sender discarded as too old, and that were not received." |f| Some(f.expired as f64);
         refused "refused packets" Count Lower ["refused_packets"]
-            "Not taken by the transport: its queue was full, or it was closed." |f| Some(f.refused as f64);
+            "Packets that the transport did not accept: its queue was full, or it was closed." |f| Some(f.refused as f64);
         duplicate "duplicates" Count Lower ["duplicate_packets"]
-            "Arrivals of a packet that was there already; no gap between arrivals counts them."
+            "Arrivals of a packet that was already received; gaps between arrivals ignore them."
             |f| Some(f.duplicate as f64);
         reordered "reordered packets" Count Lower ["reordered_packets"]
-            "Came after one with a higher number (RFC 4737)." |f| Some(f.reordered as f64);
+            "Packets that arrived after one with a higher number (RFC 4737)." |f| Some(f.reordered as f64);
         gap_mean_ms "mean gap" Millis Lower
             "Mean time between two successive arrivals of different packets." |f| f.gap_mean_ms;
-        gap_mad_ms "gaps, mean deviation" Millis Lower
-            "Mean absolute deviation of the times between two successive arrivals from their mean." |_| None;
+        gap_mad_ms "gap, mean deviation" Millis Lower
+            "Mean absolute deviation of the times between successive arrivals from their mean." |_| None;
         gap_max_ms "longest gap" Millis Lower ["gap_max"]
             "Longest time between two successive arrivals." |f| f.gap_max_ms;
         gaps_above_80ms "gaps above 80 ms" Count Lower
@@ -176,69 +176,69 @@ figures! {
             "From the packet's due time at the sender to its arrival at the receiver's application."
             |f| f.one_way_ms?.mean_ms;
         delay_p50_ms "one way, p50" Millis Lower ["one_way_p50"]
-            "Half of the packets were there sooner (nearest rank)." |f| f.one_way_ms?.p50_ms;
+            "Median: half of the packets arrived sooner (nearest rank)." |f| f.one_way_ms?.p50_ms;
         delay_p99_ms "one way, p99" Millis Lower ["one_way_p99"]
-            "99 in 100 were there sooner." |f| f.one_way_ms?.p99_ms;
+            "99 % of the packets arrived sooner." |f| f.one_way_ms?.p99_ms;
         delay_max_ms "one way, max" Millis Lower ["one_way_max"]
             "The slowest packet." |f| f.one_way_ms?.max_ms;
         rtt_mean_ms "round trip, mean" Millis Lower ["mean"]
-            "From sending a packet to having it back; of returned streams and pings." |f| f.rtt_ms.mean_ms;
+            "From sending a packet until it is back; for returned streams and pings." |f| f.rtt_ms.mean_ms;
         rtt_p50_ms "round trip, p50" Millis Lower ["p50"]
-            "Half of the packets were back sooner (nearest rank)." |f| f.rtt_ms.p50_ms;
+            "Median: half of the packets were back sooner (nearest rank)." |f| f.rtt_ms.p50_ms;
         rtt_p99_ms "round trip, p99" Millis Lower ["p99"]
-            "99 in 100 were back sooner." |f| f.rtt_ms.p99_ms;
+            "99 % of the packets were back sooner." |f| f.rtt_ms.p99_ms;
         rtt_max_ms "round trip, max" Millis Lower ["max"]
             "The slowest packet." |f| f.rtt_ms.max_ms;
         jitter_sd_ms "jitter (SD)" Millis Lower
-            "Standard deviation of the round trips, or of the one-way delays where nothing returns." |_| None;
+            "Standard deviation of the round trips, or of the one-way delays if packets are not returned." |_| None;
         jitter_mad_ms "jitter (MAD)" Millis Lower ["jitter"]
             "Mean absolute deviation of the round trips, or of the one-way delays, from their mean (Schiavoni, Queiroz and \
              Wanderley 2013, equation 2)." |f| f.jitter_mad_ms;
         buffer_empty_per_1000 "buffer empty" Per1000 Lower
-            "Restarts of a 70 ms buffer that ran empty; what is missing is missing from it (bytes are counted)."
+            "Restarts of a 70 ms buffer that ran empty; missing packets leave it shorter (it counts bytes)."
             |f| f.buffer_bytes.empty_per_1000();
         buffer_not_full_per_1000 "buffer not full" Per1000 Lower
-            "Restarts of the same buffer since it did not fill within 70 ms." |f| f.buffer_bytes.not_full_per_1000();
+            "Restarts of the same buffer because it did not fill within 70 ms." |f| f.buffer_bytes.not_full_per_1000();
         buffer_empty_numbered_per_1000 "buffer empty, numbered" Per1000 Lower
-            "As buffer_empty_per_1000 where gaps in the numbers are filled with silence, and late packets and duplicates add nothing."
+            "As buffer_empty_per_1000, but gaps in the sequence are filled with silence, and late packets and duplicates add nothing."
             |f| f.buffer_sequence.empty_per_1000();
         buffer_not_full_numbered_per_1000 "buffer not full, numbered" Per1000 Lower
-            "As buffer_not_full_per_1000 where gaps in the numbers are filled with silence."
+            "As buffer_not_full_per_1000, but gaps in the sequence are filled with silence."
             |f| f.buffer_sequence.not_full_per_1000();
         concealed_percent "concealed" Percent Lower ["concealed"]
-            "Sound that the receiver had to make up." |f| f.concealed_percent;
+            "Share of the sound that the receiver had to conceal." |f| f.concealed_percent;
         wire_bytes "bytes on the wire" Bytes Lower
-            "IP packets that the stream's sender put on the wire, repairs included." |f| Some(f.wire_bytes as f64);
+            "IP packets sent by the stream's sender, including retransmissions." |f| Some(f.wire_bytes as f64);
         retransmissions "retransmissions" Count Lower
             "Packets, segments or messages sent again by the transport." |_| None;
         mac_exhausted "dropped after the last MAC retry" Count Lower
-            "Packets of the stream that an 802.11 station gave up after its retry limit." |_| None;
+            "Packets of the stream that an 802.11 station dropped at its retry limit." |_| None;
         queue_dropped "dropped by queues" Count Lower
-            "Packets of the stream that found a queue full on their way, or were dropped before it was." |_| None;
+            "Packets of the stream dropped by full queues or by early dropping." |_| None;
         broken "broken" Count Lower
-            "1 if the connection broke before the stream's end, else 0." |_| None;
+            "1 if the connection broke before the end of the stream, else 0." |_| None;
     }
     comparisons {
         expired_percent "expired" Percent Lower ["expired"]
-            "Given up by the sender: too old to be of use." |f| f.expired_percent;
+            "Packets that the sender discarded as too old." |f| f.expired_percent;
         refused_percent "refused" Percent Lower ["refused"]
-            "Not taken by the transport: its queue was full, or it was closed." |f| f.refused_percent;
+            "Packets that the transport did not accept: its queue was full, or it was closed." |f| f.refused_percent;
         duplicate_percent "duplicate" Percent Lower ["duplicate"]
-            "Came more than once." |f| f.duplicate_percent;
+            "Packets that arrived more than once." |f| f.duplicate_percent;
         reordered_percent "reordered" Percent Lower ["reordered"]
-            "Came after a later one (RFC 4737)." |f| f.reordered_percent;
+            "Packets that arrived after a later one (RFC 4737)." |f| f.reordered_percent;
         lost "lost packets" Count Lower ["lost"]
-            "Sent and never came: the network's doing." |f| Some(f.lost as f64);
+            "Packets sent and lost by the network." |f| Some(f.lost as f64);
         late "late packets" Count Lower ["late_packets"]
-            "Came after their moment to be played." |f| Some(f.late as f64);
+            "Packets that arrived after their playout time." |f| Some(f.late as f64);
         concealed "concealed packets" Count Lower ["concealed_packets"]
-            "Sound that had to be made up, in packets." |f| Some(f.concealed as f64);
+            "Sound that had to be concealed, in packets." |f| Some(f.concealed as f64);
         longest_loss_burst "longest loss" Count Lower ["longest_loss_burst"]
-            "Packets lost in a row, at most." |f| Some(f.longest_loss_burst as f64);
+            "Most packets lost in a row." |f| Some(f.longest_loss_burst as f64);
         rtt_p90_ms "round trip, p90" Millis Lower ["p90"]
-            "Nine in ten were back sooner." |f| f.rtt_ms.p90_ms;
+            "90 % of the packets were back sooner." |f| f.rtt_ms.p90_ms;
         rtt_p999_ms "round trip, p99.9" Millis Lower ["p999"]
-            "999 in 1000 were back sooner." |f| f.rtt_ms.p999_ms;
+            "99.9 % of the packets were back sooner." |f| f.rtt_ms.p999_ms;
         rtt_min_ms "round trip, min" Millis Lower ["min"]
             "The fastest packet." |f| f.rtt_ms.min_ms;
         jitter_rfc3550_ms "jitter (RFC 3550)" Millis Lower ["jitter_rfc3550"]
@@ -248,11 +248,11 @@ figures! {
         rolling_deviation_max_ms "rolling deviation" Millis Lower
             "Largest standard deviation of 100 gaps in a row." |f| f.rolling_deviation_max_ms;
         pdv_ms "delay variation" Millis Lower ["pdv"]
-            "99.9th percentile of the round trips less the smallest (RFC 5481 §4.2)." |f| f.pdv_ms;
+            "99.9th percentile of the round trips minus the smallest (RFC 5481 §4.2)." |f| f.pdv_ms;
         wire_kbit_per_s "wire rate" KbitPerS Lower
-            "On the wire in the direction of sending, headers of IP included." |f| f.wire_kbit_per_s;
+            "Rate on the wire in the sending direction, including IP headers." |f| f.wire_kbit_per_s;
         overhead_percent "overhead" Percent Lower
-            "Bytes on the wire beyond the sound, in percent of the sound." |f| f.overhead_percent;
+            "Bytes on the wire in addition to the sound, in percent of the sound." |f| f.overhead_percent;
         cpu_ms_per_s "CPU" MsPerS Lower ["cpu"]
             "Processor time of the media thread per second of stream." |f| f.cpu_ms_per_s;
     }

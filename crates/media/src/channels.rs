@@ -17,7 +17,7 @@ pub enum ChannelMapError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The list names a channel that does not exist.
-    #[error("there is no channel {channel}: the source has 1 to {inputs}")]
+    #[error("there is no channel {channel}: the source has channels 1 to {inputs}")]
     NoSuchChannel {
         /// The channel as written, counted from 1.
         channel: usize,

@@ -24,14 +24,14 @@ pub enum GroupsError {
     Format(#[from] FormatError),
     /// The text has no numbers of channels.
     #[error(
-        "'{text}' says no channel groups: write how many channels each has, such as 2,2,4, or one number for all, such as 2"
+        "'{text}' is not a list of channel groups: write how many channels each has, such as 2,2,4, or one number for all, such as 2"
     )]
     Syntax {
         /// The text.
         text: String,
     },
     /// The list is for another stream.
-    #[error("groups of {text} are {sum} channels, but the stream has {channels}: let the numbers add up")]
+    #[error("groups of {text} are {sum} channels, but the stream has {channels}: the numbers must add up")]
     Sum {
         /// The text.
         text: String,

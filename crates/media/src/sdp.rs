@@ -75,7 +75,7 @@ pub enum SdpError {
     NoAudio,
     /// Audio, but none that we decode.
     #[error(
-        "none of the offered formats ({offered}) is supported: let the sender use L16, L24, PCMU or PCMA"
+        "none of the offered formats ({offered}) is supported: the sender must use L16, L24, PCMU or PCMA"
     )]
     Unsupported {
         /// The offered protocol.

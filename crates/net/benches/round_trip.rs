@@ -1,4 +1,4 @@
-//! Cost of a transport's whole stack over a bare socket: one 940-byte message (a block of paper 000: 470 samples of 16
+//! Cost of a transport's whole stack over a bare socket: one 940-byte message (a block of Schiavoni, Queiroz and Wanderley 2013: 470 samples of 16
 //! bits) there and back over loopback, alternating in one run with a raw blocking UDP ping-pong.
 //!
 //! The near side runs on one processor and the far sides on another. Contestants take turns in an order that rotates,

@@ -48,7 +48,12 @@ impl Target {
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, AddressError> {
     let unresolved = |why: String| AddressError::Unresolved { host: host.into(), why };
-    let mut found = (host, port).to_socket_addrs().map_err(|e| unresolved(e.to_string()))?;
+    // The standard library's own words are not for users.
+    let reason = |error: std::io::Error| {
+        let text = error.to_string();
+        text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_string()
+    };
+    let mut found = (host, port).to_socket_addrs().map_err(|error| unresolved(reason(error)))?;
     found.next().ok_or_else(|| unresolved("no address".into()))
 }
 

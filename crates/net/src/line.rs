@@ -214,7 +214,7 @@ pub struct LineStats {
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// Another socket has the port.
-    #[error("port {port} is in use on this machine: choose another, or end the program that has it")]
+    #[error("port {port} is in use: choose another, or stop the program that uses it")]
     PortInUse {
         /// The port.
         port: u16,
@@ -231,8 +231,8 @@ pub enum LineError {
     },
     /// The user may not open the raw socket that a protocol directly over IP needs.
     #[error(
-        "IP protocol {protocol} needs a raw socket, which this user may not open: run as root, give the program the \
-         capability (setcap cap_net_raw+ep PROGRAM), or go through UDP, which needs neither (leave over=ip out)"
+        "IP protocol {protocol} needs a raw socket, which this user cannot open: run as root, give the program the \
+         capability (setcap cap_net_raw+ep PROGRAM), or use UDP, which needs neither (omit over=ip)"
     )]
     RawRefused {
         /// Number of the protocol.
@@ -245,9 +245,7 @@ pub enum LineError {
         wire: u32,
     },
     /// A participant asks to be called again without end.
-    #[error(
-        "{participant}: it asks to be called again at once without end, which is an error of this program"
-    )]
+    #[error("{participant}: it asks to be called again immediately without end, which is a bug in antiphon")]
     NeverQuiet {
         /// Its thread's name.
         participant: String,
@@ -285,6 +283,12 @@ impl LineError {
     pub(crate) fn binding(address: SocketAddr) -> impl FnOnce(std::io::Error) -> LineError {
         move |source| match source.kind() {
             std::io::ErrorKind::AddrInUse => LineError::PortInUse { port: address.port() },
+            std::io::ErrorKind::AddrNotAvailable => LineError::System {
+                what: format!(
+                    "cannot listen on {address}: not an address of this machine (use one of its own or none)"
+                ),
+                source,
+            },
             _ => LineError::System { what: format!("cannot listen on {address}"), source },
         }
     }

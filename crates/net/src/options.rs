@@ -13,11 +13,11 @@ use crate::line::IDLE;
 /// Options of every media socket.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
-    /// Queue priority inside this machine, 0 to 6 (paper 000: 6, the highest without privilege).
+    /// Queue priority inside this machine, 0 to 6 (Schiavoni et al. 2013: 6, the highest without privilege).
     pub priority: u32,
     /// Differentiated services code point, 0 to 63; 46 is expedited forwarding (AES67 for media).
     pub dscp: u8,
-    /// How long a send may wait for room (paper 000: 40 ms).
+    /// How long a send may wait for room (Schiavoni et al. 2013: 40 ms).
     pub send_timeout: Duration,
     /// Kernel buffers in bytes; large enough for a burst, far too small for a second of data.
     pub receive_buffer: usize,
@@ -72,7 +72,7 @@ impl Default for SocketOptions {
 pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &mut Vec<String>) {
     let mut note = |what: &str, result: io::Result<()>| {
         if let Err(error) = result {
-            notes.push(format!("{what} not obtained: {error}"));
+            notes.push(format!("{what} is not available: {error}"));
         }
     };
     note("receive buffer", socket.set_recv_buffer_size(options.receive_buffer));
@@ -150,7 +150,7 @@ pub(crate) fn read_int(socket: &impl AsRawFd, level: i32, name: i32) -> io::Resu
 /// Index of a network interface given by name or by one of its addresses.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let unknown = || {
-        let what = format!("no network interface is called '{name}' or has this address");
+        let what = format!("no network interface has the name or address '{name}'");
         io::Error::new(io::ErrorKind::NotFound, what)
     };
     if let Ok(address) = name.parse::<IpAddr>() {

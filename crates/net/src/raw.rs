@@ -78,10 +78,10 @@ impl RawLine {
         for (at, address) in called.iter().copied().enumerate() {
             let why = match () {
                 () if address.port() != peer.port() => {
-                    format!("over IP the peer has one port at all its addresses: {} here", peer.port())
+                    format!("over IP the peer has the same port at all its addresses: {} here", peer.port())
                 }
                 () if called[..at].contains(&address) => "it is named twice".into(),
-                () if at >= MOST_CALLED => format!("a peer is called by {MOST_CALLED} addresses at most"),
+                () if at >= MOST_CALLED => format!("a peer can have at most {MOST_CALLED} addresses"),
                 () => continue,
             };
             return Err(LineError::Unreachable { address, why });

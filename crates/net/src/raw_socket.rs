@@ -149,7 +149,7 @@ fn prepare(
 ) -> Result<(), LineError> {
     options::apply(socket, options, v6, notes);
     if let Err(error) = options::set_fragmentation(socket, options.fragment, v6) {
-        notes.push(format!("control of IP fragmentation not obtained: {error}"));
+        notes.push(format!("control of IP fragmentation is not available: {error}"));
     }
     if v6 {
         // Answers must be sent from the address that received the request; checksums cover it as well.
@@ -179,8 +179,8 @@ pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
     };
     protocols.lines().any(|line| line.starts_with(name)).then(|| {
         format!(
-            "this machine's kernel speaks {name} itself and refuses packets for ports that it does not know, ours \
-             among them: unload its module, or drop what it answers with a firewall rule"
+            "this machine's kernel has its own {name} and rejects packets for our ports: unload its module, or drop its \
+             replies with a firewall rule"
         )
     })
 }
@@ -197,7 +197,7 @@ impl PortHeld {
     pub fn take(protocol: u8, local: SocketAddr) -> Result<Self, LineError> {
         let name = format!("antiphon/ip/{protocol}/{local}");
         let address = std::os::unix::net::SocketAddr::from_abstract_name(name)
-            .map_err(LineError::system("cannot hold the port"))?;
+            .map_err(LineError::system("cannot reserve the port"))?;
         let socket = UnixDatagram::bind_addr(&address).map_err(LineError::binding(local))?;
         Ok(PortHeld { _socket: socket })
     }

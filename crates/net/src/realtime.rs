@@ -56,7 +56,7 @@ pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
 
 /// Below JACK's usual 70 to 80 for the sound server, above all ordinary threads.
 const FIFO_PRIORITY: i32 = 60;
-/// Paper 000 ran its hosts at nice −19.
+/// Schiavoni et al. 2013 ran their hosts at nice −19.
 const NICE: i32 = -19;
 
 #[cfg(test)]

@@ -31,15 +31,15 @@ pub(crate) fn set_up_stream(
     socket.set_tcp_nodelay(true)?;
     let lowat = options::set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
     if let Err(error) = lowat {
-        notes.push(format!("short send queue not obtained: {error}"));
+        notes.push(format!("a short send queue is not available: {error}"));
     }
     if let Err(error) = set_patience(socket, options.peer_patience) {
-        notes.push(format!("notice of a silent peer not obtained: {error}"));
+        notes.push(format!("detection of a silent peer is not available: {error}"));
     }
     if let Some(name) = &options.congestion
         && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
     {
-        notes.push(format!("congestion control '{name}' not obtained: {error}"));
+        notes.push(format!("congestion control '{name}' is not available: {error}"));
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ pub(crate) fn listening_socket(
         other => (other?, local),
     };
     if any_v6 && local.is_ipv6() {
-        socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
+        socket.set_only_v6(false).map_err(LineError::system("IPv4 in addition to IPv6"))?;
     }
     // A restarted receiver must not wait for the old connection's TIME-WAIT.
     socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;

@@ -77,8 +77,7 @@ impl UdpLine {
         socket.bind(&any_for(peer).into()).map_err(LineError::system("cannot open a UDP socket"))?;
         let others = options.other_peers.clone();
         if let Some(address) = others.iter().copied().find(|other| other.is_ipv6() != peer.is_ipv6()) {
-            let why =
-                format!("{peer} is of the other version of IP, and one socket calls both: use one version");
+            let why = format!("{peer} has another IP version than the other addresses: use one version");
             return Err(LineError::Unreachable { address, why });
         }
         // A connected socket receives from one address only.
@@ -102,7 +101,7 @@ impl UdpLine {
         let mut notes = Vec::new();
         options::apply(&socket, options, local.is_ipv6(), &mut notes);
         if any_v6 {
-            socket.set_only_v6(false).map_err(LineError::system("IPv4 beside IPv6"))?;
+            socket.set_only_v6(false).map_err(LineError::system("IPv4 in addition to IPv6"))?;
         }
         let group = options::is_multicast(local.ip());
         if group {
@@ -125,7 +124,7 @@ impl UdpLine {
         mut notes: Vec<String>,
     ) -> Result<Self, LineError> {
         if let Err(error) = options::set_fragmentation(&socket, options.fragment, v6) {
-            notes.push(format!("control of IP fragmentation not obtained: {error}"));
+            notes.push(format!("control of IP fragmentation is not available: {error}"));
         }
         let local = socket.local_addr().map_err(LineError::system("socket address"))?;
         let local = local.as_socket().expect("an IP socket has an IP address");

@@ -20,8 +20,8 @@ use crate::{DEFAULT_PORT, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "rtp",
     title: "UDP/RTP",
-    plain: "plain UDP: sends once, repeats nothing",
-    summary: "bare RTP over UDP: lowest delay, loses what the network loses, any RTP player listens",
+    plain: "plain UDP: sends once, resends nothing",
+    summary: "RTP over UDP: lowest delay, no retransmission, works with any RTP player",
     substrate: Substrate::Udp,
     over_ip: None,
     default_port: DEFAULT_PORT,

@@ -18,7 +18,7 @@ fn advice(purpose: &str) -> Advice {
         transport: "proto0".into(),
         gloss: format!("plain words for {purpose}"),
         sentence: format!("A sentence for {purpose}."),
-        others: "proto1 will do as well.".into(),
+        others: "proto1 would do as well.".into(),
         because: "R 93.2 (MOS 4.41) at 20 ms mouth to ear".into(),
         confidence: Some(0.9),
         sureness: "90 % sure".into(),
@@ -389,7 +389,7 @@ fn the_picture_has_every_recommendation_whole() {
             words.contains(purpose) && words.contains(&format!("plain words for {purpose}")),
             "{purpose}"
         );
-        assert!(words.contains(&format!("A sentence for {purpose}. proto1 will do as well.")), "{words}");
+        assert!(words.contains(&format!("A sentence for {purpose}. proto1 would do as well.")), "{words}");
     }
     assert!(!svg.contains('\u{2026}'), "nothing is cut off");
     // Scripts off: the page has the recommendations as text, so its picture does without them.

@@ -23,7 +23,7 @@ pub enum StreamFraming {
 
 /// The name of a framing is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no framing '{name}'{}; known: rtp, medusa", antiphon_core::did_you_mean(*.nearest))]
+#[error("unknown framing '{name}'{}; known: rtp, medusa", antiphon_core::did_you_mean(*.nearest))]
 pub struct UnknownFraming {
     /// What was written, shortened.
     pub name: String,
@@ -47,10 +47,10 @@ impl StreamFraming {
     pub fn mismatch(self) -> &'static str {
         match self {
             StreamFraming::Rtp => {
-                "the sender puts Medusa's framing around its packets: receive with --framing medusa, or send without it"
+                "the stream has Medusa framing: receive with --framing medusa, or send without it"
             }
             StreamFraming::Medusa => {
-                "what comes is not in Medusa's framing: receive without --framing medusa, or send with it"
+                "the stream has no Medusa framing: receive without --framing medusa, or send with it"
             }
         }
     }

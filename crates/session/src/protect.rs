@@ -68,7 +68,9 @@ impl Default for Repetition {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtectError {
     /// Not a known protection.
-    #[error("'{0}' is no protection: write none, or repeat:N,spacing=T such as repeat:2,spacing=10ms")]
+    #[error(
+        "'{0}' is not a kind of protection: write none, or repeat:N,spacing=T such as repeat:2,spacing=10ms"
+    )]
     Unknown(String),
     /// The number of copies is out of range.
     #[error("a message is sent 1 to {MOST_COPIES} times, not '{0}': write such as repeat:2,spacing=10ms")]

@@ -48,7 +48,7 @@ impl Compressed {
     pub fn open(source: Box<dyn MediaSource>, name: &str, notes: &Notes) -> Result<Self, OpenError> {
         // Hostile bytes have made decoders panic before; a library's panic must not end this program.
         catch_unwind(AssertUnwindSafe(|| Self::probe(source, name, notes))).unwrap_or_else(|_| {
-            Err(OpenError::NotAudio { name: name.into(), why: "its decoder failed on it".into() })
+            Err(OpenError::NotAudio { name: name.into(), why: "its decoder failed".into() })
         })
     }
 
@@ -74,7 +74,7 @@ impl Compressed {
             .codec_params
             .as_ref()
             .and_then(|parameters| parameters.audio())
-            .ok_or_else(|| unsupported("a track without sound"))?;
+            .ok_or_else(|| unsupported("a track that is not audio"))?;
         let decoder = symphonia::default::get_codecs()
             .make_audio_decoder(parameters, &AudioDecoderOptions::default())
             .map_err(|error| unsupported(&error.to_string()))?;
@@ -130,7 +130,7 @@ impl Compressed {
                 Ok(Some(packet)) => packet,
                 Ok(None) => return Ok(false),
                 Err(Error::ResetRequired) => {
-                    return Err("another stream follows in the same file, and it is not played".into());
+                    return Err("another stream follows in the same file; it is not played".into());
                 }
                 Err(error) => return Err(error.to_string()),
             };
@@ -160,7 +160,7 @@ impl Compressed {
         }
         if let Some(length) = self.length.filter(|length| self.decoded < *length) {
             self.notes.add(format!(
-                "{name} is cut: {} of {length} sample frames are there, and they were played",
+                "{name} is truncated: {} of {length} sample frames exist; these were played",
                 self.decoded
             ));
         }

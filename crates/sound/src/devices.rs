@@ -39,25 +39,20 @@ pub fn devices() -> Vec<Device> {
         ),
         device(
             "pipe",
-            "standard input and output: raw samples, or a sound file on standard input; live=yes or no, else its pace tells",
+            "standard input and output: raw samples, or a sound file on standard input; live=yes or no (default: detected from its pace)",
             Some("-?format=s16le&rate=48kHz&channels=2"),
             Some("-?format=s16le"),
         ),
         device("tone", "a sine", Some("tone:440Hz?level=-20dB&channels=2&rate=48kHz&seconds=10s"), None),
-        device(
-            "sweep",
-            "a sine that rises through all frequencies",
-            Some("tone:sweep?from=20Hz&to=20kHz&seconds=10s"),
-            None,
-        ),
+        device("sweep", "a sine sweep", Some("tone:sweep?from=20Hz&to=20kHz&seconds=10s"), None),
         device(
             "click",
-            "single clicks at known times, to measure from mouth to ear",
+            "clicks at known times, to measure the delay from mouth to ear",
             Some("tone:click?every=500ms"),
             None,
         ),
         device("noise", "white noise", Some("tone:noise?level=-20dB&seed=1"), None),
-        device("null", "discards what it is given, for measurements", None, Some("null:")),
+        device("null", "discards the sound, for measurements", None, Some("null:")),
     ];
     list.extend(Clip::ALL.map(|clip| {
         let uri = format!("clip:{}", clip.name());

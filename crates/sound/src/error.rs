@@ -49,7 +49,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// No such file or folder.
-    #[error("{} does not exist: check the spelling, and that the folder is the one you think ({})", .path.display(), .cwd)]
+    #[error("{} does not exist: check the spelling and the folder ({})", .path.display(), .cwd)]
     Missing {
         /// The path as written.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum OpenError {
         access: &'static str,
     },
     /// A recording of this name exists; recordings are overwritten only on request.
-    #[error("{} exists and is kept: record to {}, or add ?number=yes (next free number) or ?overwrite=yes", .path.display(), .free.display())]
+    #[error("{} exists and is not overwritten: record to {}, or add ?number=yes (next free number) or ?overwrite=yes", .path.display(), .free.display())]
     Exists {
         /// The path as written.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum OpenError {
     },
     /// The bytes are not a supported sound format.
     #[error(
-        "{name} is not a sound file that is understood ({why}): WAV, FLAC, Ogg Vorbis and MP3 are; convert others, for example with: ffmpeg -i {name} sound.wav"
+        "{name} is an unsupported or damaged sound file ({why}); WAV, FLAC, Ogg Vorbis and MP3 are supported; convert others, for example with: ffmpeg -i {name} sound.wav"
     )]
     NotAudio {
         /// The path or its substitute.
@@ -105,7 +105,7 @@ pub enum OpenError {
         why: String,
     },
     /// A sound file without a single whole sample frame.
-    #[error("{name} holds no sound{}: choose another file", .why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default())]
+    #[error("{name} contains no sound{}: choose another file", .why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default())]
     Empty {
         /// The path or its substitute.
         name: String,
@@ -113,7 +113,9 @@ pub enum OpenError {
         why: Option<String>,
     },
     /// Raw sound without a description of its format.
-    #[error("standard {stream} carries bare samples: say how, for example {example}; missing: {missing}")]
+    #[error(
+        "standard {stream} has raw samples and needs their format, for example {example}; missing: {missing}"
+    )]
     NeedsFormat {
         /// `input` or `output`.
         stream: &'static str,
@@ -132,7 +134,7 @@ pub enum OpenError {
     },
     /// A sink with another rate or channel count than the stream's.
     #[error(
-        "the sink was asked for {wanted}, but the stream is {stream}: drop rate= and channels=, or convert before"
+        "the sink was asked for {wanted}, but the stream is {stream}: omit rate= and channels=, or convert it first"
     )]
     Mismatch {
         /// What the sink's URI says.

@@ -118,7 +118,7 @@ impl RecordSink {
                     if now == before {
                         let name = &self.name;
                         return Err(SinkError::Cause(format!(
-                            "{name} takes nothing any more; {now} sample frames had been written"
+                            "{name} accepts no more data; {now} sample frames were written"
                         )));
                     }
                     before = now;
@@ -173,7 +173,7 @@ impl Sink for RecordSink {
         self.wait()?;
         if self.dropped > 0 {
             self.notes.add(format!(
-                "{}: {} sample frames came faster than they could be written, and are silence there",
+                "{}: {} sample frames could not be written fast enough and are silent in the recording",
                 self.name, self.dropped
             ));
         }

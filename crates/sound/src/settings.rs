@@ -49,7 +49,7 @@ impl Target {
         }
         if !uri.host.is_empty() && uri.host != "localhost" {
             return Err(OpenError::refused(
-                format!("file://{}{} names another machine", uri.host, uri.path),
+                format!("file://{}{} is on another machine", uri.host, uri.path),
                 "write file:PATH, or file:///PATH with three slashes",
             ));
         }

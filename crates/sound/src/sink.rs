@@ -136,7 +136,7 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
         (false, true) => Existing::Number,
         (true, false) => Existing::Overwrite,
         (true, true) => {
-            return Err(OpenError::refused("overwrite and number exclude each other", "choose one"));
+            return Err(OpenError::refused("overwrite and number cannot be combined", "choose one"));
         }
     };
     Ok(SinkKind::File { path, sample: query.read("format", SampleFormat::from_str)?, existing })
@@ -155,7 +155,7 @@ impl SinkSpec {
         made.map_err(|error| match error.kind() {
             // A pseudo-folder such as /proc reports that nothing exists.
             io::ErrorKind::NotFound if folder.is_dir() => OpenError::refused(
-                format!("no file can be made in {}", folder.display()),
+                format!("no file can be created in {}", folder.display()),
                 "choose another folder",
             ),
             _ => OpenError::io(folder, "writing", &error),
@@ -215,7 +215,7 @@ pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf),
     }
     if std::fs::metadata(path).is_ok_and(|kind| !kind.is_file()) {
         return Err(OpenError::refused(
-            format!("{} is no regular file", path.display()),
+            format!("{} is not a regular file", path.display()),
             "use null: to discard sound, or - for a pipe",
         ));
     }

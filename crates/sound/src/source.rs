@@ -139,7 +139,7 @@ fn clip_spec(name: &str, query: &Query) -> Result<SourceSpec, OpenError> {
     if !clip.rates().contains(&rate) {
         let rates: Vec<String> = clip.rates().iter().map(|rate| format!("{}kHz", rate / 1000)).collect();
         return Err(OpenError::refused(
-            format!("clip:{name} is not there at {rate} Hz"),
+            format!("clip:{name} is not available at {rate} Hz"),
             format!("use rate={}", rates.join(" or rate=")),
         ));
     }
@@ -221,10 +221,7 @@ fn check_frequencies(signal: Signal, stream: StreamFormat) -> Result<(), OpenErr
         Signal::Sine(hertz) => hertz,
         Signal::Sweep { from, to } => from.max(to),
         Signal::Clicks { every } if frames(every, rate) < 2 => {
-            return Err(OpenError::refused(
-                "these clicks would run together",
-                "write for example every=500ms",
-            ));
+            return Err(OpenError::refused("these clicks would overlap", "write for example every=500ms"));
         }
         _ => 0,
     };
@@ -282,7 +279,7 @@ fn open_file(path: &Path, notes: &Notes, skip: u64) -> Result<(Box<dyn Decode>, 
     }
     if !kind.is_file() {
         return Err(OpenError::refused(
-            format!("{name} is no regular file"),
+            format!("{name} is not a regular file"),
             format!("read it through a pipe, for example: antiphon send - … < {name}"),
         ));
     }
@@ -337,7 +334,7 @@ fn sniff(
     if magic.is_empty() {
         return Err(OpenError::Empty {
             name: STDIN.into(),
-            why: Some("the program before the pipe wrote nothing".into()),
+            why: Some("the program in front of the pipe wrote nothing".into()),
         });
     }
     let mut whole = Cursor::new(magic).chain(input);

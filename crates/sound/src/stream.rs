@@ -69,7 +69,7 @@ impl StreamSource {
         let more = feeder.fill();
         if ring.is_empty() && late {
             return Err(OpenError::refused(
-                format!("start= leaves out all of {name}"),
+                format!("start= is after the end of {name}"),
                 "choose a smaller start=",
             ));
         }
@@ -329,7 +329,7 @@ mod tests {
         let notes = Notes::default();
         let refusal =
             |playlist| StreamSource::start(playlist, "it", &notes).err().map(|e| e.to_string()).unwrap();
-        assert!(refusal(counting(0, true, 0)).contains("holds no sound"));
+        assert!(refusal(counting(0, true, 0)).contains("contains no sound"));
         assert!(refusal(counting(150, false, 150)).contains("smaller start="));
     }
 

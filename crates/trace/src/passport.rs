@@ -168,7 +168,7 @@ pub enum PassportError {
     Io(#[from] io::Error),
     /// The file does not begin with a passport's header.
     #[error(
-        "this is no passport: its first line must be {{\"passport\":…}}; 'antiphon compare --passport FILE' writes one"
+        "not a passport: its first line must be {{\"passport\":…}}; 'antiphon compare --passport FILE' writes one"
     )]
     NotAPassport,
     /// An unknown version.
@@ -188,7 +188,7 @@ pub enum PassportError {
         why: String,
     },
     /// It contains nothing of the requested transport.
-    #[error("the passport has nothing of '{transport}'; it has {known}")]
+    #[error("the passport has no packets of '{transport}'; it has {known}")]
     NoTransport {
         /// The requested scheme.
         transport: String,
@@ -197,7 +197,7 @@ pub enum PassportError {
     },
     /// It contains no information about the path.
     #[error(
-        "the passport holds times of sending only, so what the path did is not known: record it with \
+        "the passport has only sending times, not arrivals: record it with \
          'antiphon receive --passport FILE' at the other end, or with 'antiphon compare'"
     )]
     NoArrivals,

@@ -82,6 +82,6 @@ fn mistakes_in_a_uri_are_refused_with_the_remedy() {
     assert!(refuse("srp://127.0.0.1:7000?mod=improved").contains("did you mean 'mode'"));
     assert!(refuse("srp://127.0.0.1:7000?mode=x").contains("as-published"));
     assert!(refuse("nothing").contains("no scheme"));
-    assert!(refuse("srp://127.0.0.1:7000?framing=medusa").contains("leave 'framing' out"));
+    assert!(refuse("srp://127.0.0.1:7000?framing=medusa").contains("omit it for messages"));
     assert!(refuse("srp://127.0.0.1:7000?protect=repeat:2").contains("messages carry no number"));
 }

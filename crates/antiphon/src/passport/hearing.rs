@@ -134,7 +134,7 @@ impl Stream {
             direction: Direction::Up,
             delays: Delays::Relative,
             clock: format!(
-                "the sender's, from {clock}, moved so that the first packet takes no time; and the receiver's"
+                "the sender's (from {clock}), shifted so that the first packet has no delay, and the receiver's"
             ),
             repairs,
             header_bytes,

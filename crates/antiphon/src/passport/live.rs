@@ -96,7 +96,7 @@ impl Recorder {
                 format!("the passport '{}' has {packets} packets", self.path.display())
             }
             Some(Ok(Recorded { packets, unrecorded })) => format!(
-                "the passport '{}' has {packets} packets and lacks {unrecorded}: the disk or this machine is too slow",
+                "the passport '{}' has {packets} packets; {unrecorded} are missing because the disk or this machine is too slow",
                 self.path.display()
             ),
             Some(Err(error)) => incomplete(&self.path, &error),
@@ -108,7 +108,7 @@ impl Recorder {
         self.ended.store(true, Ordering::Release);
         let thread = self.thread.take()?;
         thread.thread().unpark();
-        Some(thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))))
+        Some(thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread failed (panic)"))))
     }
 }
 

@@ -32,7 +32,7 @@ impl Sending {
                 "the sender's, from handing a packet over to its acknowledgement",
             )
         } else {
-            (Direction::Up, Delays::Unknown, "the sender's; arrivals are unknown to it")
+            (Direction::Up, Delays::Unknown, "the sender's; arrival times are unknown")
         };
         let section = Section {
             transport: transport.into(),

@@ -59,8 +59,8 @@ pub(super) fn limit_name(purpose: Purpose) -> &'static str {
 fn others(ties: &[String]) -> String {
     match ties {
         [] => String::new(),
-        [one] => format!("{one} will do as well."),
-        [first @ .., last] => format!("{} and {last} will do as well.", first.join(", ")),
+        [one] => format!("{one} would do as well."),
+        [first @ .., last] => format!("{} and {last} would do as well.", first.join(", ")),
     }
 }
 
@@ -121,16 +121,14 @@ fn met(advice: &Advice, heard: &Heard<'_>) -> String {
             "Sound stays within {limit} of the picture, and {} of it is missing.",
             share(heard.missing_percent)
         ),
-        Purpose::Record if advice.promised => {
-            "Nothing is missing: what the network loses is sent again.".into()
-        }
-        Purpose::Record => "Nothing was missing in this run, but what is lost is not sent again.".into(),
+        Purpose::Record if advice.promised => "Nothing is missing: lost packets are sent again.".into(),
+        Purpose::Record => "Nothing was missing in this run, but lost packets are not sent again.".into(),
         Purpose::Talk => format!(
             "You hear each other after {delay} (up to {limit} feels natural), and {} of the sound is missing.",
             share(heard.missing_percent)
         ),
         Purpose::SendToMany => format!(
-            "One packet reaches all receivers, and {} of the sound is lost on its way.",
+            "One packet reaches all receivers, and {} of the sound is lost.",
             share(heard.lost_percent)
         ),
     }
@@ -245,7 +243,7 @@ mod tests {
     fn ties_are_told_in_a_sentence() {
         let ties = |names: &[&str]| others(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
         assert_eq!(ties(&[]), "");
-        assert_eq!(ties(&["tcp"]), "tcp will do as well.");
-        assert_eq!(ties(&["tcp", "srp", "arq"]), "tcp, srp and arq will do as well.");
+        assert_eq!(ties(&["tcp"]), "tcp would do as well.");
+        assert_eq!(ties(&["tcp", "srp", "arq"]), "tcp, srp and arq would do as well.");
     }
 }

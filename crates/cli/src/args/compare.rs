@@ -18,23 +18,25 @@ use crate::values::{self, Directory};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// Host that runs `antiphon reflect`, without which an embedded link is
-    /// made on this machine
+    /// Host that runs `antiphon reflect`; without it, an emulated link on this
+    /// machine is used
     #[arg(value_name = "HOST[:PORT]")]
     pub peer: Option<String>,
 
-    /// Embedded link: a preset, keys, or a preset and keys that change it
-    /// (see antiphon link --list)
+    /// Emulated link: a preset, keys, or a preset with keys that change it,
+    /// such as lte,loss=2% (antiphon link --list shows all)
     #[arg(
         short,
         long,
         value_name = "SPEC",
-        value_parser = values::link, default_value = "wifi-home",
+        value_parser = values::completed(values::link, values::presets),
+        hide_possible_values = true,
+        default_value = "wifi-home",
         conflicts_with = "peer",
         help_heading = "What to compare"
     )]
     pub link: String,
-    /// Transports, separated by commas, with keys of their own where wanted:
+    /// Transports, separated by commas; each can have settings:
     /// 'srp?mode=as-published,srp' [default: all]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys(), help_heading = "What to compare")]
     pub transports: Vec<String>,
@@ -44,12 +46,12 @@ pub struct CompareArgs {
     /// Random seed: the same seed makes the same losses at the same time
     #[arg(long, value_name = "N", default_value = "1", help_heading = "What to compare")]
     pub seed: u64,
-    /// How to make the embedded link [default: router where permitted]
+    /// How to emulate the link [default: router where permitted]
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "peer", help_heading = "What to compare")]
     pub link_method: Option<Method>,
 
-    /// Source of the sound, such as file:song.flac (see antiphon devices)
-    #[arg(short = 'i', long, value_name = "URI", value_parser = values::uri, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
+    /// Sound source, such as file:song.flac (antiphon devices lists them)
+    #[arg(short = 'i', long, value_name = "URI", value_parser = values::completed(values::uri, values::sources), hide_possible_values = true, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
     pub source: String,
     /// Channels, 1 to 64 [default: those of the source]
     #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
@@ -60,40 +62,40 @@ pub struct CompareArgs {
     /// Sample frames in a block, 16 to 4096
     #[arg(short, long, value_name = "FRAMES", value_parser = values::block, default_value = "256", help_heading = "Sound")]
     pub block: u32,
-    /// Samples on the wire: l16, l24, f32, mulaw or alaw [default: what the
-    /// source needs]
-    #[arg(short, long, value_name = "NAME", help_heading = "Sound")]
+    /// Sample format on the wire: l16, l24, f32, mulaw or alaw [default: what
+    /// the source needs]
+    #[arg(short, long, value_name = "NAME", value_parser = values::completed(str::parse::<SampleFormat>, values::formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<SampleFormat>,
 
-    /// Playout delay of the listener: what comes later is late
+    /// Playout delay of the listener; packets that arrive later are late
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
     pub latency: Duration,
-    /// What is heard in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
+    /// What is played in place of missing sound: silence or repetition
+    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<Concealment>, values::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
-    /// Let the sender never give up packets that are older than the playout
-    /// delay: no packet expires while waiting, and those after it are late
+    /// Keep packets that are older than the playout delay in the sender's
+    /// queue: none expires, and those behind them may be late
     #[arg(long, help_heading = "Listener")]
     pub no_expire: bool,
-    /// Send each packet several times, so far apart, over every transport:
-    /// repeat:2,spacing=10ms
-    #[arg(long, value_name = "HOW", default_value = "none", help_heading = "Listener")]
+    /// Send each packet several times over every transport, with this time
+    /// between the copies: repeat:2,spacing=10ms
+    #[arg(long, value_name = "HOW", value_parser = values::completed(str::parse::<Repetition>, values::protections), hide_possible_values = true, default_value = "none", help_heading = "Listener")]
     pub protect: Repetition,
 
-    /// Directory of the report, or none
+    /// Directory for the report, or none
     #[arg(short, long, value_name = "DIR", default_value = "antiphon-report", value_hint = ValueHint::DirPath, help_heading = "Results")]
     pub out: Directory,
-    /// Exit with 3 unless this holds, such as 'loss<0.1%,p99<25ms', for all
-    /// transports or for one: 'rtp:loss<1%'. May be given again
+    /// Exit with code 3 unless this holds for all transports, such as
+    /// 'loss<0.1%,p99<25ms', or for one: 'rtp:loss<1%'. Can be repeated
     #[arg(long, value_name = "GATE", help_heading = "Results")]
     pub require: Vec<Requirement>,
 
-    /// Write what crosses the wire at this end, for Wireshark, and beside it
-    /// what is inside: SCTP and DCCP out of UDP, and the RTP in any transport
+    /// Capture the packets at this end as pcapng for Wireshark, with their
+    /// content: SCTP and DCCP without UDP, and the RTP of any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Results")]
     pub capture: Option<PathBuf>,
-    /// Write when each packet was sent and came, or that it was lost, for
-    /// replay and scripts (JSON lines)
+    /// Record when each packet was sent and received, or that it was lost, as
+    /// JSON lines for `lab replay` and scripts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Results")]
     pub passport: Option<PathBuf>,
 
@@ -150,13 +152,13 @@ impl CompareArgs {
 const EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon compare
-      a clip over an emulated home WLAN: table, advice, antiphon-report/
+      a clip over an emulated home WLAN; the report is in antiphon-report/
   antiphon compare studio.local --source file:song.flac --seconds 30s
-      over the real way to another computer, where antiphon reflect runs
+      over the real network, to a computer that runs antiphon reflect
 As an engineer:
   antiphon compare --link lte,loss=2%/4 --seed 7 --block 64 --out none
-      a mobile network with 2 % loss in bursts of 4, in blocks of 1.3 ms
+      a mobile network with 2 % loss in bursts of 4; packets of 1.3 ms
   antiphon compare -t 'srp,srp?mode=as-published,arq?congestion=aimd'
-      one transport in several modes beside another
+      modes of one transport, compared with another transport
   antiphon compare -t rtp,tcp --json --require 'rtp:loss<1%,p99<40ms'
-      one JSON object a line; exit code 3 if a bound is missed";
+      one JSON object per line; exit code 3 if a limit is exceeded";

@@ -23,17 +23,17 @@ pub struct LabArgs {
 /// Commands of the laboratory.
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
-    /// Run experiments, or continue those that were stopped
+    /// Run experiments, or continue interrupted ones
     Run(RunArgs),
-    /// Check a scenario and show its plan, its numbers and their reasons
+    /// Check a scenario; show its plan, its numbers and their reasons
     Check(CheckArgs),
-    /// List the experiments of the papers: which can run, what others need
+    /// List the experiments of the papers, and whether they can run
     List(ListArgs),
-    /// Say which of the papers' claims hold in the results
+    /// Check the papers' claims against the results
     Claims(ClaimsArgs),
-    /// Write the results beside the printed ones, as HTML and CSV
+    /// Compare the results with the published ones, as HTML and CSV
     Report(ReportArgs),
-    /// Run transports over a path that was recorded with --passport
+    /// Run transports over a path recorded with --passport
     Replay(ReplayArgs),
 }
 
@@ -41,34 +41,34 @@ pub enum LabCommand {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// What to run: scenario files (docs/laboratory.md tells how to write
-    /// one), or papers and their experiments, PAPER or PAPER/EXPERIMENT
-    #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    /// What to run: scenario files (docs/laboratory.md explains them), or
+    /// papers and their experiments, PAPER or PAPER/EXPERIMENT
+    #[arg(required = true, value_name = "TARGET", value_parser = values::completed(values::uri, values::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
     pub targets: Vec<String>,
-    /// Directory of the results, with one for each experiment in it
+    /// Directory for the results; each experiment has its own below it
     #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
     pub results: PathBuf,
-    /// Runs at once; results don't depend on it [default: one for each core]
+    /// Parallel runs; results don't depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub threads: Option<usize>,
-    /// Do one run again and show its figures; nothing is kept
+    /// Repeat one run and show its figures; nothing is saved
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
-    /// Capture a link, switch, cell or ring of that run as pcapng, at all its
+    /// With --run: capture a link, switch, cell or ring as pcapng, at all its
     /// nodes or at one: line=talk.pcapng, wlan@client=talk.pcapng
     #[arg(long, value_name = "MEDIUM[@NODE]=FILE", value_parser = values::capture, requires = "run")]
     pub capture: Vec<Capture>,
-    /// Start again; existing runs are set aside
+    /// Start over; existing results are moved aside
     #[arg(long, conflicts_with = "run")]
     pub fresh: bool,
-    /// On this machine's sockets in real time, one run after the other: over
-    /// loopback, or the live link emulator where the scenario has a link.
-    /// What is only modelled (802.11, FDDI) is refused. Results go to 'real'
-    /// in the experiment's directory
+    /// Use this machine's sockets, in real time, one run after the other: over
+    /// loopback, or over the link emulator if the scenario has a link. 802.11
+    /// and FDDI exist as models only. Results go to 'real' in the experiment's
+    /// directory
     #[arg(long, conflicts_with_all = ["threads", "capture"])]
     pub real: bool,
-    /// How long each run on sockets sends at most; means --real [default: 60s,
-    /// or the scenario's own where it is 'measured']
+    /// Longest run on sockets; implies --real [default: 60s, or the scenario's
+    /// duration if it is 'measured']
     #[arg(long, value_name = "TIME", value_parser = values::seconds, conflicts_with_all = ["threads", "capture"])]
     pub real_duration: Option<Duration>,
     #[command(flatten)]
@@ -88,7 +88,7 @@ impl RunArgs {
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct CheckArgs {
     /// What to check: scenario files, or papers and their experiments
-    #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "TARGET", value_parser = values::completed(values::uri, values::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
     pub targets: Vec<String>,
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -98,22 +98,21 @@ pub struct CheckArgs {
 #[derive(Args, Debug)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub struct ReplayArgs {
-    /// Passport of a path, as compare, send and receive write it with
-    /// --passport
+    /// Recording of a path, made by compare, send or receive with --passport
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Transports, separated by commas [default: all]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
     pub transports: Vec<String>,
-    /// Transport whose recorded packets define the path [default: one
-    /// that repairs nothing]
+    /// Transport whose recorded packets define the path [default: one without
+    /// retransmission]
     #[arg(long, value_name = "TRANSPORT", value_parser = values::transport())]
     pub path: Option<String>,
-    /// Seed of the transports' random numbers; the path is always the same
+    /// Seed of the transports; the path is always the same
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// How long to stream; the path is repeated [default: as long as the
-    /// recording]
+    /// How long to stream; a shorter recording is repeated [default: the length
+    /// of the recording]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
     pub seconds: Option<Duration>,
     /// Size of a media packet, such as 200B [default: as recorded]
@@ -122,14 +121,14 @@ pub struct ReplayArgs {
     /// Time between packets, such as 5ms [default: as recorded]
     #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub interval: Option<Duration>,
-    /// Added to every delay, each way, where the recording knows only how
-    /// delays differ
+    /// Added to every one-way delay, for recordings that have only the
+    /// differences of delays
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0ms")]
     pub propagation: Duration,
-    /// Playout delay of the listener, which repairs have to keep
+    /// Playout delay of the listener: the deadline of retransmissions
     #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "80ms")]
     pub latency: Duration,
-    /// Let the sender give up packets that are older than the playout delay
+    /// Let packets expire that are older than the playout delay
     #[arg(long)]
     pub expire: bool,
     /// Return every packet and measure round trips
@@ -139,7 +138,7 @@ pub struct ReplayArgs {
 
 /// Changes to the scenario.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Instead of what the scenario says")]
+#[command(next_help_heading = "Changes to the scenario")]
 pub struct ChangeArgs {
     /// Runs at each point of the sweep
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -179,39 +178,39 @@ impl ChangeArgs {
 const EXAMPLES: &str = "\
 Examples:
   antiphon lab check my-experiment.toml
-      is it right, and what would run?
+      check it and show what would run
   antiphon lab run my-experiment.toml
-      run it; Ctrl-C stops it, the same command goes on";
+      run it; after Ctrl-C, the same command continues";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   antiphon lab run my-experiment.toml
-      every point of its sweep, on all cores; Ctrl-C stops it, and the same
-      command goes on from there
+      every point of its sweep, on all cores; after Ctrl-C, the same command
+      continues
   antiphon lab run my-experiment.toml --repetitions 30 --set loss=0%,5%
-      more runs, at two points; runs that are there already are taken over
+      more runs, at two points; existing runs are kept
   antiphon lab run my-experiment.toml --run 17
-      one run again, to the bit
+      repeat one run bit for bit
   antiphon lab run my-experiment.toml --run 17 --capture line=17.pcapng
-      and what passed its link, for Wireshark
+      the same, with a capture of its link for Wireshark
   antiphon lab run my-experiment.toml --real --real-duration 20s
       the same on real sockets, three runs of 20 s at each point; reports
-      show model and reality side by side
+      compare model and reality
 
 Files in antiphon-lab/my-experiment:
-  results.csv    a line for each stream of each run, the same byte for byte
-                 whatever the number of threads
+  results.csv    a line for each stream of each run; does not depend on the
+                 number of threads
   summary.csv    mean and 95 % confidence interval of each figure
-  media.csv      what links, switches, cells and rings counted
-  runs.jsonl     every run as it ended, with the command that replays it
-  scenario.toml  what was run";
+  media.csv      counters of links, switches, cells and rings
+  runs.jsonl     every finished run, with the command that repeats it
+  scenario.toml  the scenario that was run";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   antiphon compare studio.example --passport path.jsonl
-      record what the path to a reflector does
+      record the path to a reflector
   antiphon lab replay path.jsonl
-      what would each transport have done? The same answer every time
+      how each transport would have done; the same result every time
   antiphon lab replay path.jsonl -t rtp,tcp --packet 200B --interval 5ms
       other packets over the same path";
 
@@ -219,7 +218,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   antiphon lab check my-experiment.toml
   antiphon lab check my-experiment.toml --json
-      every run with its seed, and every number with its reason";
+      every run with its seed, every number with its reason";
 
 #[cfg(test)]
 mod tests {

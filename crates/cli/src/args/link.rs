@@ -17,25 +17,25 @@ use crate::values;
     group = ArgGroup::new("between").args(["listen", "from_netns", "list"]).required(true)
 )]
 pub struct LinkArgs {
-    /// The link: a preset, keys, or a preset and keys that change it, such
-    /// as wifi-home,loss=5%,up.rate=2Mbit/s
-    #[arg(value_name = "SPEC", value_parser = values::link, default_value = "ideal", hide_default_value = true)]
+    /// The link: a preset, keys, or a preset with keys that change it, such as
+    /// wifi-home,loss=5%,up.rate=2Mbit/s
+    #[arg(value_name = "SPEC", value_parser = values::completed(values::link, values::presets), hide_possible_values = true, default_value = "ideal", hide_default_value = true)]
     pub spec: String,
 
-    /// List presets and keys, every number with its reason
+    /// List presets and keys, with the reason for every number
     #[arg(long, help_heading = "Where")]
     pub list: bool,
     /// Proxy: address that programs send to
     #[arg(long, value_name = "[HOST]:PORT", value_parser = values::listen, requires = "to", help_heading = "Where")]
     pub listen: Option<SocketAddr>,
-    /// Proxy: address that their datagrams go on to
+    /// Proxy: address that their datagrams are forwarded to
     #[arg(long, value_name = "HOST:PORT", value_parser = values::call, requires = "listen", help_heading = "Where")]
     pub to: Option<SocketAddr>,
     /// Proxy: carry TCP connections instead of datagrams
     #[arg(long, requires = "listen", help_heading = "Where")]
     pub tcp: bool,
-    /// Router (as root): network namespace where up begins, by name (ip
-    /// netns), process number or path
+    /// Router (as root): network namespace at the near end of the link, by
+    /// name (ip netns), process id or path
     #[arg(
         long,
         value_name = "NETNS",
@@ -44,7 +44,7 @@ pub struct LinkArgs {
         help_heading = "Where"
     )]
     pub from_netns: Option<String>,
-    /// Router: network namespace where up ends
+    /// Router: network namespace at the far end of the link
     #[arg(long, value_name = "NETNS", requires = "from_netns", help_heading = "Where")]
     pub to_netns: Option<String>,
 
@@ -54,10 +54,10 @@ pub struct LinkArgs {
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Run")]
     pub seconds: Option<Duration>,
-    /// Clients at once; further ones are refused and counted
+    /// Most clients at the same time; others are refused and counted
     #[arg(long, value_name = "N", value_parser = values::peers, default_value = "64", help_heading = "Run")]
     pub max_flows: usize,
-    /// A flow of datagrams that is silent for so long is forgotten
+    /// Forget a client that has sent nothing for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s", help_heading = "Run")]
     pub idle: Duration,
     /// Ask for real-time scheduling
@@ -75,22 +75,22 @@ pub struct Changes {
     /// Sending rate, such as 20Mbit/s, or none for no limit
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
-    /// What may wait, such as 100kB or 50packets
+    /// Queue limit, such as 100kB or 50packets
     #[arg(long, value_name = "LIMIT")]
     pub queue: Option<String>,
-    /// Propagation time one way, such as 10ms
+    /// One-way propagation delay, such as 10ms
     #[arg(long, value_name = "TIME")]
     pub delay: Option<String>,
-    /// Mean extra delay, order kept, such as 2ms/pareto
+    /// Mean extra delay without reordering, such as 2ms/pareto
     #[arg(long, value_name = "TIME")]
     pub jitter: Option<String>,
-    /// Times at which nothing is sent: 40ms/4s is 40 ms every 4 s
+    /// Interruptions: 40ms/4s is 40 ms every 4 s on average
     #[arg(long, value_name = "TIMES")]
     pub stall: Option<String>,
-    /// Packets lost, such as 5%, or 1%/15ms in fades of 15 ms
+    /// Packet loss, such as 5%, or 1%/15ms in fades of 15 ms
     #[arg(long, value_name = "SHARE")]
     pub loss: Option<String>,
-    /// Packets held back so that others overtake, such as 1%/5ms
+    /// Packets delayed so that others overtake them, such as 1%/5ms
     #[arg(long, value_name = "SHARE")]
     pub reorder: Option<String>,
     /// Packets that arrive twice, such as 0.1%
@@ -144,15 +144,15 @@ antiphon link [SPEC] --listen [HOST]:PORT --to HOST:PORT [OPTIONS]
 const EXAMPLES: &str = "\
 Examples:
   antiphon link --list
-      the presets and what they are made of
+      the presets and their settings
   antiphon link wifi-busy --listen :7711 --to studio.local:7710
       then: antiphon send file:song.flac rtp://localhost:7711
   antiphon link --loss 5% --delay 30ms --listen :7711 --to 127.0.0.1:7710
-      nothing but 5 % loss and 30 ms each way
+      only 5 % loss and 30 ms each way
   antiphon link dsl --tcp --listen :8080 --to 127.0.0.1:80
-      rate, queue and delay for TCP connections; a proxy can't lose its bytes
+      rate, queue and delay for TCP connections; a TCP proxy can't model loss
   antiphon link lte --from-netns a --to-netns b --seed 7
-      as root, between two namespaces: any IP traffic, losses and all";
+      as root, between two namespaces: all IP traffic";
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::values;
+
 /// Papers, and the directory of their results.
 #[derive(Args, Debug)]
 pub struct PaperArgs {
-    /// Papers, such as tv-audio-wlan [default: all]
-    #[arg(value_name = "PAPER")]
+    /// Papers, such as tv-audio-wlan [default: all; of a report, those with results]
+    #[arg(value_name = "PAPER", value_parser = values::completed(values::uri, values::papers), hide_possible_values = true)]
     pub papers: Vec<String>,
-    /// Directory of the results of `antiphon lab run`
+    /// Directory with the results of `antiphon lab run`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
     pub results: PathBuf,
 }
@@ -37,8 +39,8 @@ pub struct ClaimsArgs {
 pub struct ReportArgs {
     #[command(flatten)]
     pub papers: PaperArgs,
-    /// Directory to write PAPER.html, PAPER-tables.csv and PAPER-claims.csv to,
-    /// and PAPER-real.csv where runs on sockets stand beside the model's
+    /// Directory for PAPER.html, PAPER-tables.csv and PAPER-claims.csv, and
+    /// PAPER-real.csv if there are results of real sockets
     #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-report")]
     pub out: PathBuf,
 }
@@ -46,15 +48,15 @@ pub struct ReportArgs {
 const LIST_EXAMPLES: &str = "\
 Examples:
   antiphon lab list
-      every experiment of the papers: can it run, what does it need?
+      every experiment of the papers, and whether it can run
   antiphon lab list tv-audio-wlan --json";
 
 const CLAIMS_EXAMPLES: &str = "\
 Examples:
   antiphon lab claims
-      what the papers conclude, put to the results that are there
+      which conclusions of the papers hold in our results
   antiphon lab claims tv-audio-wlan --json
-      one claim a line, with its verdict and the figures behind it
+      one claim per line, with its verdict and figures
 
 A verdict is holds, does-not-hold or not-run. Claims that the paper's own
 figures contradict are shown, but not required.";
@@ -62,5 +64,5 @@ figures contradict are shown, but not required.";
 const REPORT_EXAMPLES: &str = "\
 Examples:
   antiphon lab run tv-audio-wlan && antiphon lab report
-      run a paper's experiments, then write what came of them
+      run a paper's experiments, then write the report
   antiphon lab report tv-audio-wlan --out report";

@@ -13,7 +13,7 @@ use crate::values;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
 pub struct WaitArgs {
-    /// Never sleep: microseconds less delay for a whole processor core
+    /// Never sleep: saves microseconds of delay, uses a whole processor core
     #[arg(long)]
     pub busy_poll: bool,
 }
@@ -29,37 +29,37 @@ impl WaitArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
 pub struct SocketArgs {
-    /// DSCP of what is sent: 0 to 63, or a name such as ef, af41, cs5
-    #[arg(long, value_name = "CLASS", value_parser = values::dscp, default_value = "ef")]
+    /// DSCP of sent packets: 0 to 63, or a name such as ef, af41, cs5
+    #[arg(long, value_name = "CLASS", value_parser = values::completed(values::dscp, values::classes), hide_possible_values = true, default_value = "ef")]
     pub dscp: u8,
-    /// Queue priority inside this machine, 0 to 6
+    /// Priority in the kernel's send queue, 0 to 6
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=6), default_value = "6")]
     pub priority: u32,
-    /// How long a send may wait for room
+    /// How long a send can wait for buffer space
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "40ms")]
     pub send_timeout: Duration,
-    /// How long a TCP peer may be silent or take nothing before it is given up
+    /// Close a TCP connection whose peer does not respond for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub peer_patience: Duration,
-    /// Kernel's buffer for what arrives
+    /// Kernel receive buffer
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub receive_buffer: ByteCount,
-    /// Kernel's buffer for what is sent
+    /// Kernel send buffer
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     pub send_buffer: ByteCount,
-    /// How long the kernel polls the network card for us; 0us: not at all
+    /// How long the kernel polls the network card (SO_BUSY_POLL); 0us: never
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0us")]
     pub kernel_poll: Duration,
-    /// Congestion control of TCP, such as cubic or bbr [default: the system's]
+    /// TCP congestion control, such as cubic or bbr [default: the system's]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Let IP fragment datagrams that are too large for the path
     #[arg(long)]
     pub fragment: bool,
-    /// Routers that multicast may cross [default: 1]
+    /// Multicast TTL: how many routers packets can cross [default: 1]
     #[arg(long, value_name = "HOPS")]
     pub ttl: Option<u8>,
-    /// Network interface of multicast, by name or address
+    /// Network interface for multicast, by name or address
     #[arg(long, value_name = "NAME")]
     pub iface: Option<String>,
 }

@@ -19,17 +19,17 @@ use crate::values::{self, MaybeTime, WireFormat};
 #[command(after_help = SEND_EXAMPLES)]
 pub struct SendArgs {
     /// What to send: file:song.flac, clip:demo, tone:440Hz, - …
-    #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
+    #[arg(value_parser = values::completed(values::uri, values::sources), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub source: String,
-    /// Where to: rtp://HOST:PORT, tcp://HOST:PORT …
-    #[arg(value_hint = ValueHint::Url)]
+    /// Where to send it: rtp://HOST:PORT, tcp://HOST:PORT …
+    #[arg(value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub target: String,
 
-    /// Send everything over this address or transport as well; the receiver
-    /// needs the same --also
-    #[arg(long, value_name = "URI", value_hint = ValueHint::Url, help_heading = "Transport")]
+    /// Also send the stream over this address or transport; the receiver needs
+    /// a matching --also
+    #[arg(long, value_name = "URI", value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
     pub also: Vec<String>,
-    /// Go over to another transport after so much sound, without a gap:
+    /// Switch to another transport after this much sound, without a gap:
     /// sctp://HOST:PORT@10s; the receiver needs --also for it
     #[arg(long, value_name = "URI@TIME", help_heading = "Transport")]
     pub switch: Vec<Switch>,
@@ -43,18 +43,18 @@ pub struct SendArgs {
     )]
     pub purpose: For,
 
-    /// Samples on the wire: l16, l24, f32, mulaw or alaw; with rate and
+    /// Sample format on the wire: l16, l24, f32, mulaw or alaw; with rate and
     /// channels as in SDP: l16/48000/2 [default: what the source needs]
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Sound")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = values::completed(str::parse::<WireFormat>, values::formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<WireFormat>,
     /// Channels, 1 to 64 [default: those of the source]
     #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
     pub channels: Option<u32>,
-    /// Which channels of the source go out, in order, such as 2,1
+    /// Channels of the source to send, in order, such as 2,1
     #[arg(long, value_name = "MAP", help_heading = "Sound")]
     pub channel_map: Option<String>,
-    /// Channels that go together in a stream of their own, such as 2,2,4, or
-    /// 2 for all alike: a loss leaves other groups whole [default: all in one]
+    /// Split the channels into groups, each a stream of its own, such as 2,2,4,
+    /// or 2 for pairs: a loss affects one group only [default: one group]
     #[arg(long, value_name = "N,N…", value_parser = values::groups, help_heading = "Sound")]
     pub groups: Option<String>,
     /// Sampling rate, such as 48kHz [default: that of the source]
@@ -63,45 +63,45 @@ pub struct SendArgs {
     /// Sample frames in a block, 16 to 4096
     #[arg(short, long, value_name = "FRAMES", value_parser = values::block, default_value = "256", help_heading = "Sound")]
     pub block: u32,
-    /// Stop after so much sound [default: at the end of the source]
+    /// Stop after this much sound [default: at the end of the source]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Sound")]
     pub seconds: Option<Duration>,
 
     /// Longest packet, such as 1ms for AES67 [default: one block]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
     pub ptime: Option<Duration>,
-    /// Framing around RTP packets: rtp is none; medusa puts a key
-    /// before each and divides all into blocks of 1024 bytes, in which the
-    /// receiver finds the next packet after a loss. Both sides
-    /// need the same
-    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    /// Framing around RTP packets. rtp: none. medusa: each packet follows a
+    /// key, in blocks of 1024 bytes, so that the receiver resynchronises after
+    /// missing or corrupt bytes. Both sides need the same
+    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<StreamFraming>, values::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Age at which a packet is given up, until the receiver has reported its
-    /// playout delay [default: 80ms for live sources, none for others]
+    /// Discard packets that have waited longer than this; the receiver's
+    /// playout delay replaces it once reported [default: 80ms for live sources,
+    /// none for others]
     #[arg(long, value_name = "TIME", help_heading = "Stream")]
     pub latency: Option<MaybeTime>,
-    /// Send each packet several times, so far apart, over any transport:
+    /// Send each packet several times, with this time between the copies:
     /// repeat:2,spacing=10ms
-    #[arg(long, value_name = "HOW", default_value = "none", help_heading = "Stream")]
+    #[arg(long, value_name = "HOW", value_parser = values::completed(str::parse::<Repetition>, values::protections), hide_possible_values = true, default_value = "none", help_heading = "Stream")]
     pub protect: Repetition,
-    /// Write the SDP that other players read
+    /// Write an SDP file for other players
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
-    /// Keep calling a peer that does not answer
+    /// Keep trying until the peer answers
     #[arg(short, long, help_heading = "Stream")]
     pub wait_for_peer: bool,
-    /// Write what crosses the wire, for Wireshark, and beside it what is
-    /// inside: SCTP and DCCP out of UDP, and the RTP in any transport
+    /// Capture the packets at this end as pcapng for Wireshark, with their
+    /// content: SCTP and DCCP without UDP, and the RTP of any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
-    /// Write when each packet was sent and came, or that it was lost, for
-    /// replay and scripts (JSON lines)
+    /// Record when each packet was sent and received, or that it was lost, as
+    /// JSON lines for `lab replay` and scripts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub passport: Option<PathBuf>,
-    /// Seed of SSRC and first numbers [default: another one in each run]
+    /// Seed of the SSRC and the first sequence number [default: random]
     #[arg(long, value_name = "N", help_heading = "Stream")]
     pub seed: Option<u64>,
 
@@ -116,58 +116,58 @@ pub struct SendArgs {
 #[command(after_help = RECEIVE_EXAMPLES)]
 pub struct ReceiveArgs {
     /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …
-    #[arg(value_hint = ValueHint::Url)]
+    #[arg(value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
-    /// Where to play or record: file:take.wav, - …
-    #[arg(value_parser = values::uri, value_hint = ValueHint::Other)]
+    /// Where to play or record it: file:take.wav, - …
+    #[arg(value_parser = values::completed(values::uri, values::sinks), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub sink: String,
 
-    /// Wait for the same sender on this address or transport as well: for
-    /// one that sends over two, or goes over to another
-    #[arg(long, value_name = "URI", value_hint = ValueHint::Url, help_heading = "Transport")]
+    /// Also listen for the same sender on this address or transport, for a
+    /// sender with --also or --switch
+    #[arg(long, value_name = "URI", value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
     pub also: Vec<String>,
 
-    /// Playout delay: what comes later is late [default: 80ms, but a file
-    /// waits for everything]
+    /// Playout delay; packets that arrive later are late [default: 80ms; a file
+    /// waits for every packet]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
     pub latency: Option<Duration>,
-    /// What is heard in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", default_value = "repetition", help_heading = "Listener")]
+    /// What is played in place of missing sound: silence or repetition
+    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<Concealment>, values::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
 
-    /// Clock that paces the sink: sender plays exactly the samples that were
-    /// sent, system follows the sender's drift by resampling
+    /// Clock that paces the sink. sender: plays exactly the samples that were
+    /// sent. system: resamples to follow the sender's drift
     #[arg(long, value_name = "WHOSE", value_enum, default_value = "sender", help_heading = "Listener")]
     pub clock: Clock,
 
     /// Read the stream's format from an SDP file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
-    /// The stream's format, such as l24/48000/2 [default: as the sender or
-    /// its payload type says]
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Stream")]
+    /// The stream's format, such as l24/48000/2 [default: from the sender or
+    /// the payload type]
+    #[arg(short, long, value_name = "FORMAT", value_parser = values::completed(str::parse::<WireFormat>, values::formats), hide_possible_values = true, help_heading = "Stream")]
     pub format: Option<WireFormat>,
     /// Framing around RTP packets, the same as the sender's: rtp or medusa
-    #[arg(long, value_name = "KIND", default_value = "rtp", help_heading = "Stream")]
+    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<StreamFraming>, values::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
-    /// The stream's RTP payload type, beside --format
+    /// The stream's RTP payload type, together with --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]
     pub payload_type: Option<u8>,
-    /// Continue to listen after the sender has ended the stream
+    /// Keep listening after the sender has ended the stream
     #[arg(long, help_heading = "Stream")]
     pub forever: bool,
     /// Stop after this time [default: when the sender ends the stream]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
     pub seconds: Option<Duration>,
-    /// Write what crosses the wire, for Wireshark, and beside it what is
-    /// inside: SCTP and DCCP out of UDP, and the RTP in any transport
+    /// Capture the packets at this end as pcapng for Wireshark, with their
+    /// content: SCTP and DCCP without UDP, and the RTP of any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
-    /// Write when each packet was sent and came, or that it was lost, for
-    /// replay and scripts (JSON lines)
+    /// Record when each packet was sent and received, or that it was lost, as
+    /// JSON lines for `lab replay` and scripts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub passport: Option<PathBuf>,
-    /// Seed of SSRC and report intervals [default: another one in each run]
+    /// Seed of the SSRC and the report intervals [default: random]
     #[arg(long, value_name = "N", help_heading = "Stream")]
     pub seed: Option<u64>,
 
@@ -308,13 +308,16 @@ const MAX_SDP: u64 = 64 * 1024;
 fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
     use std::io::Read;
     let unreadable = |error: std::io::Error| {
-        Error::usage(format!("--sdp {}: {error}; it is the file that 'send --sdp' writes", path.display()))
+        Error::usage(format!("--sdp {}: {error}; give a file that 'send --sdp' wrote", path.display()))
     };
     let mut text = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_SDP + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MAX_SDP {
-        return Err(Error::usage(format!("--sdp {}: over {MAX_SDP} bytes, this is no SDP", path.display())));
+        return Err(Error::usage(format!(
+            "--sdp {}: larger than {MAX_SDP} bytes, so it is not an SDP file",
+            path.display()
+        )));
     }
     let wrong = |error: SdpError| Error::usage(format!("--sdp {}: {error}", path.display()));
     StreamDescription::from_sdp(&text).map_err(wrong)
@@ -323,34 +326,34 @@ fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
 const SEND_EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon send file:song.flac rtp://192.0.2.7:7710
-      to a computer where antiphon receive rtp://:7710 file:take.wav runs
-  antiphon send file:song.flac tcp://studio.local:7710 --wait-for-peer
-      without loss, as soon as the other side is there
+      to a computer that runs: antiphon receive rtp://:7710 file:take.wav
+  antiphon send file:song.flac sctp://studio.local --wait-for-peer
+      without loss; starts when the receiver is running
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
-      to many at once; ffplay -protocol_whitelist file,rtp,udp tone.sdp
+      to a group; play it: ffplay -protocol_whitelist file,rtp,udp tone.sdp
   antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
-      eight channels in three groups, none of which waits for another's loss
+      eight channels in three groups; a loss in one does not delay the others
   antiphon send file:song.flac tcp://studio.local:7710 --framing medusa
-      in a framing whose packets are found again behind gaps and rubbish
+      resynchronises after missing or corrupt bytes
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
-      directly over IP, without UDP between (sctp, dccp); needs root
+      directly over IP, without UDP (sctp, dccp); needs root
   arecord -f S16_LE -r 48000 -c 2 -t raw |
     antiphon send '-?format=s16le&rate=48kHz&channels=2' rtp://host:7710
-      from a sound card, with two blocks a packet less delay: --block 64";
+      from a sound card; --block 64 reduces the delay";
 
 const RECEIVE_EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon receive rtp://:7710 file:take.wav
-      record the first sender; the file grows until it ends the stream
+      record the first sender until it ends the stream
   antiphon receive tcp://:7710 file:take.wav --latency 40ms
-      record what a listener with a buffer of 40 ms would have heard
+      record what a listener with a buffer of 40 ms would hear
 As an engineer:
   antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
-      join a group and play on, also when senders change
+      join a group and keep playing when senders change
   antiphon receive 'dccp://:5004?over=ip' file:take.wav
-      directly over IP, without UDP between (sctp, dccp); needs root
+      directly over IP, without UDP (sctp, dccp); needs root
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
-      a stream of another program; --sdp FILE reads the same from its SDP
+      a stream of another program; --sdp FILE takes the format from its SDP
   antiphon receive tcp://:7710 file:take.wav --framing medusa
-      from a sender that has the same framing";
+      from a sender with the same framing";

@@ -97,7 +97,7 @@ fn go_on(outcome: &Outcome, command: &str, args: &RunArgs, output: &Output) {
         other => format!(" --results {}", quoted(other)),
     };
     output.error(&format!(
-        "stopped: {} of {} runs are kept in {}\nto go on: {command}{results}",
+        "stopped: {} of {} runs are saved in {}\nto continue: {command}{results}",
         outcome.finished.len(),
         outcome.planned,
         outcome.directory.display()

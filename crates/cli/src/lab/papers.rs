@@ -1,7 +1,7 @@
 //! `antiphon lab list`, `antiphon lab claims`, `antiphon lab report`.
 
 use antiphon::Error;
-use antiphon_experiments::{ExperimentRow, Judgement, PaperResults, count, count_own, write_report};
+use antiphon_experiments::{ExperimentRow, Judgement, PaperResults, Verdict, count, count_own, write_report};
 use serde_json::json;
 
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
@@ -42,9 +42,19 @@ pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Writes the reports, and prints their paths.
+/// Writes the reports, prints their paths and how many conclusions hold. Papers that were not named and have no results
+/// are left out.
 pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
-    let papers = read(&args.papers, output)?;
+    let mut papers = read(&args.papers, output)?;
+    if args.papers.papers.is_empty() {
+        papers.retain(|paper| !paper.results.is_empty() || !paper.real.is_empty());
+    }
+    if papers.is_empty() {
+        return Err(Error::failed(format!(
+            "no results in '{}': run a paper first, such as antiphon lab run tv-audio-wlan, or name another --results",
+            args.papers.results.display()
+        )));
+    }
     for path in write_report(&papers, &args.out, &command(args))? {
         if output.json {
             output.record("file", json!({ "path": path.display().to_string() }));
@@ -52,13 +62,29 @@ pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
             output.result(&path.display().to_string());
         }
     }
+    for paper in papers.iter().filter(|_| !output.json) {
+        let page = args.out.join(format!("{}.html", paper.paper.key));
+        let open = quoted(&page.display().to_string());
+        output.talk(&format!("{}\nopen it: xdg-open {open}", standing(paper.paper.key, &paper.claims())));
+    }
     Ok(exit::DONE)
 }
+
+/// How many of a paper's required claims hold.
+fn standing(paper: &str, claims: &[Judgement]) -> String {
+    let [hold, fall, open] = VERDICTS.map(|verdict| count(claims, verdict));
+    let not_run = if open > 0 { format!(", {open} not run") } else { String::new() };
+    let holds = if hold == 1 { "conclusion holds" } else { "conclusions hold" };
+    let does_not = if fall == 1 { "does not" } else { "do not" };
+    format!("{paper}: {hold} {holds}, {fall} {does_not}{not_run}")
+}
+
+const VERDICTS: [Verdict; 3] = [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun];
 
 fn read(args: &PaperArgs, output: &Output) -> Result<Vec<PaperResults>, Error> {
     let (papers, notes) = PaperResults::kept(&args.papers, &args.results)?;
     for note in notes {
-        output.error(&format!("left out: {note}"));
+        output.error(&format!("ignored: {note}"));
     }
     Ok(papers)
 }
@@ -98,15 +124,15 @@ fn state(row: &ExperimentRow) -> String {
 }
 
 fn judged(paper: &PaperResults, claims: &[Judgement], width: usize, palette: Palette) -> String {
-    use antiphon_experiments::Verdict::{DoesNotHold, Holds, NotRun};
+    use Verdict::{DoesNotHold, Holds, NotRun};
     let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
-    let [hold, fall, open] = [Holds, DoesNotHold, NotRun].map(|verdict| count(claims, verdict));
+    let [hold, fall, open] = VERDICTS.map(|verdict| count(claims, verdict));
     let mut text = format!(
-        "{}: of {required} required claims {hold} hold, {fall} do not, {open} not run\n",
+        "{}: {hold} of {required} required claims hold, {fall} do not, {open} not run\n",
         palette.paint(Tone::Head, paper.paper.key)
     );
     if let (hold, all @ 1..) = count_own(claims) {
-        text += &format!("of {all} claims of our own {hold} hold\n");
+        text += &format!("{hold} of {all} claims of our own hold\n");
     }
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     for claim in claims {
@@ -151,6 +177,22 @@ mod tests {
             }
             assert!(text.contains("can run") && text.contains("needs "), "{text}");
         }
+    }
+
+    #[test]
+    fn a_report_says_how_many_conclusions_hold() {
+        let mut claims =
+            nothing_run().iter().find(|paper| paper.paper.key == "tv-audio-wlan").unwrap().claims();
+        let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
+        let expected = format!("tv-audio-wlan: 0 conclusions hold, 0 do not, {required} not run");
+        assert_eq!(standing("tv-audio-wlan", &claims), expected);
+        for (claim, verdict) in
+            claims.iter_mut().zip([Verdict::Holds, Verdict::DoesNotHold].into_iter().cycle())
+        {
+            claim.verdict = verdict;
+        }
+        let all = standing("tv-audio-wlan", &claims);
+        assert!(all.contains(" hold, ") && all.ends_with(" do not"), "{all}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn text(job: &Job, width: usize, palette: Palette) -> String {
         let of = notes.len();
         text += &paragraph(
             "\n",
-            &format!("{bare} of {of} numbers have no reason; {{ value = …, why = \"…\" }} gives one."),
+            &format!("{bare} of {of} numbers have no reason; add one with {{ value = …, why = \"…\" }}."),
             0,
             prose,
         );

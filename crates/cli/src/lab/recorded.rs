@@ -78,7 +78,7 @@ const SHOWN: [&str; 16] = [
 ];
 
 fn table(args: &ReplayArgs, replayed: &Replayed, output: &mut Output) {
-    output.talk(&format!("{}, as it was, seed {}", args.file.display(), args.seed));
+    output.talk(&format!("replaying {}, seed {}", args.file.display(), args.seed));
     let columns: Vec<_> = replayed.runs.iter().map(|(_, run)| audio(&run.streams).values()).collect();
     let shown = FIGURES.iter().enumerate().filter(|(_, def)| SHOWN.contains(&def.name));
     let rows = shown.filter_map(|(at, def)| {

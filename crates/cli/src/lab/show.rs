@@ -60,7 +60,7 @@ pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Resul
 /// Notes on runs on sockets; an error if they are impossible.
 fn on_sockets(job: &Job, real: &RealOptions) -> Result<Vec<String>, Error> {
     let length = human(real_length(job, real)?.as_secs_f64());
-    let mut lines = vec![format!("on sockets, one run after the other: about {length} in all")];
+    let mut lines = vec![format!("on sockets, one run after the other: about {length}")];
     if let Some(first) = job.scenario.plan().first() {
         let notes = describe(&job.setup(&first.point)?, real)?;
         lines.extend(notes.iter().map(|note| format!("note: {note}")));
@@ -92,11 +92,10 @@ pub fn outcome(job: &Job, outcome: &Outcome, command: &str, output: &mut Output)
     output.result(&table(&job.scenario.variables(), &points, &short, output.width, output.palette));
     if outcome.before > 0 {
         let (before, planned) = (outcome.before, outcome.planned);
-        output
-            .talk(&format!("{before} of {planned} runs were there before (--fresh does all of them again)"));
+        output.talk(&format!("{before} of {planned} runs existed already (--fresh repeats them)"));
     }
     output.talk(&format!(
-        "results: {}; one run again: {}",
+        "results: {}; to repeat one run: {}",
         outcome.directory.display(),
         replay_command(command, 0)
     ));
@@ -132,7 +131,7 @@ fn table(
     palette: Palette,
 ) -> String {
     if points.is_empty() {
-        return "no run has ended yet".into();
+        return "no run has finished yet".into();
     }
     let mean = |def: &FigureDef| points.iter().filter_map(|point| point.figure(def.name));
     let telling = |def: &&FigureDef| match QUIET.contains(&def.name) {
@@ -145,7 +144,7 @@ fn table(
     let left_out: Vec<&str> =
         (0..variables.len()).filter(|at| !settings.contains(at)).map(|at| variables[at].as_str()).collect();
     if !left_out.is_empty() {
-        note += &format!("{} follow from the columns before: see results.csv\n", left_out.join(", "));
+        note += &format!("{} follow from the columns shown: see results.csv\n", left_out.join(", "));
     }
     let whole = |value: &str| value.to_string();
     let in_few_words = |value: &str| cut(&short(value));

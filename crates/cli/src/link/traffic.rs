@@ -34,9 +34,9 @@ impl From<UdpReport> for Traffic {
         Traffic {
             flows: report.flows.iter().map(flow).collect(),
             beside: vec![
-                ("refused", "datagrams of clients that found no room (--max-flows)", report.refused),
-                ("over_budget", "datagrams that found the memory used up", report.over_budget),
-                ("unsent", "datagrams that came through and that the kernel would not send", unsent),
+                ("refused", "datagrams of clients beyond --max-flows, refused", report.refused),
+                ("over_budget", "datagrams dropped because the memory limit was reached", report.over_budget),
+                ("unsent", "datagrams that crossed the link but were refused by the kernel", unsent),
             ],
         }
     }
@@ -52,7 +52,7 @@ impl From<StreamReport> for Traffic {
         };
         Traffic {
             flows: report.connections.iter().map(flow).collect(),
-            beside: vec![("refused", "connections that found no room (--max-flows)", report.refused)],
+            beside: vec![("refused", "connections beyond --max-flows, refused", report.refused)],
         }
     }
 }
@@ -71,17 +71,17 @@ impl From<RouterReport> for Traffic {
             beside: vec![
                 (
                     "ignored",
-                    "neighbour messages of the kernels, kept off the link",
+                    "neighbour discovery messages, not sent over the link",
                     lanes.iter().map(|l| l.ignored).sum(),
                 ),
                 (
                     "rejected",
-                    "packets that came through and that the kernel would not take",
+                    "packets that crossed the link but were refused by the kernel",
                     lanes.iter().map(|l| l.rejected).sum(),
                 ),
                 (
                     "over_budget",
-                    "packets that found the memory used up",
+                    "packets dropped because the memory limit was reached",
                     lanes.iter().map(|l| l.over_budget).sum(),
                 ),
             ],
@@ -134,7 +134,7 @@ impl Traffic {
         let told = self.beside.iter().filter(|(.., count)| *count > 0);
         let mut notes: Vec<String> = told.map(|(_, words, count)| format!("{count} {words}")).collect();
         if self.flows.is_empty() {
-            notes.push("Nothing came by.".into());
+            notes.push("No traffic.".into());
         }
         notes
     }

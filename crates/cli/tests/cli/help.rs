@@ -210,3 +210,33 @@ fn a_manual_page_for_every_command() {
         }
     }
 }
+
+#[test]
+fn completions_offer_values() {
+    let bash = run(&["completions", "bash"]).out;
+    let offered = |option: &str, value: &str| {
+        let at =
+            bash.find(&format!("\n                {option})\n")).unwrap_or_else(|| panic!("no {option}"));
+        let case = &bash[at..][..bash[at..].find(";;").expect("a case ends")];
+        case.split(['"', ' ']).any(|word| word == value)
+    };
+    for (option, value) in [
+        ("--link", "wifi-home"),
+        ("--transports", "sctp"),
+        ("--source", "clip:demo"),
+        ("--also", "rtp://"),
+        ("--conceal", "repetition"),
+        ("--framing", "medusa"),
+        ("--format", "l24"),
+        ("--link-method", "router"),
+    ] {
+        assert!(offered(option, value), "{option} {value}");
+    }
+    // Presets, papers, experiments, sources and sinks also complete without an option.
+    for value in ["satellite", "tv-audio-wlan", "tv-audio-wlan/udp", "tone:sweep", "null:"] {
+        assert!(bash.split([' ', '"']).any(|word| word == value), "{value}");
+    }
+    // They are not listed in the help, which stays short.
+    let help = run(&["compare", "--help"]).out;
+    assert!(!help.contains("wifi-busy") && !help.contains("clip:tabla"), "{help}");
+}

@@ -38,16 +38,16 @@ fn bad_scenarios_are_refused_with_file_line_and_remedy() {
         ("impossible number", "\"100Mbit/s\"", "\"100Tbit/s\"", &["test.toml:21:", "Gbit/s"]),
         ("missing unit", "value = \"20ms\"", "value = \"20\"", &["has no unit", "20ms"]),
         (
-            "a circle",
+            "a loop",
             "[traffic.upload]",
             "[cable.extra]\nbetween = [\"talker\", \"office\"]\n[traffic.upload]",
-            &["[cable.extra] closes a circle", "[switch.house]", "[link.line]"],
+            &["[cable.extra] makes a loop", "[switch.house]", "[link.line]"],
         ),
         ("zero rate", "value = \"2Mbit/s\"", "value = \"0Mbit/s\"", &["1kbit/s"]),
         ("no such transport", "[\"rtp\", \"tcp\"]", "[\"rtp\", \"tpc\"]", &["'tpc'", "'tcp'", "$transport"]),
         ("one name twice", "[stream.up]", "[stream.line]", &["[link.line]", "another"]),
-        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "once"]),
-        ("no TOML", "title = ", "title ", &["test.toml:6:"]),
+        ("one name twice", "[node.office]", "[node.router]", &["test.toml:16:", "defined twice"]),
+        ("not TOML", "title = ", "title ", &["test.toml:6:"]),
     ];
     for (what, right, wrong, parts) in cases {
         assert!(EXAMPLE.contains(right), "{right}");
@@ -83,6 +83,18 @@ fn what_cannot_be_found_or_read_is_said() {
         assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.err);
         assert!(parts.iter().all(|part| ran.err.contains(part)), "{arguments:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_report_without_results_says_what_to_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = lab(directory.path(), &["report"]);
+    assert!(ran.code == Some(1) && ran.err.contains("antiphon lab run tv-audio-wlan"), "{}", ran.err);
+    assert!(!directory.path().join("antiphon-report").exists());
+    // A paper that is named has a report in any case.
+    let named = lab(directory.path(), &["report", "srp"]);
+    assert!(named.code == Some(0) && named.out.contains("srp.html"), "{}", named.err);
+    assert!(named.err.contains("0 conclusions hold") && named.err.contains("xdg-open"), "{}", named.err);
 }
 
 #[test]
@@ -157,7 +169,7 @@ fn a_killed_run_goes_on_to_the_same_results() {
         let told = String::from_utf8_lossy(&output.stderr);
         if signal == "INT" {
             assert_eq!(output.status.code(), Some(130), "{told}");
-            assert!(told.contains("to go on: antiphon lab run test.toml --results parts"), "{told}");
+            assert!(told.contains("to continue: antiphon lab run test.toml --results parts"), "{told}");
             assert!(directory.path().join("parts/test/results.csv").exists());
         } else {
             assert_eq!(output.status.code(), None);
@@ -167,7 +179,7 @@ fn a_killed_run_goes_on_to_the_same_results() {
     assert!((5..40).contains(&before), "it was stopped before its end: {before}");
     let last = finish(antiphon().current_dir(directory.path()).args(arguments));
     assert_eq!(last.code, Some(0), "{}", last.err);
-    assert!(last.err.contains("of 40 runs were there before"), "{}", last.err);
+    assert!(last.err.contains("of 40 runs existed already"), "{}", last.err);
     for name in ["results.csv", "summary.csv", "media.csv"] {
         let of = |part: &str| results(directory.path(), &format!("{part}/test/{name}"));
         assert_eq!(of("parts"), of("whole"), "{name}");
@@ -190,12 +202,12 @@ fn a_full_disk_is_reported_and_loses_nothing() {
     std::os::unix::fs::symlink("/dev/full", &new).unwrap();
     let full = lab(dir, &["run", "test.toml"]);
     assert_eq!(full.code, Some(1), "{}", full.err);
-    for part in ["results.csv", "No space left", "make room", "4 runs are kept"] {
+    for part in ["results.csv", "No space left", "free some space", "4 runs are saved"] {
         assert!(full.err.contains(part), "{part}: {}", full.err);
     }
     assert_eq!(results(dir, "antiphon-lab/test/results.csv"), kept, "the old table is whole");
     let again = lab(dir, &["run", "test.toml"]);
-    assert!(again.code == Some(0) && again.err.contains("4 of 4 runs were there before"), "{}", again.err);
+    assert!(again.code == Some(0) && again.err.contains("4 of 4 runs existed already"), "{}", again.err);
     assert_ne!(results(dir, "antiphon-lab/test/results.csv"), kept);
 }
 
@@ -235,11 +247,11 @@ fn real_runs_are_distinguished_from_the_model() {
         text.replace("link.l={between=['a','b'],link='ideal'}", "cell.w={access-point='a',stations=['b']}");
     std::fs::write(directory.path().join("test.toml"), cell).unwrap();
     let refused = lab(directory.path(), &["run", "test.toml", "--results", "other", "--real"]);
-    assert!(refused.code == Some(2) && refused.err.contains("only modelled"), "{}", refused.err);
+    assert!(refused.code == Some(2) && refused.err.contains("a model only"), "{}", refused.err);
     // Nothing is printed about runs that are refused, such as how long they take.
     assert!(!refused.err.contains("on sockets") && !refused.err.contains("runs, seed"), "{}", refused.err);
     let one = lab(directory.path(), &["run", "test.toml", "--real", "--run", "0"]);
-    assert!(one.code == Some(2) && one.err.contains("only modelled"), "{}", one.err);
+    assert!(one.code == Some(2) && one.err.contains("a model only"), "{}", one.err);
     assert!(!directory.path().join("other").exists());
 }
 

@@ -99,7 +99,7 @@ fn a_link_loses_what_its_counters_say_and_ends_at_a_signal() {
 fn a_time_limit_has_a_code_of_its_own_and_an_end_has_none() {
     let limit = run(&["link", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9", "--time-limit", "50ms"]);
     assert_eq!(limit.code, Some(124), "{}", limit.err);
-    assert!(limit.out.contains("Nothing came by."), "{}", limit.out);
+    assert!(limit.out.contains("No traffic."), "{}", limit.out);
     let end =
         run(&["link", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9", "--seconds", "50ms", "--quiet"]);
     assert_eq!((end.code, end.err.as_str()), (Some(0), ""));

@@ -81,7 +81,7 @@ fn a_missing_or_monstrous_sdp_is_refused() {
     let name = path.to_str().unwrap();
     refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["send --sdp"]);
     std::fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
-    refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["no SDP"]);
+    refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["not an SDP file"]);
     std::fs::write(&path, b"\xff\xfe\0v=0").unwrap();
     refused(&["receive", "rtp://:7710", "null:", "--sdp", name], &["--sdp"]);
 }

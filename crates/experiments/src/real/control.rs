@@ -216,13 +216,11 @@ fn failing<T>(
 }
 
 fn answer<T>(told: &mpsc::Receiver<Result<T, Error>>) -> Result<T, Error> {
-    told.recv().map_err(|_| Error::failed("a thread of the run ended at once"))?
+    told.recv().map_err(|_| Error::failed("a thread of the run ended unexpectedly"))?
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
-    thread
-        .join()
-        .map_err(|_| Error::failed("a thread of the run broke down; this is a fault of antiphon's"))?
+    thread.join().map_err(|_| Error::failed("a thread of the run failed; this is a bug in antiphon"))?
 }
 
 fn gather(setup: &Setup, streams: Vec<StreamThreads<'_>>, loads: Vec<Load<'_>>) -> Result<Figures, Error> {

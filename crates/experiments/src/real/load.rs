@@ -68,7 +68,7 @@ impl Load<'_> {
 }
 
 fn broke_down<E>(_: E) -> Error {
-    Error::failed("a thread of traffic broke down; this is a fault of antiphon's")
+    Error::failed("a traffic thread failed; this is a bug in antiphon")
 }
 
 /// What all threads of traffic share.

@@ -194,7 +194,7 @@ mod tests {
         let none = SocketOptions { congestion: Some("nosuch".into()), ..SocketOptions::default() };
         let refused = open(none).err().unwrap().message;
         assert!(
-            refused.contains("'nosuch' not obtained") && refused.contains("another algorithm"),
+            refused.contains("'nosuch' is not available") && refused.contains("another algorithm"),
             "{refused}"
         );
     }

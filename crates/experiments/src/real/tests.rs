@@ -148,7 +148,7 @@ fn what_is_only_modelled_is_refused_before_anything_is_written() {
     let results = tempfile::tempdir().unwrap();
     let job = Job::new("test", "test.toml", text).unwrap();
     let error = run(&job, &options(results.path(), millis(100)), &Stop::new(), &mut |_| {}).unwrap_err();
-    assert!(error.message.contains("'w' is an 802.11 cell: that is only modelled"), "{error}");
+    assert!(error.message.contains("'w' is an 802.11 cell: that exists as a model only"), "{error}");
     assert_eq!((error.exit_code(), std::fs::read_dir(results.path()).unwrap().count()), (2, 0));
 }
 

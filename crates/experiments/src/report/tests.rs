@@ -35,7 +35,7 @@ fn the_page_has_every_table_claim_and_labelled_number() {
     }
     assert!(html.contains("cell.wlan.slot") && html.contains("802.11b stations may join"));
     assert!(html.contains("41.369 ± 3.710") && html.contains("-1.369 (-3 %)"), "printed beside ours");
-    assert!(html.contains("3 of 330 runs are there"));
+    assert!(html.contains("3 of 330 runs are done"));
     assert!(html.contains("Figure 6.4: packet loss, UDP"));
 }
 
@@ -160,7 +160,7 @@ fn measured_results_name_their_machine() {
     // Both readings of the printed jitter, distinguishable.
     assert!(html.contains("ours, jitter_mad_ms") && html.contains("ours, jitter_sd_ms"));
     // No model, two printed computers for the one here, and each figure beside its setting.
-    assert!(html.contains("Print and reality") && !html.contains("Real : model"));
+    assert!(html.contains("Published and measured") && !html.contains("Real : model"));
     assert!(html.contains("latency, computer A") && html.contains("latency, computer B"));
     assert!(
         html.contains("audio, UDP, 1 ch") && html.contains("UDP\u{a0}·\u{a0}1\u{a0}ch\u{a0}0.06250"),

@@ -32,7 +32,7 @@ pub struct Header {
 
 /// Why a line is not a journal line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no line of a journal: {0}")]
+#[error("invalid line of a journal: {0}")]
 pub struct JournalError(String);
 
 /// Version of the journal's format: increased when older programs would misread it.

@@ -25,7 +25,7 @@ pub enum LiveError {
     #[error(transparent)]
     World(#[from] WorldError),
     /// A machine has no such medium, and nothing here emulates it in real time.
-    #[error("'{who}' is {what}: that is only modelled; run it without --real")]
+    #[error("'{who}' is {what}: that exists as a model only; run it without --real")]
     OnlyModelled {
         /// The medium or stream.
         who: String,

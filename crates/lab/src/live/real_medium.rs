@@ -139,11 +139,11 @@ const ETHERNET_OVERHEAD: usize = 8 + 14 + 4 + 12;
 fn host_notes(setup: &Setup) -> Vec<String> {
     let mut notes = Vec::new();
     if setup.nodes.iter().any(|node| node.cost != HostCost::default()) {
-        notes.push("the nodes' processor times are this machine's own, not the scenario's".into());
+        notes.push("processor times are those of this machine, not of the scenario".into());
     }
     if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Blaster { .. })) {
         notes.push(
-            "blasters send at the rate of their first medium: an emulator's queue can't be looked into"
+            "blasters send at the rate of their first medium, since an emulator's queue is not visible"
                 .into(),
         );
     }
@@ -223,7 +223,7 @@ mod tests {
         assert!(refused(medium_of(both)).contains("'y' is a second link"));
         let cell = "cell.w={access-point='b',stations=['a','c']}";
         let told = refused(medium_of(cell));
-        assert!(told.contains("'w' is an 802.11 cell: that is only modelled"), "{told}");
+        assert!(told.contains("'w' is an 802.11 cell: that exists as a model only"), "{told}");
         let ring = "ring.r={stations=['a','b','c'],ttrt='8ms'}";
         assert!(refused(medium_of(ring)).contains("FDDI"));
     }

@@ -165,12 +165,12 @@ fn unique_names(tree: &Table) -> Read<()> {
             if !is_name(&entry.key) {
                 let name = clip(&entry.key);
                 let message =
-                    format!("'{name}' is no name: a letter, then letters, digits, '-' or '_', at most 40");
+                    format!("'{name}' is not a name: a letter, then letters, digits, '-' or '_', at most 40");
                 return Err(Fault::new(&entry.key_span, message));
             }
             if let Some(other) = seen.insert(&entry.key, kind) {
                 let name = &entry.key;
-                let message = format!("'{name}' is the name of [{other}.{name}] already: take another one");
+                let message = format!("the name '{name}' is used by [{other}.{name}]: choose another");
                 return Err(Fault::new(&entry.key_span, message));
             }
         }
@@ -220,7 +220,7 @@ impl Nodes {
             let known: Vec<&str> = names().take(12).collect();
             let more = if self.specs.len() > known.len() { ", …" } else { "" };
             let name = clip(name);
-            let message = format!("no node is called '{name}'{near} nodes: {}{more}", known.join(", "));
+            let message = format!("unknown node '{name}'{near} nodes: {}{more}", known.join(", "));
             Fault::new(span, message)
         })
     }
@@ -239,7 +239,7 @@ impl Nodes {
         for (name, span) in value.texts(example)? {
             let node = self.find(&name, &span)?;
             if found.contains(&node) {
-                return Err(Fault::new(&span, format!("'{}' stands here twice", clip(&name))));
+                return Err(Fault::new(&span, format!("'{}' is listed twice", clip(&name))));
             }
             found.push(node);
         }
@@ -286,5 +286,5 @@ fn cost_s(section: &Section<'_>, key: &'static str) -> Read<f64> {
     if (0.0..=1e-3).contains(&seconds) {
         return Ok(seconds);
     }
-    Err(value.fault("a byte costs at most 1ms"))
+    Err(value.fault("at most 1ms per byte"))
 }

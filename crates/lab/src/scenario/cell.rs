@@ -58,7 +58,7 @@ pub(super) fn overrides(
         let place = stations.iter().position(|node| nodes.name(*node) == name).ok_or_else(|| {
             let near = did_you_mean(name, stations.iter().map(|node| nodes.name(*node)));
             inner.fault(format!(
-                "'{name}' is no station of [{}]{near} {}",
+                "'{name}' is not a station of [{}]{near} {}",
                 section.place,
                 list(stations, nodes)
             ))
@@ -127,9 +127,9 @@ pub(super) fn packets(value: &Value<'_>) -> Read<u32> {
         let number = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
         match number.and_then(|number| number.trim().parse::<u32>().ok()) {
             Some(count) => Ok(count),
-            None => Err(format!(
-                "'{text}' has no unit or is no whole number: write a queue such as \"100packets\""
-            )),
+            None => {
+                Err(format!("'{text}' needs a whole number and a unit: write a queue such as \"100packets\""))
+            }
         }
     })?;
     match count {

@@ -30,10 +30,7 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
         }
     }
     if words.is_empty() {
-        let message = format!(
-            "[{}] says nothing of its link: write link = \"rate=10Mbit/s,delay=20ms\"",
-            section.place
-        );
+        let message = format!("[{}] has no link: write link = \"rate=10Mbit/s,delay=20ms\"", section.place);
         return Err(section.fault(message));
     }
     let spec: DuplexSpec =

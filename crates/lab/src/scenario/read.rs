@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
                 continue;
             }
             let (name, after) = variable(after).ok_or_else(|| {
-                Fault::new(span, "behind '$' stands a name of [sweep]; '$$' is a plain '$'")
+                Fault::new(span, "'$' must be followed by a name of [sweep]; '$$' is a plain '$'")
             })?;
             let names = || self.point.iter().map(|(name, _)| name.as_str());
             let Some((_, value)) = self.point.iter().find(|(known, _)| known == name) else {
@@ -316,7 +316,7 @@ impl<'a> Value<'a> {
             }
             None => {
                 let near = did_you_mean(text, names());
-                Err(self.fault(format!("'{}' is none of these{near} write one of {list}", clip(text))))
+                Err(self.fault(format!("unknown value '{}'{near} write one of {list}", clip(text))))
             }
         }
     }

@@ -136,7 +136,7 @@ fn kind(section: &Section<'_>) -> Read<Kind> {
 fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
     let kind = kind(section)?;
     if let (Kind::Packets | Kind::Medusa, Some(protect)) = (kind, section.find("protect")?) {
-        return Err(protect.fault("only sound is protected: take this out, or 'frame' and 'interval'"));
+        return Err(protect.fault("protect works with sound only: remove it, or 'frame' and 'interval'"));
     }
     match kind {
         Kind::Sound => sound(section, longest),
@@ -154,7 +154,7 @@ fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Co
 
 /// Frames of one size at regular intervals.
 fn packets(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
-    let size = section.need("frame", "\"1300B\", or nothing of frames for sound")?;
+    let size = section.need("frame", "\"1300B\", or omit it for sound")?;
     let frame = bytes(&size, longest)?;
     if frame < RTP_HEADER {
         return Err(size.fault(format!(

@@ -123,7 +123,7 @@ fn reason_of_point(table: &Table) -> Read<Option<String>> {
 fn check_name(name: &str, span: &Range<usize>) -> Read<()> {
     if !is_name(name) {
         let message =
-            format!("'{}' is no name: a letter, then letters, digits, '-' or '_', at most 40", clip(name));
+            format!("'{}' is not a name: a letter, then letters, digits, '-' or '_', at most 40", clip(name));
         return Err(Fault::new(span, message));
     }
     if TAKEN.contains(&name) || FIGURES.iter().any(|figure| figure.name == name) {
@@ -168,7 +168,7 @@ pub(super) fn replace(axes: &mut [Axis], name: &str, values: &[String]) -> Read<
         return Err(Fault::new(&(0..0), format!("[sweep] has no '{}'{near} it has {known}", clip(name))));
     };
     if let Some(bad) = values.iter().find(|value| value.len() > 200 || value.contains(char::is_control)) {
-        return Err(Fault::new(&axis.span, format!("'{}' is no value of a sweep", clip(bad))));
+        return Err(Fault::new(&axis.span, format!("'{}' is not a value of the sweep", clip(bad))));
     }
     if axis.names.len() == 1 {
         axis.values = values.iter().map(|value| vec![value.clone()]).collect();
@@ -184,7 +184,7 @@ pub(super) fn all_used(axes: &[Axis], used: &BTreeSet<String>) -> Read<()> {
     for axis in axes {
         if let Some(name) = axis.names.iter().find(|name| !used.contains(*name)) {
             let message =
-                format!("'{name}' is set here and used nowhere: write \"${name}\" where it is to stand");
+                format!("'{name}' is set here but not used: write \"${name}\" where its value belongs");
             return Err(Fault::new(&axis.span, message));
         }
     }

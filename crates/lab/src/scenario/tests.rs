@@ -359,15 +359,15 @@ fn each_error_has_its_line_and_what_would_be_right() {
         ("to = \"b\"", "to = \"c\"", 11, &["'c'", "nodes: a, b"]),
         ("to = \"b\"", "to = \"a\"", 8, &["itself"]),
         ("[stream.audio]", "[stream.line]", 8, &["[link.line]", "another"]),
-        ("[node.b]", "[node.b]\n[node.b]", 5, &["duplicate", "once"]),
-        ("[node.b]", "[node.\"b c\"]", 4, &["'b c'", "no name"]),
+        ("[node.b]", "[node.b]\n[node.b]", 5, &["duplicate", "defined twice"]),
+        ("[node.b]", "[node.\"b c\"]", 4, &["'b c'", "not a name"]),
         (
             "[stream.audio]",
             "[link.again]\nbetween = [\"a\", \"b\"]\nlink = \"ideal\"\n[stream.audio]",
             8,
-            &["circle", "[link.line]"],
+            &["loop", "[link.line]"],
         ),
-        ("[node.b]", "[node.b]\n[node.c]", 5, &["no way from a to c"]),
+        ("[node.b]", "[node.b]\n[node.c]", 5, &["no route from a to c"]),
         ("between = [\"a\", \"b\"]", "between = [\"a\", \"a\"]", 6, &["twice"]),
         ("between = [\"a\", \"b\"]", "between = \"a\"", 5, &["two nodes, not 1"]),
         ("frame = \"200B\"", "frame = \"$size\"", 12, &["[sweep] has no 'size'"]),
@@ -421,7 +421,7 @@ fn a_stream_is_sound_unless_it_says_otherwise() {
     let spoilt = |right: &str, wrong: &str, line: usize, parts: &[&str]| {
         refused(&SMALL.replacen(right, wrong, 1), line, parts);
     };
-    spoilt("frame =", "protect = \"repeat:2\"\nframe =", 12, &["only sound is protected"]);
+    spoilt("frame =", "protect = \"repeat:2\"\nframe =", 12, &["protect works with sound only"]);
     spoilt("frame =", "content = \"sound\"\nframe =", 13, &["unknown key 'frame'"]);
     spoilt("frame = \"200B\"\ninterval", "content = \"packets\"\ninterval", 8, &["no 'frame'"]);
     spoilt("frame = \"200B\"\ninterval = \"10ms\"", "protect = \"repat:2\"", 12, &["'repat:2'", "repeat:2"]);

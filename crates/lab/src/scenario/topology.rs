@@ -54,8 +54,8 @@ pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &No
             return Err(Fault::new(
                 span,
                 format!(
-                    "[{place}] closes a circle: {a} and {b} are joined by {} already, and there is one way \
-                     from each node to each; leave one of them out",
+                    "[{place}] makes a loop: {a} and {b} are already connected by {}, and only one route between \
+                     two nodes is allowed; remove one of them",
                     way.join(" and ")
                 ),
             ));
@@ -66,7 +66,7 @@ pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &No
         if network.way(NodeId(0), NodeId(n)).is_none() {
             let (a, b) = (nodes.name(NodeId(0)), nodes.name(NodeId(n)));
             let message = format!(
-                "there is no way from {a} to {b}: join them, as by [link.NAME] between = [\"{a}\", \"{b}\"]"
+                "no route from {a} to {b}: connect them, for example with [link.NAME] between = [\"{a}\", \"{b}\"]"
             );
             return Err(Fault::new(nodes.place(NodeId(n)), message));
         }

@@ -64,7 +64,7 @@ pub(super) fn parse(text: &str) -> Read<Table> {
     }
     let parsed = DeTable::parse(text).map_err(|error| {
         let remedy = match error.message() {
-            same if same.contains("duplicate") => ": this name or key was there before; each stands once",
+            same if same.contains("duplicate") => ": this name or key is defined twice",
             _ => "",
         };
         Fault::new(&error.span().unwrap_or(0..0), format!("{}{remedy}", error.message()))
@@ -92,7 +92,7 @@ fn node(value: &Spanned<DeValue<'_>>) -> Read<Node> {
         },
         DeValue::Float(number) => bare(number.as_str().to_string()),
         DeValue::Boolean(yes) => bare(yes.to_string()),
-        DeValue::Datetime(_) => return Err(Fault::new(&span, "no date is wanted anywhere in a scenario")),
+        DeValue::Datetime(_) => return Err(Fault::new(&span, "a scenario has no dates")),
         DeValue::Array(items) => Kind::List(items.iter().map(node).collect::<Read<_>>()?),
         DeValue::Table(inner) => Kind::Table(table(inner, span.clone())?),
     };

@@ -18,7 +18,7 @@ pub enum WorldError {
     #[error("duration and drain of {0:?} are longer than the 100 years that a run can last")]
     TooLong(Duration),
     /// Two elements of one name.
-    #[error("two {what} are called '{name}'; names are how results are told apart")]
+    #[error("two {what} are called '{name}'; names must be unique")]
     Duplicate {
         /// Nodes, media, or streams and traffic.
         what: &'static str,
@@ -45,7 +45,7 @@ pub enum WorldError {
     },
     /// More than one path between two nodes.
     #[error(
-        "medium '{medium}' makes a circle: '{node}' and its other nodes are joined already; take one link away"
+        "medium '{medium}' makes a loop: '{node}' and its other nodes are already connected; remove one link"
     )]
     Circle {
         /// The medium that closes the circle.
@@ -54,7 +54,7 @@ pub enum WorldError {
         node: String,
     },
     /// No path at all.
-    #[error("'{who}' cannot get from '{from}' to '{to}': no media join them")]
+    #[error("'{who}' has no route from '{from}' to '{to}'")]
     Unreachable {
         /// The stream or traffic.
         who: String,

@@ -383,10 +383,10 @@ fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
     // A millisecond a byte is a machine of 8 kbit/s.
     let is_byte_cost = |seconds: f64| (0.0..=1e-3).contains(&seconds);
     if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
-        return Err(WorldError::quantity(node, "a byte costs its processor from nothing to 1 ms"));
+        return Err(WorldError::quantity(node, "processor time per byte is 0 to 1 ms"));
     }
     if cost.send_packet.max(cost.receive_packet).max(cost.wake) > Duration::from_secs(1) {
-        return Err(WorldError::quantity(node, "a packet costs its processor at most 1 s"));
+        return Err(WorldError::quantity(node, "processor time per packet is at most 1 s"));
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ impl<'a> StreamBuilder<'a> {
         let frame = self.check_content()?;
         if self.frames() > MOST_FRAMES {
             return Err(
-                self.quantity(&format!("{} frames are more than the {MOST_FRAMES} of a run", self.frames()))
+                self.quantity(&format!("{} packets are more than the {MOST_FRAMES} of a run", self.frames()))
             );
         }
         let max = self.endpoint(Role::Caller, self.seed)?.profile().max_message;
@@ -97,11 +97,11 @@ impl<'a> StreamBuilder<'a> {
         Ok(match &self.spec.content {
             Content::Packets { frame, interval, .. } => {
                 if interval.is_zero() {
-                    return Err(self.quantity("frames need an interval above zero, such as 7.4ms"));
+                    return Err(self.quantity("packets need an interval above zero, such as 7.4ms"));
                 }
                 if *frame < RTP_HEADER {
                     return Err(self.quantity(&format!(
-                        "a frame of {frame} bytes has no room for the {RTP_HEADER} bytes of an RTP header"
+                        "a packet of {frame} bytes has no room for the {RTP_HEADER} bytes of an RTP header"
                     )));
                 }
                 *frame

@@ -53,7 +53,7 @@ impl Words {
 
     /// Why none is taken; this is the least bad.
     pub fn because_none(&self, name: &str) -> String {
-        format!("nothing measured is good enough; closest is {name} with {}: {}", self.figure, self.lacking)
+        format!("no transport is good enough; the closest is {name} with {}: {}", self.figure, self.lacking)
     }
 }
 
@@ -217,13 +217,17 @@ impl Purpose {
                 figure: format!(
                     "{} missing{ways}, {}",
                     text(sums.never_came()),
-                    if candidate.multicast { "one datagram for all" } else { "a copy for each receiver" }
+                    if candidate.multicast {
+                        "one packet for all receivers"
+                    } else {
+                        "a copy for each receiver"
+                    }
                 ),
                 bound: "under 1.8 %",
                 lacking: if candidate.multicast {
                     too_many(weight.cost, SILENCE_SHARE)
                 } else {
-                    "it cannot multicast, so each receiver costs the whole rate again".into()
+                    "it cannot multicast, so each receiver adds the full rate".into()
                 },
             },
         }
@@ -244,7 +248,7 @@ fn underruns(times: u64) -> String {
 }
 
 fn too_many(percent: f64, share: f64) -> String {
-    format!("{:.2} % too many", percent - share * 100.0)
+    format!("{:.2} % too much", percent - share * 100.0)
 }
 
 /// Cost: mouth to ear (packetising and playout delay) in milliseconds.
@@ -264,7 +268,7 @@ fn play_together_words(f: &TransportFigures, sums: &Sums, weight: &Weight, ways:
         Some(_) => Words {
             figure: format!("{:.1} ms mouth to ear with 1 % late or lost{ways}", weight.cost),
             bound,
-            lacking: format!("{:.1} ms too much for playing", weight.cost - PLAY_MS),
+            lacking: format!("{:.1} ms too much for playing together", weight.cost - PLAY_MS),
         },
         None => Words {
             figure: format!(
@@ -288,12 +292,12 @@ fn record_words(candidate: &Candidate<'_>, sums: &Sums) -> Words {
     let gone = gone(candidate, sums);
     let mut figure = format!("{gone} of {} packets missing", sums.sent);
     if candidate.reliable {
-        figure.push_str(", and what is lost is sent again");
+        figure.push_str(", and lost packets are sent again");
         if sums.expired > 0 {
-            figure.push_str(&format!(" ({} expired for a deadline that a recording has not)", sums.expired));
+            figure.push_str(&format!(" ({} expired, which a recording would not allow)", sums.expired));
         }
     }
-    let lacking = format!("{gone} packets are not in the recording");
+    let lacking = format!("{gone} packets are missing from the recording");
     Words { figure, bound: "nothing missing", lacking }
 }
 
@@ -324,7 +328,7 @@ fn talk_words(f: &TransportFigures, sums: &Sums, weight: &Weight, ways: &str) ->
     let (target, r) = (weight.delay_ms.unwrap_or(f64::INFINITY), -weight.cost);
     let delay = f.packet_ms + target;
     let too_far = (delay > TALK_MS).then(|| format!("{:.0} ms too much for talking", delay - TALK_MS));
-    let too_poor = (r < TALK_R).then(|| format!("R should be {TALK_R}"));
+    let too_poor = (r < TALK_R).then(|| format!("R should be at least {TALK_R}"));
     let lacking: Vec<String> = too_far.into_iter().chain(too_poor).collect();
     Words {
         figure: format!(

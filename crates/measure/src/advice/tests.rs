@@ -106,10 +106,10 @@ fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
     let tcp = measured("tcp", Path { loss: 0.002, rtt_ms: 700.0, tail_ms: 300.0, ..MINUTE });
     for (purpose, transport, lacking) in [
         (Purpose::PlayTogether, "tcp", "too much for playing"),
-        (Purpose::TvSound, "rtp", "too many"),
-        (Purpose::Record, "tcp", "not in the recording"),
-        (Purpose::Talk, "rtp", "ms too much for talking, R should be 70"),
-        (Purpose::SendToMany, "rtp", "too many"),
+        (Purpose::TvSound, "rtp", "too much"),
+        (Purpose::Record, "tcp", "missing from the recording"),
+        (Purpose::Talk, "rtp", "ms too much for talking, R should be at least 70"),
+        (Purpose::SendToMany, "rtp", "too much"),
     ] {
         let advice = advice(purpose, &rtp, &tcp);
         assert_eq!((advice.transport.as_str(), advice.met), (transport, false), "{advice:?}");
@@ -141,7 +141,7 @@ fn of_equals_the_simplest_is_named_and_the_others_tie() {
     let slower = measured("arq", Path { loss: 0.003, rtt_ms: 16.0, ..MINUTE });
     let advice = advise_for(Purpose::PlayTogether, &[&rtp, &sctp, &srp, &slower].map(candidate)).unwrap();
     assert_eq!((advice.transport.as_str(), &advice.ties[..]), ("rtp", &["sctp".into(), "srp".into()][..]));
-    assert!(advice.reason().starts_with("sctp and srp will do as well; "), "{}", advice.reason());
+    assert!(advice.reason().starts_with("sctp and srp would do as well; "), "{}", advice.reason());
     assert!(advice.because.contains("arq:"), "{}", advice.because);
     assert!(advice.confidence.is_some_and(|sure| sure > 0.95), "{advice:?}");
 }
@@ -300,7 +300,7 @@ fn a_recording_has_no_deadline() {
     let rtp = measured("rtp", Path { loss: 0.005, ..MINUTE });
     let found = advice(Purpose::Record, &rtp, &tcp);
     assert_eq!((found.transport.as_str(), found.met), ("tcp", true));
-    assert!(found.because.contains("expired for a deadline"), "{}", found.because);
+    assert!(found.because.contains("which a recording would not allow"), "{}", found.because);
 }
 
 #[test]

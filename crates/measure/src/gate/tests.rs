@@ -45,8 +45,8 @@ fn refusals_name_the_remedy() {
     assert!(error("").contains("loss<0.1%"));
     assert!(error("p99=25ms").contains("p99<25ms"));
     assert!(error("p99<25").contains("write 25ms"));
-    assert!(error("p99<25%").contains("no unit of time"));
-    assert!(error("loss<5ms").contains("no unit of share"));
+    assert!(error("p99<25%").contains("not a unit of time"));
+    assert!(error("loss<5ms").contains("not a unit of share"));
     let bare = error("late<5");
     assert!(bare.contains("5%") && bare.contains("late_packets"), "{bare}");
     assert!(error("lost<5%").contains("whole number"));

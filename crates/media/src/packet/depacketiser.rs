@@ -11,7 +11,7 @@ use crate::{ChannelGroups, SampleFormat, StreamFormat, codec};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
     /// Fewer bytes than its own header says.
-    #[error("an RTP packet of {actual} bytes is cut off: its header speaks of {expected}")]
+    #[error("an RTP packet of {actual} bytes is cut off: its header announces {expected}")]
     Truncated {
         /// Bytes needed.
         expected: usize,
@@ -19,20 +19,20 @@ pub enum RtpError {
         actual: usize,
     },
     /// Not version 2.
-    #[error("RTP version {version} is not spoken here: the sender must use version 2")]
+    #[error("unsupported RTP version {version}: the sender must use version 2")]
     Version {
         /// The version in the packet.
         version: u8,
     },
     /// More padding than packet, or zero padding.
-    #[error("the RTP padding of {padding} bytes is wrong")]
+    #[error("invalid RTP padding of {padding} bytes")]
     Padding {
         /// The padding in the packet.
         padding: u8,
     },
     /// The sound is not a whole number of sample frames: another format than agreed.
     #[error(
-        "{len} bytes of sound are not whole sample frames of {frame} bytes: \
+        "{len} bytes of sound are not a whole number of sample frames of {frame} bytes: \
              check sample format and channels, or give the sender's SDP"
     )]
     NotWholeFrames {

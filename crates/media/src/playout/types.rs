@@ -65,7 +65,7 @@ pub enum PlayoutError {
         max: Duration,
     },
     /// The channel groups are those of another stream.
-    #[error("channel groups {groups} are not those of a stream of {format}: let the numbers add up")]
+    #[error("channel groups {groups} do not fit a stream of {format}: the numbers must add up")]
     Groups {
         /// The requested value.
         groups: ChannelGroups,

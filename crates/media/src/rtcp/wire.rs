@@ -129,19 +129,19 @@ pub enum RtcpError {
         actual: usize,
     },
     /// Not version 2.
-    #[error("RTCP version {version} is not spoken here: the peer must use version 2")]
+    #[error("unsupported RTCP version {version}: the peer must use version 2")]
     Version {
         /// The version in the packet.
         version: u8,
     },
     /// Not an RTCP packet type.
-    #[error("{packet_type} is no RTCP packet type")]
+    #[error("{packet_type} is not an RTCP packet type")]
     Type {
         /// The type in the packet.
         packet_type: u8,
     },
     /// Padding where it is not permitted, or more than the packet has bytes.
-    #[error("the RTCP padding is wrong")]
+    #[error("invalid RTCP padding")]
     Padding,
 }
 

@@ -162,6 +162,6 @@ const SYN_OPTIONS: [u8; 8] = [2, 4, 0x05, 0xb4, 1, 3, 3, 4];
 /// The largest value of the header field.
 const WINDOW: u16 = u16::MAX;
 /// The invariant that makes headers infallible.
-const FITS: &str = "the tap lets no larger datagram through, and segments are of Ethernet's size";
+const FITS: &str = "larger datagrams are refused, and segments are cut to Ethernet's size";
 /// The most bytes shown without acknowledgement: half of the window.
 const UNACKNOWLEDGED: u64 = 1 << 19;

@@ -162,7 +162,7 @@ impl Pages {
         let protocol = bare.over_ip.protocol();
         headers::plain(&mut self.packet, from, to, protocol, &self.copy).expect(FITS);
         let interface = *self.bare.interface.get_or_insert_with(|| {
-            let what = format!("the same packets directly over IP (protocol {protocol}), taken out of UDP");
+            let what = format!("the same packets directly over IP (protocol {protocol}), without UDP");
             place.file.interface(&format!("{}-ip", self.name), &what)
         });
         self.bare.packets += 1;
@@ -181,7 +181,7 @@ impl Pages {
         let interface = *self
             .frames
             .interface
-            .get_or_insert_with(|| place.file.interface(&format!("{}-rtp", self.name), FRAMES));
+            .get_or_insert_with(|| place.file.interface(&format!("{}-rtp", self.name), MESSAGES));
         self.frames.packets += 1;
         place.write(interface, &self.packet)
     }
@@ -212,7 +212,7 @@ pub const MESSAGE_PORT: u16 = 50_004;
 /// The peer's port: a different one, so that the directions differ where both ends have one address.
 pub const PEER_MESSAGE_PORT: u16 = 50_006;
 /// Description of the messages' interface in the file.
-const FRAMES: &str = "the frames (RTP, RTCP) in these packets, each once, when it first was whole; UDP headers made up, \
+const MESSAGES: &str = "the messages (RTP, RTCP) in these packets, each once, when it is first complete; synthetic UDP headers, \
     our port 50004, the peer's 50006";
 /// The invariant that makes headers infallible.
 const FITS: &str = "what was in a UDP packet fits into an IP packet";

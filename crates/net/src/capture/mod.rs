@@ -127,8 +127,8 @@ pub enum CaptureError {
     },
     /// The file cannot be written any more, as on a full disk. What was written before remains and can be read.
     #[error(
-        "the capture file '{}' ends early, after {packets} packets: {source}; what it holds can be read, \
-         for more make room or capture elsewhere", .path.display()
+        "the capture file '{}' ends early, after {packets} packets: {source}; the packets in it can be read; \
+         free some space or capture elsewhere", .path.display()
     )]
     Write {
         /// The file.

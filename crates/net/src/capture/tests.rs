@@ -228,7 +228,7 @@ fn errors_say_what_to_do() {
     tap.datagram(Direction::Sent, Instant::ZERO, ends("127.0.0.1:1", "127.0.0.1:2"), &[0; 2_000]);
     let error = capture.finish().unwrap_err().to_string();
     assert!(
-        error.contains("'here.pcapng' ends early, after 0 packets") && error.contains("make room"),
+        error.contains("'here.pcapng' ends early, after 0 packets") && error.contains("free some space"),
         "{error}"
     );
 }

@@ -151,7 +151,7 @@ impl<R: Send + 'static> Reactor<R> {
         match outcome.recv() {
             Ok(None) => {}
             Ok(Some(error)) => return Err(error.into()),
-            Err(_) => return Err(std::io::Error::other("the emulator's thread ended at once")),
+            Err(_) => return Err(std::io::Error::other("the emulator's thread ended unexpectedly")),
         }
         Ok(Reactor { requests, wake, thread: Some(thread) })
     }

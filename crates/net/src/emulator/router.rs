@@ -144,7 +144,8 @@ impl Router {
             let (near, far) = match &lane.sides {
                 Sides::Private => (Namespace::private()?, Namespace::private()?),
                 Sides::Existing { near, far } if near.is_same(far) => {
-                    let error = std::io::Error::other("its kernel would never send a packet out to itself");
+                    let error =
+                        std::io::Error::other("a kernel does not send packets to itself over a device");
                     return Err(EmulatorError::system("both sides are one namespace", error));
                 }
                 Sides::Existing { near, far } => (near.clone(), far.clone()),

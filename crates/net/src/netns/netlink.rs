@@ -168,7 +168,7 @@ impl Netlink {
             let _ = nix::poll::poll(&mut [], 1u8);
         }
         let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        Err(NetnsError::new(format!("the kernel does not take up {address} on {name}"), late))
+        Err(NetnsError::new(format!("the kernel does not accept {address} on {name}"), late))
     }
 
     /// Local, unicast, … as the kernel would route a packet to `address` now.

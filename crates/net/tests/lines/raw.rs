@@ -177,9 +177,9 @@ fn an_association_uses_whichever_address_works() {
 #[test]
 fn impossible_peer_addresses_are_refused_before_opening() {
     let cases: [(Vec<&str>, &str); 3] = [
-        (vec!["127.0.0.2:5005"], "one port"),
+        (vec!["127.0.0.2:5005"], "the same port"),
         (vec!["127.0.0.2:5004", "127.0.0.1:5004"], "twice"),
-        (vec!["127.0.0.2:5004", "127.0.0.3:5004", "127.0.0.4:5004", "127.0.0.5:5004"], "by 4 addresses"),
+        (vec!["127.0.0.2:5004", "127.0.0.3:5004", "127.0.0.4:5004", "127.0.0.5:5004"], "at most 4 addresses"),
     ];
     for (others, wanted) in cases {
         let other_peers = others.into_iter().map(local).collect();

@@ -29,8 +29,8 @@ use crate::{DEFAULT_PORT, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "arq",
     title: "simple ARQ",
-    plain: "UDP with receipts: repeats what is missing",
-    summary: "RTP over UDP with acknowledgements: sends again what was lost, as long as it can still be played",
+    plain: "UDP with acknowledgements: resends lost packets",
+    summary: "RTP over UDP with acknowledgements: resends lost packets while they can still be played",
     substrate: Substrate::Udp,
     over_ip: None,
     default_port: DEFAULT_PORT,

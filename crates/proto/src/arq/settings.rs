@@ -47,10 +47,10 @@ pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
 }
 
 fn read_published(query: &Query) -> Result<published::Settings, UriError> {
-    refuse(query, &["rto-floor", "ack-delay"], "belongs to mode=improved: leave it out or change the mode")?;
+    refuse(query, &["rto-floor", "ack-delay"], "needs mode=improved: omit it or change the mode")?;
     // `congestion` is also the name of a kernel TCP's control, so a URI may carry it for other transports.
     if query.value("congestion") == Some("aimd") {
-        return Err(bad(query, "congestion", "belongs to mode=improved: use none or change the mode".into()));
+        return Err(bad(query, "congestion", "needs mode=improved: use none or change the mode".into()));
     }
     let timeout = time(query, "timeout", SHORTEST, LONGEST)?.unwrap_or(TIMEOUT);
     let give_up = time(query, "give-up", Duration::ZERO, LONGEST)?.unwrap_or(GIVE_UP);
@@ -74,7 +74,7 @@ fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
     refuse(
         query,
         &["timeout", "give-up", "tick", "pace", "turn"],
-        "belongs to mode=as-published: leave it out or change the mode",
+        "needs mode=as-published: omit it or change the mode",
     )?;
     let aimd = match query.value("congestion") {
         None | Some("none") => false,

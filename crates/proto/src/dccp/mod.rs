@@ -76,8 +76,8 @@ use crate::{Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "dccp",
     title: "DCCP",
-    plain: "DCCP: adapts its rate, repeats nothing",
-    summary: "sends once, at the rate the path bears; messages that can't go in time expire before they are sent",
+    plain: "DCCP: adapts its rate, resends nothing",
+    summary: "congestion control without retransmission; messages that can't be sent in time expire",
     substrate: Substrate::Udp,
     over_ip: Some(&stack::DccpOverIp),
     // DCCP in UDP (RFC 6773).

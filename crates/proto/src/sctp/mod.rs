@@ -89,8 +89,8 @@ use crate::{Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "sctp",
     title: "SCTP",
-    plain: "SCTP: repeats what can still be played",
-    summary: "SCTP over UDP: acknowledged, congestion-controlled, sends again what can still be played",
+    plain: "SCTP: resends what can still be played",
+    summary: "SCTP over UDP: acknowledgements, congestion control, resends what can still be played",
     substrate: Substrate::Udp,
     over_ip: Some(&stack::SctpOverIp),
     // SCTP in UDP (RFC 6951).

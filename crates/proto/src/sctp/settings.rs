@@ -139,7 +139,7 @@ fn read_rto(query: &Query, live: RtoSettings) -> Result<RtoSettings, UriError> {
     let Some((key, time)) = above else { return Ok(rto) };
     // Blames a key that the query contains, so that the user can correct it.
     let key = if query.value(key).is_some() { key } else { "rto-max" };
-    Err(bad(query, key, format!("rto-max={:?} is below {time:?}: say rto-max={time:?} or more", rto.max)))
+    Err(bad(query, key, format!("rto-max={:?} is below {time:?}: use rto-max={time:?} or more", rto.max)))
 }
 
 /// The peer's other addresses; the opener of the sockets connects to them and assigns their path numbers.
@@ -183,10 +183,10 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     match (query.value("reliability"), times) {
         (None | Some("retransmissions"), Some(times)) => Ok(Reliability::Retransmissions(times)),
         (Some("retransmissions"), None) => {
-            Err(bad(query, "reliability", "say how many: add retransmissions=1".into()))
+            Err(bad(query, "reliability", "give the number, for example retransmissions=1".into()))
         }
         (Some(_), Some(_)) => {
-            Err(bad(query, "retransmissions", "belongs to reliability=retransmissions: leave one out".into()))
+            Err(bad(query, "retransmissions", "belongs to reliability=retransmissions: omit one".into()))
         }
         (None | Some("deadline"), None) => Ok(Reliability::Deadline),
         (Some("full"), None) => Ok(Reliability::Full),
@@ -304,14 +304,14 @@ mod tests {
         for (text, remedy) in [
             ("order=orderd", "did you mean 'ordered'"),
             ("reliability=none", "use deadline or retransmissions or full"),
-            ("reliability=retransmissions", "add retransmissions=1"),
-            ("reliability=full&retransmissions=1", "leave one out"),
+            ("reliability=retransmissions", "for example retransmissions=1"),
+            ("reliability=full&retransmissions=1", "omit one"),
             ("streams=0", "use 1 to 256"),
             ("ack-delay=1s", "500ms"),
             ("ack-delay=5", "5ms"),
             ("heartbeat=1ms", "use 1s to"),
-            ("rto-min=2s", "rto-max=1s is below 2s: say rto-max=2s or more"),
-            ("rto-initial=3s&rto-min=1s", "say rto-max=3s or more"),
+            ("rto-min=2s", "rto-max=1s is below 2s: use rto-max=2s or more"),
+            ("rto-initial=3s&rto-min=1s", "use rto-max=3s or more"),
             ("rto-max=100ms", "rto-max=100ms is below 250ms"),
             ("rto-max=61s", "use 10ms to 60s"),
             ("path-max-retrans=11", "use 0 to 10"),

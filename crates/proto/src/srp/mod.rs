@@ -55,8 +55,8 @@ use crate::{DEFAULT_PORT, Key, Substrate, Transport};
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "srp",
     title: "SRP",
-    plain: "UDP that asks again for what is missing",
-    summary: "asks again only for what can still be played or is worth its delay (selective retransmission)",
+    plain: "UDP that requests missing packets again",
+    summary: "requests a retransmission only if it can arrive in time or is worth its delay (selective retransmission)",
     substrate: Substrate::Udp,
     over_ip: None,
     default_port: DEFAULT_PORT,
@@ -69,7 +69,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
         },
         Key {
             name: "decide",
-            help: "when to ask again: deadline (default), nearest, ell, oq (default as published), never: decide=nearest",
+            help: "when to request a retransmission: deadline (default), nearest, ell, oq (default as published), never: decide=nearest",
         },
         Key {
             name: "loss",

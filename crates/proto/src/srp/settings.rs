@@ -99,7 +99,7 @@ impl Settings {
             settings.streams = streams;
         }
         if mode == Mode::AsPublished && settings.streams != Streams::ALL {
-            let why = "belongs to mode=improved: leave it out or change the mode".into();
+            let why = "needs mode=improved: omit it or change the mode".into();
             return Err(bad(query, "streams", why));
         }
         if latency.is_zero() {

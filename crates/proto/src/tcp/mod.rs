@@ -26,8 +26,8 @@ use wire::Deframer;
 pub(crate) static TRANSPORT: Transport = Transport {
     scheme: "tcp",
     title: "TCP",
-    plain: "TCP: repeats all that is lost, may pause",
-    summary: "RTP over TCP (RFC 4571): loses nothing while it lives, waits for what was lost, passes firewalls",
+    plain: "TCP: resends everything that is lost, may pause",
+    summary: "RTP over TCP (RFC 4571): delivers everything, may pause to retransmit, passes firewalls",
     substrate: Substrate::Tcp,
     over_ip: None,
     default_port: DEFAULT_PORT,
@@ -344,7 +344,7 @@ mod tests {
         tcp
     }
 
-    /// Paper 000's trap: a send time-out in the middle of a packet. What has begun must end, whatever the clock says.
+    /// The defect that Schiavoni et al. 2013 describe: a send time-out in the middle of a packet. What has begun must end, whatever the clock says.
     #[test]
     fn a_begun_message_is_completed_after_its_deadline() {
         let mut tcp = connected();

@@ -24,7 +24,7 @@ pub enum Change {
     Joined(WireId),
     /// The stream goes on over this wire alone.
     Moved(WireId),
-    /// It has ended or could not be used; the stream goes on without it.
+    /// It has ended or could not be used; the stream continues without it.
     Failed(WireId, ChangeFailure),
 }
 
@@ -35,7 +35,7 @@ pub enum ChangeFailure {
     #[error("there was no connection")]
     NoConnection,
     /// It connected, but nobody took it.
-    #[error("the receiver did not take it: start it with --also for this address")]
+    #[error("the receiver did not accept it: start it with --also for this address")]
     NotTaken,
     /// It has ended.
     #[error("it has ended")]

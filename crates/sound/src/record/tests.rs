@@ -90,7 +90,7 @@ fn a_sink_that_hangs_does_not_hang_the_program() {
     sink.stall = Duration::from_millis(1);
     sink.push(&[0.5; 100]).unwrap();
     let error = sink.finish().unwrap_err().to_string();
-    assert!(error.contains("takes nothing any more"), "{error}");
+    assert!(error.contains("accepts no more data"), "{error}");
     drop(open);
 }
 

@@ -115,7 +115,7 @@ impl<R: Read + Send> WavDecoder<R> {
         if self.promised && self.left > 0 {
             let missing = self.left.div_ceil((self.raw.bytes() * self.stream.channels()) as u64);
             self.notes.add(format!(
-                "the sound ends early: {missing} sample frames that its header announces are not there"
+                "the sound ends early: {missing} sample frames of its header's count are missing"
             ));
         }
     }
@@ -174,12 +174,12 @@ pub(crate) fn open_file(
     let frame = info.frame_bytes();
     match info.claimed {
         Some(claimed) if claimed > found.bytes => notes.add(format!(
-            "{name} is cut: {} of {} sample frames are there, and they are played",
+            "{name} is truncated: {} of {} sample frames exist; these are played",
             found.bytes / frame,
             claimed / frame
         )),
         Some(claimed) if claimed < found.bytes => notes.add(format!(
-            "the header of {name} is unfinished: all {} sample frames of the file are played, not {}",
+            "the header of {name} is incomplete: all {} sample frames of the file are played, not {}",
             found.bytes / frame,
             claimed / frame
         )),

@@ -52,7 +52,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
     let length = file.metadata().map_err(failed)?.len();
     let info = WavInfo::parse(&mut io::BufReader::new(&file)).map_err(|error| match error {
         WavError::Io(error) => RepairError::Open(failed(error)),
-        WavError::NotWav => hopeless("it does not begin as a WAV file"),
+        WavError::NotWav => hopeless("it has no WAV header"),
         WavError::NoData => hopeless("it ends before its sound begins"),
         WavError::Malformed(why) => hopeless(why),
         WavError::Unsupported(why) => hopeless(&why),
@@ -70,9 +70,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
         return Ok(done);
     }
     mend(&mut file, &info, &found, whole).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => {
-            hopeless("it is larger than 4 GiB and its header has no room to say so")
-        }
+        io::ErrorKind::InvalidData => hopeless("it is larger than 4 GiB, which its header cannot store"),
         _ => RepairError::Open(failed(error)),
     })?;
     done.changed = true;

@@ -76,24 +76,27 @@ impl Passport {
         let name = &section.transport;
         let mut remarks = Vec::new();
         if !self.complete {
-            remarks.push("the recording was cut off; what it holds is replayed".into());
+            remarks.push("the recording is truncated; its packets are replayed".into());
         }
         if self.unrecorded > 0 {
-            remarks.push(format!("{} packets were not recorded in time and look lost", self.unrecorded));
+            remarks.push(format!(
+                "{} packets could not be recorded in time and appear as lost",
+                self.unrecorded
+            ));
         }
         if section.repairs {
             remarks.push(format!(
-                "{name} repairs losses by itself: its delays contain its repairs, and losses of the path do not show"
+                "{name} retransmits lost packets: delays include retransmissions, and losses of the path are hidden"
             ));
         }
         remarks.extend(match section.delays {
             Delays::Relative => Some(
-                "two clocks: delays count from the fastest packet's; add the path's propagation time if you know it"
+                "two clocks: delays are relative to the fastest packet; add the path's propagation delay if you know it"
                     .into(),
             ),
             Delays::RoundTrip => Some(
-                "only round trips are known: each is split in halves, and what was lost on either way is taken to be \
-                 lost on the way there"
+                "only round trips are known: half is used for each direction, and every loss counts as lost on the \
+                 way out"
                     .into(),
             ),
             Delays::OneWay | Delays::Unknown => None,
@@ -102,7 +105,7 @@ impl Passport {
             other.section.transport == *name && other.section.direction == section.direction
         };
         if self.sections.iter().filter(same).count() > 1 {
-            remarks.push("the passport holds several streams; the longest is replayed".into());
+            remarks.push("the passport has several streams; the longest is replayed".into());
         }
         remarks
     }

@@ -104,7 +104,7 @@ impl<R: BufRead> PassportReader<R> {
             return Ok(true);
         }
         if self.buffer.len() > MAX_LINE {
-            return Err(self.wrong(format!("over {MAX_LINE} bytes, which no line of a passport has")));
+            return Err(self.wrong(format!("a line longer than {MAX_LINE} bytes")));
         }
         Ok(false)
     }
@@ -150,7 +150,9 @@ impl Passport {
                     return Err(reader.wrong(format!("more than {MAX_SECTIONS} sections; split the file")));
                 }
                 ReadLine::Packet(_) if packets == MAX_PACKETS => {
-                    return Err(reader.wrong(format!("more than {MAX_PACKETS} packets; record less at once")));
+                    return Err(
+                        reader.wrong(format!("more than {MAX_PACKETS} packets; record a shorter time"))
+                    );
                 }
                 ReadLine::Packet(row) => {
                     packets += 1;

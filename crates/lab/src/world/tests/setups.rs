@@ -39,7 +39,7 @@ fn transports_are_known_with_their_keys() {
 #[test]
 fn names_are_unique() {
     let error = with(|setup| setup.nodes[2].name = "a".into());
-    assert_eq!(error, "two nodes are called 'a'; names are how results are told apart");
+    assert_eq!(error, "two nodes are called 'a'; names must be unique");
     let error = with(|setup| setup.media.push(link("line", 1, 2, "")));
     assert!(error.starts_with("two media are called 'line'"), "{error}");
     let ping = TrafficKind::Ping { interval: ms(100), payload: 56, count: 1 };
@@ -53,11 +53,11 @@ fn media_form_a_tree() {
         setup.media.push(link("second", 1, 2, ""));
         setup.media.push(link("third", 2, 0, ""));
     });
-    assert!(error.contains("'third' makes a circle") && error.contains("'a'"), "{error}");
+    assert!(error.contains("'third' makes a loop") && error.contains("'a'"), "{error}");
     let error = with(|setup| setup.media.push(link("loop", 2, 2, "")));
     assert_eq!(error, "node 'c' is on medium 'loop' twice");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(2)]);
-    assert_eq!(error, "'audio' cannot get from 'a' to 'c': no media join them");
+    assert_eq!(error, "'audio' has no route from 'a' to 'c'");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(0)]);
     assert_eq!(error, "'audio' goes from node 'a' to itself");
     let error = with(|setup| setup.streams[0].to = vec![NodeId(7)]);
@@ -87,7 +87,7 @@ fn quantities_are_above_zero_where_they_must_be() {
     let error = with(|setup| setup.streams[0].content = content(1473, ms(5)));
     assert!(error.contains("1473") && error.contains("1472"), "{error}");
     let error = with(|setup| setup.streams[0].content = content(100, Duration::from_nanos(1)));
-    assert!(error.contains("1000000000 frames"), "{error}");
+    assert!(error.contains("1000000000 packets"), "{error}");
     let sound = Content::Sound(SoundSpec { block: 3, ..SoundSpec::default() });
     assert!(with(|setup| setup.streams[0].content = sound).contains("'audio'"));
     let blaster = TrafficKind::Blaster { payload: 1000 };

@@ -214,7 +214,7 @@ pub struct Packet<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
     /// Shorter than the header of its type.
-    #[error("{len} bytes are no DCCP packet of that type")]
+    #[error("malformed DCCP packet ({len} bytes)")]
     TooShort {
         /// How many there were.
         len: usize,
@@ -231,7 +231,7 @@ pub enum WireError {
         len: usize,
     },
     /// 24-bit sequence numbers where they are not allowed.
-    #[error("short sequence numbers were not agreed on")]
+    #[error("short sequence numbers were not negotiated")]
     ShortSequence,
     /// The checksum covers more data than there is.
     #[error("checksum coverage {0} is larger than the packet")]

@@ -76,7 +76,7 @@ pub enum Packet<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
     /// Fewer bytes than the header of its type, or an impossible length for it.
-    #[error("{len} bytes are no packet of type {kind}")]
+    #[error("malformed packet of type {kind} ({len} bytes)")]
     Length {
         /// The type found.
         kind: u32,
@@ -87,7 +87,7 @@ pub enum WireError {
     #[error("unknown packet type {0:#010x}: do both sides run SRP in the same mode?")]
     Type(u32),
     /// The data size does not match the datagram.
-    #[error("a packet announces {told} bytes of data and has {found}")]
+    #[error("a packet announces {told} bytes of data but has {found}")]
     Size {
         /// The size field.
         told: u32,
