@@ -26,7 +26,7 @@ use crate::passport::{PassportFile, Recorder, Sending};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
-use crate::{DEFAULT_LATENCY, Error, SendOptions};
+use crate::{DEFAULT_LATENCY, Error, ErrorKind, SendOptions};
 
 /// State of a stream being sent; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -322,14 +322,14 @@ fn run(
     if let Some(waker) = waker.clone() {
         plan.source.set_waker(Box::new(move || waker.wake()));
     }
-    let mut runner = RunPlan {
+    let wire = RunPlan {
         over_ip: plan.uri.keys.over_ip,
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: options.wait,
         waker: waker.clone(),
         ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
-    }
-    .open()?;
+    };
+    let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let track = SendTrackConfig {
         packet: plan.packet(options, runner.max_packet()),
         groups: plan.groups,
@@ -370,6 +370,27 @@ fn run(
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
     Ok(Ended { notes, files, last, members })
 }
+
+/// Opens the wire; `wait`: tries again for as long as nobody accepts the call.
+fn open_wire(plan: RunPlan, wait: bool, stop: &Stop, tell: &mpsc::Sender<String>) -> Result<Runner, Error> {
+    let mut told = false;
+    loop {
+        match plan.clone().open() {
+            Err(error) if wait && error.kind == ErrorKind::Unreachable && !stop.is_asked() => {
+                if !std::mem::replace(&mut told, true) {
+                    let _main_thread_is_gone =
+                        tell.send(format!("{error}; trying again until the peer answers"));
+                }
+                // The media begins with the connection, so nothing is waiting meanwhile.
+                std::thread::park_timeout(CALL_AGAIN);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// How often a peer that does not accept a connection is called.
+const CALL_AGAIN: Duration = Duration::from_millis(500);
 
 /// Begins a passport of what `session` sends, a packet each `interval`.
 fn record(

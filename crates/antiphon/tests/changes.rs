@@ -276,3 +276,33 @@ fn a_sender_to_a_group_tells_its_members_apart() {
         assert!(member.lost == 0 && member.playout_delay_ms == Some(80.0), "{member:?}");
     }
 }
+
+#[test]
+fn a_sender_waits_for_a_receiver_that_comes_later() {
+    let directory = scratch("waits");
+    let after = directory.join("got.wav");
+    let port = free_port();
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("tcp://127.0.0.1:{port}"),
+        length: Some(Duration::from_secs(1)),
+        wait_for_peer: true,
+        ..SendOptions::default()
+    };
+    let (tell, told) = mpsc::channel();
+    let sender = std::thread::spawn(move || {
+        send(&options, &Stop::new(), &mut |sentence| drop(tell.send(sentence)), &mut |_| {})
+    });
+    // The receiver comes once the first call was refused.
+    assert!(told.iter().any(|sentence| sentence.contains("trying again")));
+    let receiver = listen(ReceiveOptions {
+        source: format!("tcp://@127.0.0.1:{port}"),
+        sink: after.display().to_string(),
+        length: Some(Duration::from_secs(20)),
+        ..ReceiveOptions::default()
+    });
+    sender.join().unwrap().expect("the receiver came");
+    receiver.join().unwrap().expect("receiving ends with the stream");
+    assert!(noise(1) == samples(&after), "all of it, from the first sample on");
+    std::fs::remove_dir_all(directory).unwrap();
+}
