@@ -14,13 +14,14 @@ use antiphon_media::{
 use antiphon_net::{OsClock, Stop, Target, Waker};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
+    Peer, PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
     StreamFraming, converted, limited,
 };
 use antiphon_sound::{Notes, open_source};
 
 use crate::change::{Arriving, Changes};
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
+use crate::live::{LiveFigures, Look, PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
@@ -48,6 +49,11 @@ pub struct SendStatus {
     pub remote_loss_percent: Option<f64>,
     /// Jitter according to the receiver's reports (RFC 3550), in milliseconds; of several channel groups the worst.
     pub remote_jitter_ms: Option<f64>,
+    /// Playout delay that the receiver tells, in milliseconds; `None` before it has, and for a recording.
+    pub remote_latency_ms: Option<f64>,
+    /// Of the last second; at the end, of the whole stream.
+    #[serde(flatten)]
+    pub live: LiveFigures,
     /// The receiver's reports on each channel group; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
@@ -89,11 +95,12 @@ pub fn send(
     let (thread_stop, options) = (stop.clone(), options.clone());
     let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
     let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
+    let mut recent = Recent::default();
     let result = watch(thread, &mut looked, |snapshot: Snapshot| {
         while let Ok(sentence) = told.try_recv() {
             notice(sentence);
         }
-        last = snapshot.status(rate, total_s, groups);
+        last = SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
         changes.poll(Duration::from_secs_f64(last.sent_s), &unopened, notice);
         unanswered = snapshot.unanswered;
         let since_start = clock.now().since(Instant::ZERO);
@@ -105,7 +112,8 @@ pub fn send(
     });
     let Ended { mut notes, files, last } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
-    let last = last.status(rate, total_s, groups);
+    recent.on_look(last.look);
+    let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
     status(&last);
     notes.extend(source_notes.list());
     told.try_iter().chain(files).for_each(&mut *notice);
@@ -265,7 +273,8 @@ fn run(
         seed: options.seed,
         woken: waker.is_some(),
     };
-    let track = SendTrack::new(plan.source, track)?;
+    let meter = PeakMeter::default();
+    let track = SendTrack::new(meter.source(plan.source), track)?;
     if let Some(path) = &options.sdp {
         write_sdp(path, &track, &plan.uri, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
@@ -281,9 +290,12 @@ fn run(
     runner.join(&mut session, SILENCE);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         arriving.poll(now, session, lines);
-        out.look(now, || Snapshot::of(session));
+        out.look(now, || {
+            let snapshot = Snapshot::of(session, now, &meter);
+            Snapshot { look: snapshot.look.with_peer(session, lines), ..snapshot }
+        });
     })?;
-    let last = Snapshot::of(&mut session);
+    let last = Snapshot::of(&mut session, clock.now(), &meter);
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
     notes.extend(after.notes.into_iter().chain(after.facts));
@@ -363,24 +375,38 @@ struct Snapshot {
     /// The last report on each channel group.
     blocks: [Option<ReportBlock>; MOST_GROUPS],
     unanswered: Option<BrokenReason>,
+    /// Playout delay that the receiver tells.
+    told: Option<PlayoutDelay>,
+    look: Look,
 }
 
 impl Snapshot {
-    fn of(session: &mut Session) -> Self {
+    fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
         let mut blocks = [None; MOST_GROUPS];
         for (block, report) in blocks.iter_mut().zip(session.reports()) {
             *block = report.map(|report| report.block);
         }
         let track = session.send_track();
+        let counters = session.sent();
+        // Packets of all channel groups carry the same time.
+        let waiting = |track: &SendTrack| {
+            let (one, groups) = (track.packetiser(), track.ssrcs().count().max(1) as u64);
+            let frames = session.unsettled() * one.packet_frames() as u64 / groups;
+            MediaTime::new(frames, one.position().rate)
+        };
+        let buffered = track.map_or(MediaTime::new(0, 48_000), waiting);
         Snapshot {
+            told: session.peers().next().and_then(Peer::playout_delay),
+            look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
-            counters: session.sent(),
+            counters,
             report: session.last_report(),
             blocks,
             unanswered: session.never_answered(),
         }
     }
 
+    /// The figures, but for the live ones.
     fn status(&self, rate: u32, total_s: Option<f64>, groups: ChannelGroups) -> SendStatus {
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let percent = |block: ReportBlock| f64::from(block.fraction_lost) / 2.56;
@@ -403,6 +429,11 @@ impl Snapshot {
             remote_loss_percent: (told().count() > 0)
                 .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
             remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
+            remote_latency_ms: match self.told {
+                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+                Some(PlayoutDelay::Unbounded) | None => None,
+            },
+            live: LiveFigures::default(),
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }
     }

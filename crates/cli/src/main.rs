@@ -19,6 +19,7 @@ mod progress;
 mod reflect;
 mod settings;
 mod signals;
+mod status_line;
 mod stream;
 mod table;
 mod values;
