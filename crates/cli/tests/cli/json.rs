@@ -169,16 +169,17 @@ fn records_of_link_fit() {
 #[test]
 fn records_of_lists_fit() {
     let directory = tempfile::tempdir().unwrap();
-    for (command, arguments, kind) in [
+    for (command, arguments, kinds) in [
         ("devices", &["devices"][..], "device"),
         ("link", &["link", "--list"], "preset"),
+        ("help-transports", &["help", "transports"], "feature transport"),
         ("lab-list", &["lab", "list"], "experiment"),
         ("lab-claims", &["lab", "claims"], "claim"),
         ("lab-report", &["lab", "report", "--out", "report"], "file"),
     ] {
         let ran = run_in(directory.path(), arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
-        verify(command, &ran.out, &[kind]);
+        verify(command, &ran.out, &kinds.split(' ').collect::<Vec<_>>());
     }
 }
 
