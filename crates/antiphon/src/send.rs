@@ -11,7 +11,7 @@ use antiphon_media::rtcp::{RemoteReport, ReportBlock};
 use antiphon_media::{
     ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
 };
-use antiphon_net::{OsClock, Stop, Target, Waker};
+use antiphon_net::{Lines, OsClock, Stop, Target, Waker};
 use antiphon_proto::Substrate;
 use antiphon_session::{
     Peer, PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
@@ -110,10 +110,12 @@ pub fn send(
         }
         status(&last);
     });
+    // The last snapshot knows no peer any more.
+    let remote_latency_ms = last.remote_latency_ms;
     let Ended { mut notes, files, last } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     recent.on_look(last.look);
-    let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
+    let last = SendStatus { live: recent.whole(), remote_latency_ms, ..last.status(rate, total_s, groups) };
     status(&last);
     notes.extend(source_notes.list());
     told.try_iter().chain(files).for_each(&mut *notice);
@@ -222,6 +224,17 @@ impl SendPlan {
         )
     }
 
+    fn track(&self, options: &SendOptions, max_packet: usize, woken: bool) -> SendTrackConfig {
+        SendTrackConfig {
+            packet: self.packet(options, max_packet),
+            groups: self.groups,
+            protect: self.protect,
+            epoch: self.clock.epoch(),
+            seed: options.seed,
+            woken,
+        }
+    }
+
     fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
         let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
         packet.max_packet = max_packet;
@@ -265,14 +278,7 @@ fn run(
         ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
     }
     .open()?;
-    let track = SendTrackConfig {
-        packet: plan.packet(options, runner.max_packet()),
-        groups: plan.groups,
-        protect: plan.protect,
-        epoch: clock.epoch(),
-        seed: options.seed,
-        woken: waker.is_some(),
-    };
+    let track = plan.track(options, runner.max_packet(), waker.is_some());
     let meter = PeakMeter::default();
     let track = SendTrack::new(meter.source(plan.source), track)?;
     if let Some(path) = &options.sdp {
@@ -290,10 +296,7 @@ fn run(
     runner.join(&mut session, SILENCE);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         arriving.poll(now, session, lines);
-        out.look(now, || {
-            let snapshot = Snapshot::of(session, now, &meter);
-            Snapshot { look: snapshot.look.with_peer(session, lines), ..snapshot }
-        });
+        out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;
     let last = Snapshot::of(&mut session, clock.now(), &meter);
     let after = runner.finish();
@@ -404,6 +407,11 @@ impl Snapshot {
             blocks,
             unanswered: session.never_answered(),
         }
+    }
+
+    /// Also where the receiver is.
+    fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
+        Snapshot { look: self.look.with_peer(session, lines), ..self }
     }
 
     /// The figures, but for the live ones.
