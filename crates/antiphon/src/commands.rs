@@ -60,6 +60,7 @@ mod tests {
     fn advice(purpose: Purpose, transport: &str, playout_delay_ms: Option<f64>) -> Advice {
         Advice {
             record: "advice".into(),
+            schema: Advice::SCHEMA,
             purpose,
             transport: transport.into(),
             ties: Vec::new(),

@@ -26,6 +26,7 @@ mod error;
 mod far_end;
 mod groups;
 mod line_notes;
+mod live;
 mod measured;
 pub mod messages;
 mod near_end;
@@ -65,6 +66,7 @@ pub use commands::quoted;
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};
 pub use groups::{ReceiveGroup, SendGroup};
+pub use live::LiveFigures;
 pub use options::{
     CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, SinkClock,
     default_out,

@@ -19,6 +19,7 @@ use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
 use crate::groups::{ReceiveGroup, channels_label};
+use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
 use crate::run::{RunPlan, Runner, WirePlan, create_capture, finish_capture, spawn};
 use crate::send::{CNAME, SILENCE};
@@ -54,6 +55,9 @@ pub struct ReceiveStatus {
     pub drift_ppm: Option<f64>,
     /// Playout delay in force, in milliseconds; none for a recording.
     pub latency_ms: Option<f64>,
+    /// Of the last second; at the end, of the whole stream.
+    #[serde(flatten)]
+    pub live: LiveFigures,
     /// Of each channel group; empty if there is but one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ReceiveGroup>,
@@ -108,9 +112,10 @@ pub fn receive(
         notice(description);
     }
     let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
+    let mut recent = Recent::default();
     let length_stop = stop.clone();
     let result = watch(thread, &mut looked, |snapshot: Snapshot| {
-        last = snapshot.status(latency);
+        last = ReceiveStatus { live: recent.on_look(snapshot.look), ..snapshot.status(latency) };
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);
         }
@@ -122,7 +127,8 @@ pub fn receive(
     });
     let Ended { mut notes, notices, files, last } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
-    let last = last.status(latency);
+    recent.on_look(last.look);
+    let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
     notices.into_iter().map(|told| describe_notice(told.into())).chain(files).for_each(notice);
     for sink in told.try_iter() {
@@ -254,7 +260,8 @@ fn run(
         // What comes over another transport may be in any order.
         ordered: runner.profile().ordered && plan.also.is_empty(),
     };
-    let open_sink = open_sink(plan.sink, plan.clock, tell);
+    let meter = PeakMeter::default();
+    let open_sink = meter.sink(open_sink(plan.sink, plan.clock, tell));
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
@@ -266,8 +273,10 @@ fn run(
         runner.listen_further(WireId(wire), wire_plan, &mut session, SILENCE)?;
     }
     let _main_thread_is_gone = ready.send(());
-    runner.drive(&mut session, stop, &mut |now, session, _| out.look(now, || Snapshot::of(session)))?;
-    let last = Snapshot::of(&mut session);
+    runner.drive(&mut session, stop, &mut |now, session, lines| {
+        out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
+    })?;
+    let last = Snapshot::of(&mut session, clock.now(), &meter);
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
     notes.extend(after.notes);

@@ -11,10 +11,10 @@ use antiphon_media::rtcp::{RemoteReport, ReportBlock};
 use antiphon_media::{
     ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
 };
-use antiphon_net::{OsClock, Stop, Target, Waker};
+use antiphon_net::{Lines, OsClock, Stop, Target, Waker};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Member, PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
+    Member, Peer, PlayoutDelay, Repetition, SendTrack, SendTrackConfig, SenderCounters, Session, SessionConfig,
     StreamFraming, converted, limited,
 };
 use antiphon_sound::{Notes, open_source};
@@ -22,6 +22,7 @@ use antiphon_sound::{Notes, open_source};
 use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Changes};
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label, read_groups};
+use crate::live::{LiveFigures, Look, PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
@@ -53,6 +54,11 @@ pub struct SendStatus {
     pub members: u64,
     /// Of the members of a group, the highest loss that one has reported last, in percent.
     pub worst_loss_percent: Option<f64>,
+    /// Playout delay that the receiver tells, in milliseconds; `None` before it has, and for a recording.
+    pub remote_latency_ms: Option<f64>,
+    /// Of the last second; at the end, of the whole stream.
+    #[serde(flatten)]
+    pub live: LiveFigures,
     /// The receiver's reports on each channel group; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
@@ -161,11 +167,12 @@ pub(crate) fn stream(
     let (thread_stop, options) = (stop.clone(), options.clone());
     let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
     let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
+    let mut recent = Recent::default();
     let result = watch(thread, &mut looked, |snapshot: Snapshot| {
         while let Ok(sentence) = told.try_recv() {
             notice(sentence);
         }
-        last = snapshot.status(rate, total_s, groups);
+        last = SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
         follow(&last, &mut changes, notice);
         changes.poll(Duration::from_secs_f64(last.sent_s), &unopened, notice);
         unanswered = snapshot.unanswered;
@@ -176,9 +183,12 @@ pub(crate) fn stream(
         }
         status(&last);
     });
+    // The last snapshot knows no peer any more.
+    let remote_latency_ms = last.remote_latency_ms;
     let Ended { mut notes, files, last, members } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
-    let last = last.status(rate, total_s, groups);
+    recent.on_look(last.look);
+    let last = SendStatus { live: recent.whole(), remote_latency_ms, ..last.status(rate, total_s, groups) };
     status(&last);
     notes.extend(source_notes.list());
     told.try_iter().chain(files).for_each(&mut *notice);
@@ -286,6 +296,17 @@ impl SendPlan {
         )
     }
 
+    fn track(&self, options: &SendOptions, max_packet: usize, woken: bool) -> SendTrackConfig {
+        SendTrackConfig {
+            packet: self.packet(options, max_packet),
+            groups: self.groups,
+            protect: self.protect,
+            epoch: self.clock.epoch(),
+            seed: options.seed,
+            woken,
+        }
+    }
+
     fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
         let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
         packet.max_packet = max_packet;
@@ -330,15 +351,9 @@ fn run(
         ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
-    let track = SendTrackConfig {
-        packet: plan.packet(options, runner.max_packet()),
-        groups: plan.groups,
-        protect: plan.protect,
-        epoch: clock.epoch(),
-        seed: options.seed,
-        woken: waker.is_some(),
-    };
-    let track = SendTrack::new(plan.source, track)?;
+    let track = plan.track(options, runner.max_packet(), waker.is_some());
+    let meter = PeakMeter::default();
+    let track = SendTrack::new(meter.source(plan.source), track)?;
     if let Some(path) = &options.sdp {
         write_sdp(path, &track, &plan.uri, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
@@ -355,9 +370,9 @@ fn run(
     let stacks = runner.stacks();
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         arriving.poll(now, session, lines, &stacks);
-        out.look(now, || Snapshot::of(session));
+        out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;
-    let last = Snapshot::of(&mut session);
+    let last = Snapshot::of(&mut session, clock.now(), &meter);
     let members = members(&session, plan.format.rate());
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
@@ -460,18 +475,31 @@ struct Snapshot {
     members: u64,
     /// The highest loss that a member of a group has reported last, in 256ths.
     worst: Option<u8>,
+    /// Playout delay that the receiver tells.
+    told: Option<PlayoutDelay>,
+    look: Look,
 }
 
 impl Snapshot {
-    fn of(session: &mut Session) -> Self {
+    fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
         let mut blocks = [None; MOST_GROUPS];
         for (block, report) in blocks.iter_mut().zip(session.reports()) {
             *block = report.map(|report| report.block);
         }
         let track = session.send_track();
+        let counters = session.sent();
+        // Packets of all channel groups carry the same time.
+        let waiting = |track: &SendTrack| {
+            let (one, groups) = (track.packetiser(), track.ssrcs().count().max(1) as u64);
+            let frames = session.unsettled() * one.packet_frames() as u64 / groups;
+            MediaTime::new(frames, one.position().rate)
+        };
+        let buffered = track.map_or(MediaTime::new(0, 48_000), waiting);
         Snapshot {
+            told: session.peers().next().and_then(Peer::playout_delay),
+            look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
-            counters: session.sent(),
+            counters,
             report: session.last_report(),
             blocks,
             unanswered: session.never_answered(),
@@ -480,6 +508,12 @@ impl Snapshot {
         }
     }
 
+    /// Also where the receiver is.
+    fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
+        Snapshot { look: self.look.with_peer(session, lines), ..self }
+    }
+
+    /// The figures, but for the live ones.
     fn status(&self, rate: u32, total_s: Option<f64>, groups: ChannelGroups) -> SendStatus {
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let percent = |block: ReportBlock| f64::from(block.fraction_lost) / 2.56;
@@ -504,6 +538,11 @@ impl Snapshot {
             members: self.members,
             worst_loss_percent: self.worst.map(|worst| f64::from(worst) / 2.56),
             remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
+            remote_latency_ms: match self.told {
+                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+                Some(PlayoutDelay::Unbounded) | None => None,
+            },
+            live: LiveFigures::default(),
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }
     }

@@ -62,6 +62,9 @@ pub enum Command {
     /// List audio sources and sinks
     #[command(after_help = DEVICES_EXAMPLES)]
     Devices,
+    /// What each transport offers: what `help transports` means
+    #[command(hide = true)]
+    Transports,
     /// Write the manual pages
     #[command(after_help = MAN_EXAMPLES)]
     Man {
@@ -133,6 +136,7 @@ Examples:
   antiphon receive rtp://:7710 file:take.wav
   antiphon send file:song.flac rtp://192.0.2.7:7710
   antiphon help compare                all options of a command
+  antiphon help transports             what each transport offers
 
 Exit codes:
     0  done

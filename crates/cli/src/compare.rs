@@ -230,6 +230,7 @@ mod tests {
     fn comparison(transports: usize) -> Comparison {
         let advice = |purpose| Advice {
             record: "advice".into(),
+            schema: Advice::SCHEMA,
             purpose,
             transport: "adaptive".into(),
             met: purpose != Purpose::Talk,

@@ -19,8 +19,10 @@ mod progress;
 mod reflect;
 mod settings;
 mod signals;
+mod status_line;
 mod stream;
 mod table;
+mod transports;
 mod values;
 
 use std::process::ExitCode;
@@ -56,6 +58,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
         Command::Link(args) => link::run(args, &cli.global, output),
         Command::Lab(args) => lab::lab(args, &cli.global, output),
         Command::Devices => Ok(devices::run(output)),
+        Command::Transports => Ok(transports::run(output)),
         Command::Man { directory } => manual::write(directory, output),
         Command::Completions { shell } => Ok(manual::completions(*shell, output)),
     }

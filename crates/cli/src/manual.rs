@@ -51,7 +51,7 @@ pub fn write(directory: &Path, output: &mut Output) -> Result<u8, Error> {
 
 /// All commands below one, with the names of their pages.
 fn collect(command: &clap::Command, name: &str, commands: &mut Vec<(String, clap::Command)>) {
-    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
         let name = format!("{name}-{}", sub.get_name());
         commands.push((name.clone(), sub.clone()));
         collect(sub, &name, commands);

@@ -145,8 +145,12 @@ fn record_line(record: &str, fields: Value) -> String {
     let Value::Object(mut fields) = fields else { unreachable!("records are objects") };
     fields.remove("record");
     fields.remove("schema");
-    let rest = Value::Object(fields).to_string();
-    let rest = rest.trim_start_matches('{');
+    with_kind(record, &Value::Object(fields).to_string())
+}
+
+/// A JSON object with `record` and `schema` put before its own fields.
+pub fn with_kind(record: &str, object: &str) -> String {
+    let rest = object.strip_prefix('{').unwrap_or(object);
     // The kind of record comes first, for readers by eye and by prefix, as in the records of `measure`.
     let comma = if rest == "}" { "" } else { "," };
     format!("{{\"record\":{},\"schema\":{SCHEMA}{comma}{rest}", Value::from(record))

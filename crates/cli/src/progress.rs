@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
-use antiphon::{Progress, ReceiveGroup, ReceiveStatus, SendGroup, SendStatus, Stop};
+use antiphon::{Progress, Stop};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
@@ -162,60 +162,6 @@ impl StreamProgress {
     }
 }
 
-/// A stream being sent, on one line of at most 78 characters.
-pub fn send_line(status: &SendStatus) -> String {
-    let total = status.total_s.map(|total| format!(" of {total:.1}")).unwrap_or_default();
-    let mut line = format!("sent {:.1}{total} s, {} packets", status.sent_s, status.packets_sent);
-    for (count, name) in
-        [(status.expired, "expired"), (status.refused, "refused"), (status.starved, "ms without a source")]
-    {
-        if count > 0 {
-            line += &format!(", {count} {name}");
-        }
-    }
-    match (status.remote_loss_percent, status.worst_loss_percent) {
-        (_, Some(worst)) => line += &format!("; {} members, worst lost {worst:.1} %", status.members),
-        (Some(loss), None) => line += &format!("; there: lost {loss:.1} %"),
-        (None, None) => {}
-    }
-    if let Some(rtt) = status.rtt_ms {
-        line += &format!(", round trip {rtt:.1} ms");
-    }
-    let lost =
-        |group: &SendGroup| group.remote_lost.filter(|lost| *lost > 0).map(|lost| format!("lost {lost}"));
-    line + &of_groups(status.groups.iter().map(|group| (&group.channels, lost(group))))
-}
-
-/// A stream being received, on one line.
-pub fn receive_line(status: &ReceiveStatus) -> String {
-    let mut line = format!("played {:.1} s, {} packets", status.played_s, status.packets_received);
-    line += &format!(", lost {}, late {}", status.lost, status.late);
-    for (count, name) in [
-        (status.concealed, "concealed"),
-        (status.reordered, "reordered"),
-        (status.unknown_sources, "from unknown sources"),
-        (status.malformed, "malformed"),
-    ] {
-        if count > 0 {
-            line += &format!(", {count} {name}");
-        }
-    }
-    if let Some(jitter) = status.jitter_rfc3550_ms {
-        line += &format!(", jitter {jitter:.1} ms");
-    }
-    let missed = |group: &ReceiveGroup| {
-        (group.lost + group.late > 0).then(|| format!("lost {}, late {}", group.lost, group.late))
-    };
-    line + &of_groups(status.groups.iter().map(|group| (&group.channels, missed(group))))
-}
-
-/// Text for each channel group; empty if there is one group, or if all groups are complete.
-fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> String {
-    let words = groups.filter_map(|(channels, word)| Some(format!("channels {channels}: {}", word?)));
-    let words: Vec<String> = words.collect();
-    if words.is_empty() { String::new() } else { format!("; {}", words.join("; ")) }
-}
-
 fn time_line(elapsed: Duration, total: Option<Duration>) -> String {
     match total {
         Some(total) => format!("{:.0} of {:.0} s", elapsed.min(total).as_secs_f64(), total.as_secs_f64()),
@@ -229,41 +175,17 @@ fn bar(total: Option<Duration>) -> ProgressBar {
     total.map_or_else(ProgressBar::no_length, |total| ProgressBar::new(millis(total))).with_style(style)
 }
 
+/// Columns of a moving line. It ends before the edge of the terminal: it never takes two lines, and leaves room for the
+/// terminal's `^C`.
+pub fn line_width() -> usize {
+    crate::output::stderr_width().unwrap_or(80).saturating_sub(3).max(1)
+}
+
 fn line_style() -> ProgressStyle {
-    // Cut before the edge of the terminal: a line never takes two, and leaves room for the terminal's `^C`.
-    let width = crate::output::stderr_width().unwrap_or(80).saturating_sub(3).max(1);
+    let width = line_width();
     ProgressStyle::with_template(&format!("{{msg:{width}!}}")).expect("a template but for its number")
 }
 
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_are_named_where_something_is_amiss() {
-        let group = |channels: &str, lost, late| {
-            let channels = channels.to_string();
-            ReceiveGroup { channels, lost, late, ..ReceiveGroup::default() }
-        };
-        let groups = vec![group("1-2", 0, 0), group("3-4", 5, 1), group("5", 0, 2)];
-        let line = receive_line(&ReceiveStatus { lost: 5, late: 3, groups, ..ReceiveStatus::default() });
-        assert!(
-            line.ends_with("lost 5, late 3; channels 3-4: lost 5, late 1; channels 5: lost 0, late 2"),
-            "{line}"
-        );
-        assert!(!receive_line(&ReceiveStatus::default()).contains("channels"));
-        let group = |channels: &str, lost| {
-            let channels = channels.to_string();
-            SendGroup { channels, remote_lost: Some(lost), remote_loss_percent: Some(0.0) }
-        };
-        let line = send_line(&SendStatus {
-            groups: vec![group("1-2", 0), group("3-4", 7)],
-            ..SendStatus::default()
-        });
-        assert!(line.ends_with("; channels 3-4: lost 7"), "{line}");
-    }
 }

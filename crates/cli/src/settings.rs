@@ -28,6 +28,7 @@ struct Setting {
 /// Reads everything. Help and version are returned as errors, too, as in clap.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = arguments.into_iter().map(crate::values::shield).collect();
+    let arguments = help_on_topics(arguments);
     let mut command = command();
     let (config, color) = glance(&command, &arguments);
     command = command.color(color);
@@ -60,6 +61,19 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Config(error)
     }
+}
+
+/// `help transports` is no help on a command but a command of its own, with its own options.
+fn help_on_topics(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first =
+        arguments.iter().skip(1).position(|word| !word.to_string_lossy().starts_with('-')).map(|at| at + 1);
+    if let Some(at) = first
+        && arguments[at] == "help"
+        && arguments.get(at + 1).is_some_and(|topic| topic == "transports")
+    {
+        arguments.remove(at);
+    }
+    arguments
 }
 
 /// The table of commands, with the environment variable of every option.

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::args::{Global, ReceiveArgs, SendArgs};
 use crate::exit;
 use crate::output::{Output, command_line};
-use crate::progress::{Pace, StreamProgress, receive_line, send_line};
+use crate::progress::{Pace, StreamProgress, line_width};
 use crate::signals::Watch;
+use crate::status_line::{receive_line, send_line};
 
 /// Runs `send`; returns the exit code.
 pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
@@ -23,11 +24,11 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     let progress = std::cell::RefCell::new(&mut show);
     let result =
         send(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
-            progress.borrow_mut().status(|| send_line(status), || to_json(status))
+            progress.borrow_mut().status(|| send_line(status, line_width()), || to_json(status))
         });
     show.end();
     let summary = result?;
-    finish(to_json(&summary), &send_line(&summary.status), &summary.notes, output);
+    finish(to_json(&summary), &send_line(&summary.status, WHOLE), &summary.notes, output);
     let code = if summary.failures.is_empty() { exit::DONE } else { exit::FAILED };
     Ok(watch.exit_code().unwrap_or(code))
 }
@@ -47,13 +48,13 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     let result =
         receive(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
             let mut show = progress.borrow_mut();
-            show.status(|| receive_line(status), || to_json(status));
+            show.status(|| receive_line(status, line_width()), || to_json(status));
             show.heard(status.packets_received);
         });
     show.end();
     let summary = result?;
     // If the sound goes to standard output, nothing else may.
-    finish(to_json(&summary), &receive_line(&summary.status), &summary.notes, output);
+    finish(to_json(&summary), &receive_line(&summary.status, WHOLE), &summary.notes, output);
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 
@@ -160,6 +161,9 @@ fn finish(record: Value, line: &str, notes: &[String], output: &mut Output) {
         output.talk(line);
     }
 }
+
+/// At the end all of a line is shown; a terminal folds it.
+const WHOLE: usize = usize::MAX;
 
 fn to_json(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).expect("plain numbers and texts have a JSON form")

@@ -111,6 +111,50 @@ pub struct Profile {
     /// Whether the endpoint itself decides when each new message leaves, like a program that reads its input only after
     /// sending the last message: a message is due when it first leaves, not when it is handed over.
     pub paces_itself: bool,
+    /// What else it offers.
+    pub capabilities: Capabilities,
+}
+
+/// What a transport offers to those who choose one: with [`Profile::ordered`] and [`Profile::reliable`] the rows of the table
+/// of features (Schiavoni, Queiroz and Wanderley 2013, table 1) that depend on settings. Where a layer below does it for the
+/// transport, as UDP's checksum or a kernel's TCP, that counts. Each is tested in `crates/lab/tests/features`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Capabilities {
+    /// Messages come out as they were put in, not as a stream of bytes.
+    pub message_oriented: bool,
+    /// Nothing of a message is sent before the other end has answered.
+    pub connection_oriented: bool,
+    /// Both ends can send messages at once.
+    pub full_duplex: bool,
+    /// A message need not wait for an earlier one that was lost.
+    pub unordered: bool,
+    /// The sender waits while the receiver's program reads nothing.
+    pub flow_control: bool,
+    /// The sender sends little more than the path carries.
+    pub congestion_control: bool,
+    /// Finds the largest packet that the path carries.
+    pub path_mtu_discovery: bool,
+    /// Messages longer than a packet are cut and put together again.
+    pub fragmentation: bool,
+    /// No damaged message is delivered.
+    pub checksum: bool,
+}
+
+impl Capabilities {
+    /// Those that both have.
+    pub fn and(self, other: Capabilities) -> Capabilities {
+        Capabilities {
+            message_oriented: self.message_oriented && other.message_oriented,
+            connection_oriented: self.connection_oriented && other.connection_oriented,
+            full_duplex: self.full_duplex && other.full_duplex,
+            unordered: self.unordered && other.unordered,
+            flow_control: self.flow_control && other.flow_control,
+            congestion_control: self.congestion_control && other.congestion_control,
+            path_mtu_discovery: self.path_mtu_discovery && other.path_mtu_discovery,
+            fragmentation: self.fragmentation && other.fragmentation,
+            checksum: self.checksum && other.checksum,
+        }
+    }
 }
 
 impl Profile {

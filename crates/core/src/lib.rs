@@ -27,7 +27,7 @@ pub mod wire;
 
 pub use connection_id::ConnectionId;
 pub use dissector::{Dissected, Dissector, Fragment, OverIpPacket, Plain};
-pub use endpoint::{Endpoint, Profile, handle_due};
+pub use endpoint::{Capabilities, Endpoint, Profile, handle_due};
 pub use event::{CloseMode, CloseReason, Event, Outcome};
 pub use input::{BrokenReason, Input, KernelReport, PathId, Transmit, Wire};
 pub use layer::Layer;

@@ -67,6 +67,8 @@ pub struct Candidate<'a> {
 pub struct Advice {
     /// Always `advice`.
     pub record: String,
+    /// Version of these names: [`Advice::SCHEMA`].
+    pub schema: u32,
     /// For what.
     pub purpose: Purpose,
     /// The transport to take.
@@ -92,6 +94,9 @@ pub struct Advice {
 }
 
 impl Advice {
+    /// Version of the field names; increased when one changes its meaning or is removed.
+    pub const SCHEMA: u32 = 1;
+
     /// Why, with those that would do as well.
     pub fn reason(&self) -> String {
         match &self.ties[..] {
@@ -190,6 +195,7 @@ fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weig
     let share = share.min(bounded).min(HIGHEST_CONFIDENCE);
     Some(Advice {
         record: "advice".into(),
+        schema: Advice::SCHEMA,
         purpose,
         transport: name(at).into(),
         ties: taken.ties.iter().filter(|i| **i != at).map(|i| name(*i).to_string()).collect(),

@@ -156,6 +156,10 @@ impl Line for Timed {
         self.line.facts()
     }
 
+    fn peer_address(&self, path: PathId) -> Option<std::net::SocketAddr> {
+        self.line.peer_address(path)
+    }
+
     fn common(&self) -> &LineCommon {
         self.line.common()
     }

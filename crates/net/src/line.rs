@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use antiphon_core::{Instant, Wire, WireView};
+use antiphon_core::{Instant, PathId, Wire, WireView};
 
 use crate::capture::Tap;
 use crate::clock::OsClock;
@@ -48,6 +48,9 @@ pub trait Line {
 
     /// Facts about the line, in words, such as the kernel's congestion control.
     fn facts(&self) -> Vec<String>;
+
+    /// The address to which packets on `path` go; `None` if no peer is known there.
+    fn peer_address(&self, path: PathId) -> Option<SocketAddr>;
 
     /// Its state besides the socket.
     fn common(&self) -> &LineCommon;
@@ -129,6 +132,10 @@ impl<L: Line + ?Sized> Line for &mut L {
 
     fn facts(&self) -> Vec<String> {
         (**self).facts()
+    }
+
+    fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
+        (**self).peer_address(path)
     }
 
     fn common(&self) -> &LineCommon {

@@ -357,6 +357,10 @@ impl Line for RawLine {
         Vec::new()
     }
 
+    fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
+        self.ends_of(path).map(|ends| ends.peer)
+    }
+
     fn common(&self) -> &LineCommon {
         &self.common
     }

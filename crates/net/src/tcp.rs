@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Input, Instant, Wire, WireView};
+use antiphon_core::{BrokenReason, Input, Instant, PathId, Wire, WireView};
 use socket2::{SockAddr, Socket};
 
 use crate::capture::{Direction, Ending, Ends};
@@ -364,6 +364,10 @@ impl Line for TcpLine {
         let now = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok()).map(name_of);
         let fact = |name| format!("kernel TCP with congestion control {name}");
         now.or_else(|| self.congestion.clone()).map(fact).into_iter().collect()
+    }
+
+    fn peer_address(&self, _path: PathId) -> Option<SocketAddr> {
+        self.stream.as_ref()?.peer_addr().ok()?.as_socket()
     }
 
     fn common(&self) -> &LineCommon {

@@ -313,6 +313,13 @@ impl Line for UdpLine {
         Vec::new()
     }
 
+    fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
+        match self.peer {
+            Some(peer) => Some(peer.address_of(&self.others, path)),
+            None => self.peers.address_of(path),
+        }
+    }
+
     fn common(&self) -> &LineCommon {
         &self.common
     }

@@ -67,6 +67,7 @@ fn of_both(one: Profile, other: Profile) -> Profile {
         streams: one.streams.min(other.streams),
         calls_with_first_message: one.calls_with_first_message || other.calls_with_first_message,
         paces_itself: one.paces_itself || other.paces_itself,
+        capabilities: one.capabilities.and(other.capabilities),
     }
 }
 

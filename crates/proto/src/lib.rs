@@ -7,6 +7,7 @@
 
 mod adapt;
 mod arq;
+mod capability;
 pub mod cc;
 mod cookie;
 pub mod dccp;
@@ -29,6 +30,7 @@ mod tally;
 mod tcp;
 mod udp;
 
+pub use capability::Capability;
 pub use registry::{DEFAULT_PORT, Key, OpenError, StackArgs, Substrate, Transport, find, stack};
 
 /// Every transport there is, in the order that tables and help texts list them.

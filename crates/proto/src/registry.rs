@@ -33,6 +33,10 @@ pub struct Transport {
     /// Whether one sender can reach many receivers with one datagram. Other properties depend on settings: see the
     /// opened endpoint's [`Profile`](antiphon_core::Profile).
     pub multicast: bool,
+    /// Whether a datagram to a broadcast address reaches all receivers of a network, though none of them answers.
+    pub broadcast: bool,
+    /// Queries under which it offers capabilities ([`crate::Capability`]) that it doesn't by default.
+    pub variants: &'static [&'static str],
     /// Its own query keys, beside those that every transport takes.
     pub keys: &'static [Key],
     /// Further addresses of the peer in a query: the driver opens a path to each, in this order, `PathId` 1 and up.

@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Dissector, Endpoint, Event, Input, Instant, Message, Outcome, OverIp, PathId,
-    PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit, Validator, Wire,
+    Capabilities, CloseMode, CloseReason, Dissector, Endpoint, Event, Input, Instant, Message, Outcome,
+    OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit, Validator, Wire,
 };
 
 use crate::inbox::Inbox;
@@ -27,6 +27,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 0,
     multicast: true,
+    broadcast: true,
+    variants: &[],
     keys: &[],
     other_peers: one_address,
     stack: |args| Ok(Rc::new(UdpStack { max_datagram: args.max_datagram })),
@@ -119,6 +121,14 @@ impl Endpoint for Udp {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: true,
+                full_duplex: true,
+                unordered: true,
+                // UDP's own.
+                checksum: true,
+                ..Capabilities::default()
+            },
         }
     }
 

@@ -385,6 +385,12 @@ impl Associations {
         self.slots.get(id.index())?.as_ref()?.wire
     }
 
+    /// The wire that an association uses now, and the wire's number of the association's first path.
+    pub fn first_path_of(&self, id: AssociationId) -> Option<(WireId, PathId)> {
+        let association = self.slots.get(id.index())?.as_ref()?;
+        Some((association.wire?, *association.paths.first()?))
+    }
+
     /// The listening wire on which an association began.
     pub fn listener_of(&self, id: AssociationId) -> Option<WireId> {
         self.slots.get(id.index())?.as_ref()?.listener

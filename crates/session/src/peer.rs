@@ -20,6 +20,8 @@ pub struct PeerCounters {
     pub refused: u64,
     /// Messages that the transport gave up since their deadline had passed.
     pub expired: u64,
+    /// Messages that have an outcome.
+    pub settled: u64,
 }
 
 impl std::ops::AddAssign for PeerCounters {
@@ -28,6 +30,7 @@ impl std::ops::AddAssign for PeerCounters {
         self.accepted_bytes += other.accepted_bytes;
         self.refused += other.refused;
         self.expired += other.expired;
+        self.settled += other.settled;
     }
 }
 

@@ -281,6 +281,7 @@ impl Session {
             return;
         }
         let Some(outcome) = peer.outcomes.settle(number, Some(outcome)) else { return };
+        peer.counters.settled += 1;
         peer.counters.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
         tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
     }
@@ -311,7 +312,8 @@ impl Session {
                 let result = send(*first);
                 for id in others {
                     if send(*id).is_err() {
-                        peer.outcomes.settle(emit.number, None);
+                        let outcome = peer.outcomes.settle(emit.number, None);
+                        peer.counters.settled += u64::from(outcome.is_some());
                     }
                 }
                 if emit.copy == 0 {
@@ -324,7 +326,8 @@ impl Session {
                     tell(&mut self.observers, now, &Seen::Sent(sent));
                 }
                 if result.is_err() {
-                    peer.outcomes.settle(emit.number, None);
+                    let outcome = peer.outcomes.settle(emit.number, None);
+                    peer.counters.settled += u64::from(outcome.is_some());
                 }
             }
         }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use antiphon_core::{MediaTime, Ppm};
+use antiphon_core::{Instant, MediaTime, Ppm};
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{ChannelGroups, SampleFormat, SourceCounters, StreamFormat};
+use antiphon_net::Lines;
 use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session, StreamFraming};
 
 use super::ReceiveStatus;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
+use crate::live::{LiveFigures, Look, PeakMeter};
 
 /// A notice as a sentence for the user.
 pub(super) fn describe_notice(notice: Told) -> String {
@@ -79,11 +81,12 @@ pub(super) struct Snapshot {
     jitter: Option<(u32, u32)>,
     rate: u32,
     drift: Option<Ppm>,
+    pub look: Look,
     pub notice: Option<Told>,
 }
 
 impl Snapshot {
-    pub fn of(session: &mut Session) -> Self {
+    pub fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
         let notice = session.receive_track_mut().and_then(ReceiveTrack::poll_notice).map(Told::from);
         let jitter = session.peers().flat_map(|peer| peer.rtcp().receptions());
         let jitter = jitter.map(|(_, reception)| reception.jitter()).max();
@@ -107,10 +110,17 @@ impl Snapshot {
             jitter: jitter.map(|worst| (worst, rate)),
             rate,
             drift: track.drift(),
+            look: Look::new(now, meter, MediaTime::new(track.playout_level(), rate), track.counters().bytes),
             notice,
         }
     }
 
+    /// Also where the sender is.
+    pub fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
+        Snapshot { look: self.look.with_peer(session, lines), ..self }
+    }
+
+    /// The figures, but for the live ones.
     pub fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
         // Before the stream begins nothing was played, lost or late: zeros are correct.
         let playout = self.playout.unwrap_or_default();
@@ -130,6 +140,7 @@ impl Snapshot {
             jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
             drift_ppm: self.drift.map(|drift| drift.0),
             latency_ms: latency.map(|latency| latency.as_secs_f64() * 1e3),
+            live: LiveFigures::default(),
             groups: self
                 .divided
                 .map_or_else(Vec::new, |groups| groups.ranges().zip(self.groups).map(group).collect()),

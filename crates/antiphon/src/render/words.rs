@@ -190,6 +190,7 @@ mod tests {
     fn advice(purpose: Purpose, met: bool, promised: bool) -> Advice {
         Advice {
             record: "advice".into(),
+            schema: Advice::SCHEMA,
             purpose,
             transport: "rtp".into(),
             ties: Vec::new(),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
 use crate::exit;
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
-use crate::output::Output;
+use crate::output::{Output, with_kind};
 use antiphon::quoted;
 
 /// Lists every experiment and whether it can run.
@@ -30,9 +30,10 @@ pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
         let claims = paper.claims();
         if output.json {
             for claim in &claims {
-                // Paper, id, required, verdict and figures come first; scripts read them by place as well as by name.
-                let line = serde_json::to_string(claim).map_err(|error| Error::failed(error.to_string()))?;
-                output.result(&line);
+                // In the order of the struct's fields: paper, id, required, verdict and figures come first.
+                let fields =
+                    serde_json::to_string(claim).map_err(|error| Error::failed(error.to_string()))?;
+                output.result(&with_kind("claim", &fields));
             }
         } else {
             let text = judged(&paper, &claims, output.width, output.palette);

@@ -168,6 +168,20 @@ fn defaults_stand_with_their_units() {
 }
 
 #[test]
+fn help_on_transports_is_a_table_that_fits() {
+    let table = run(&["help", "transports"]);
+    assert_eq!((table.code, table.err.as_str()), (Some(0), ""));
+    assert!(width(&table.out) <= 80 && table.out.contains("path MTU discovery"), "{}", table.out);
+    for transport in antiphon::proto::TRANSPORTS {
+        assert!(table.out.lines().next().unwrap().contains(transport.scheme), "{}", table.out);
+    }
+    assert!(run(&["--json", "help", "transports"]).out.starts_with(r#"{"record":"feature","schema":1,"#));
+    // Help on commands is as before.
+    assert!(run(&["help", "compare"]).out.contains("--link"));
+    assert_eq!(run(&["help", "transport"]).code, Some(2));
+}
+
+#[test]
 fn version_tells_itself() {
     let version = run(&["--version"]);
     assert_eq!(version.out.trim(), format!("antiphon {}", env!("CARGO_PKG_VERSION")));

@@ -2,6 +2,7 @@
 
 mod common;
 mod help;
+mod json;
 mod lab;
 mod results;
 mod settings;

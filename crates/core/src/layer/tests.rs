@@ -39,6 +39,7 @@ impl Endpoint for Recorder {
             streams: 4,
             calls_with_first_message: true,
             paces_itself: true,
+            capabilities: crate::Capabilities::default(),
         }
     }
 

@@ -12,6 +12,8 @@ pub struct Pair {
     pub near: Tcp,
     /// The listener.
     pub far: Tcp,
+    /// An outage: segments are lost before the link, which does not count them.
+    pub dark: bool,
     link: Duplex<Segment>,
     now: Instant,
 }
@@ -20,7 +22,7 @@ impl Pair {
     /// A connection about to be opened at the beginning of the run. Fails if the link's settings contradict each other.
     pub fn new(near: Profile, far: Profile, link: &DuplexSpec, seed: u64) -> Result<Self, SpecError> {
         let link = Duplex::new(link, seed)?;
-        Ok(Pair { near: Tcp::connect(near), far: Tcp::accept(far), link, now: Instant::ZERO })
+        Ok(Pair { near: Tcp::connect(near), far: Tcp::accept(far), dark: false, link, now: Instant::ZERO })
     }
 
     /// Virtual time.
@@ -61,11 +63,19 @@ impl Pair {
     /// Sends what both ends have ready: call it after writing or reading between steps.
     pub fn transmit(&mut self) {
         while let Some(segment) = self.near.poll_transmit(self.now) {
+            if self.dark {
+                self.near.recycle(segment.payload);
+                continue;
+            }
             if let Some(refused) = self.link.offer(self.now, Direction::Up, segment) {
                 self.near.recycle(refused.payload);
             }
         }
         while let Some(segment) = self.far.poll_transmit(self.now) {
+            if self.dark {
+                self.far.recycle(segment.payload);
+                continue;
+            }
             if let Some(refused) = self.link.offer(self.now, Direction::Down, segment) {
                 self.far.recycle(refused.payload);
             }

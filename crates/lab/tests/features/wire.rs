@@ -58,6 +58,8 @@ pub struct Trial {
     tcp: Option<Pair>,
     free_at: Instant,
     lost_first: bool,
+    /// Nothing crosses, either way.
+    dark: bool,
     pub bytes_sent: u64,
 }
 
@@ -122,7 +124,16 @@ impl Trial {
             tcp,
             free_at: Instant::ZERO,
             lost_first: false,
+            dark: false,
             bytes_sent: 0,
+        }
+    }
+
+    /// Begins or ends an outage: what is sent meanwhile is lost.
+    pub fn set_dark(&mut self, dark: bool) {
+        self.dark = dark;
+        if let Some(pair) = &mut self.tcp {
+            pair.dark = dark;
         }
     }
 
@@ -196,6 +207,7 @@ impl Trial {
             out && carries && !self.lost_first && lose_first_of.is_some_and(|least| bytes.len() >= least);
         self.lost_first |= first;
         if first
+            || self.dark
             || self.rng.unit() < loss
             || (one_way && !out)
             || longest.is_some_and(|longest| bytes.len() > longest)

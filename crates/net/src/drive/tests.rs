@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, Wire, WireId, WireView};
+use antiphon_core::{Input, Instant, Lent, OneWire, PathId, Single, Transmit, Wire, WireId, WireView};
 
 use super::*;
 use crate::line::{Line, LineCommon};
@@ -93,6 +93,10 @@ impl Line for FakeLine {
     fn is_flushed(&self) -> bool {
         self.flush_asked.set(self.flush_asked.get() + 1);
         self.flush_asked.get() > self.unflushed
+    }
+
+    fn peer_address(&self, _path: PathId) -> Option<std::net::SocketAddr> {
+        None
     }
 
     fn common(&self) -> &LineCommon {

@@ -14,7 +14,7 @@ mod wires;
 
 use std::net::SocketAddr;
 
-use antiphon_core::{Instant, WireId};
+use antiphon_core::{Instant, PathId, WireId};
 use nix::sys::epoll::EpollEvent;
 
 use crate::line::{Line, LineError, LineStats};
@@ -164,6 +164,11 @@ impl<'a> Lines<'a> {
             Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(line.local_address()),
             Kind::Listening(listening) => Some(listening.socket.local_address()),
         }
+    }
+
+    /// The address to which packets on a path of a wire go; `None` if no peer is known there.
+    pub fn peer_address(&self, wire: WireId, path: PathId) -> Option<SocketAddr> {
+        self.line(wire)?.peer_address(path)
     }
 
     /// Wires that failed beside others, and why; only the first few. Their participant was told that they broke.

@@ -90,6 +90,10 @@ impl Line for FakeLine {
         Vec::new()
     }
 
+    fn peer_address(&self, _path: PathId) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn common(&self) -> &LineCommon {
         &self.common
     }

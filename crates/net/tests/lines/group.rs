@@ -1,11 +1,13 @@
 //! Multicast and broadcast, in namespaces whose only network is a lane.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use antiphon_core::Role;
 use antiphon_net::emulator::Side;
 use antiphon_net::{Line, Multicast, OsClock, SocketOptions, UdpLine};
+use antiphon_proto::{Capability, Substrate};
 
-use crate::world::{Node, lane, local, message, private};
+use crate::world::{Node, Party, endpoint, lane, local, message, private};
 
 fn options(interface: Option<String>, ttl: u8) -> SocketOptions {
     let multicast = Multicast { ttl: Some(ttl), interface };
@@ -105,4 +107,53 @@ fn a_broadcast_address_reaches_the_network() {
     far.send(message(2, 200));
     far.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
     near.until(&clock, "the answer", |node| node.party.messages == [message(2, 200)]);
+}
+
+/// A socket beside others on the same port, which all get what is broadcast; it never answers.
+fn silent_listener(port: u16) -> UdpSocket {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("an option");
+    socket.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into()).expect("a port beside others");
+    socket.set_nonblocking(true).expect("an option");
+    socket.into()
+}
+
+/// Which of the messages 0 to 19 a socket got inside datagrams.
+fn heard(socket: &UdpSocket) -> usize {
+    let (mut buf, mut datagrams) = ([0; 2048], Vec::new());
+    while let Ok(len) = socket.recv(&mut buf) {
+        datagrams.push(buf[..len].to_vec());
+    }
+    let holds =
+        |n: &u32| datagrams.iter().any(|bytes| bytes.windows(300).any(|part| part == message(*n, 300)));
+    (0..20).filter(holds).count()
+}
+
+#[test]
+fn transports_broadcast_if_and_only_if_their_description_says_so() {
+    let Some(namespace) = private() else { return };
+    let clock = OsClock::new();
+    for transport in antiphon_proto::TRANSPORTS {
+        let answers = transport.offers(Capability::ConnectionOriented, "");
+        if transport.substrate != Substrate::Udp || (!transport.broadcast && !answers) {
+            // What needs no answer also reaches everybody; it is not promised, as repairs are for one receiver.
+            continue;
+        }
+        let listeners = namespace.run(|| {
+            let first = silent_listener(0);
+            let port = first.local_addr().expect("its port").port();
+            [first, silent_listener(port)]
+        });
+        let listeners = listeners.expect("a namespace");
+        let port = listeners[0].local_addr().expect("its port").port();
+        let to = SocketAddr::from(([127, 255, 255, 255], port));
+        let call = || UdpLine::call(to, &SocketOptions::default());
+        let line = namespace.run(call).expect("a namespace").expect("broadcast");
+        let party = Party::new(endpoint(transport.scheme, Role::Caller, clock.now(), 1_400));
+        let mut near = Node { line: Box::new(line), party };
+        (0..20).for_each(|n| near.send(message(n, 300)));
+        near.run_for(&clock, std::time::Duration::from_millis(300));
+        let expected = if transport.broadcast { 20 } else { 0 };
+        assert_eq!(listeners.each_ref().map(heard), [expected; 2], "{}", transport.scheme);
+    }
 }

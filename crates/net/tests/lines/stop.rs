@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, Wire, WireId, WireView};
+use antiphon_core::{Input, Instant, Lent, OneWire, PathId, Single, Transmit, Wire, WireId, WireView};
 use antiphon_net::{
     DriveOptions, IDLE, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, TcpLine,
     TcpListening, UdpLine, Wait, WaitStyle, Waker, drive_each, round,
@@ -79,6 +79,10 @@ impl Line for Watched {
 
     fn facts(&self) -> Vec<String> {
         self.line.facts()
+    }
+
+    fn peer_address(&self, path: PathId) -> Option<std::net::SocketAddr> {
+        self.line.peer_address(path)
     }
 
     fn common(&self) -> &LineCommon {

@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
-    PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
+    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
 use super::flight::{Flight, Outgoing};
@@ -136,6 +136,14 @@ impl Endpoint for Improved {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: true,
+                full_duplex: true,
+                unordered: true,
+                // UDP's own.
+                checksum: true,
+                ..Capabilities::default()
+            },
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 4,
     multicast: false,
+    broadcast: false,
+    variants: &[],
     keys: settings::KEYS,
     other_peers: one_address,
     stack: stack::stack,

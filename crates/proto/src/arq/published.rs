@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, PathStats, Profile,
-    Received, SendError, Transmit, Wire,
+    Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
+    PathStats, Profile, Received, SendError, Transmit, Wire,
 };
 
 use super::paper_loop::{LoopSettings, PaperLoop};
@@ -231,6 +231,14 @@ impl Endpoint for Published {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: self.settings.paper_loop.is_some_and(|settings| settings.pace.is_some()),
+            capabilities: Capabilities {
+                message_oriented: true,
+                full_duplex: true,
+                unordered: true,
+                // UDP's own.
+                checksum: true,
+                ..Capabilities::default()
+            },
         }
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
-    PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message,
+    Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::ccid::{Receiver, Sender};
@@ -263,6 +263,17 @@ impl Endpoint for DccpEndpoint {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: true,
+                connection_oriented: true,
+                full_duplex: true,
+                unordered: true,
+                congestion_control: true,
+                path_mtu_discovery: true,
+                // Inside UDP, UDP's stands for its own (RFC 6773 §3.5).
+                checksum: true,
+                ..Capabilities::default()
+            },
         }
     }
 

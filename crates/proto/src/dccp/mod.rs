@@ -84,6 +84,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: 6511,
     reflect_offset: 5,
     multicast: false,
+    broadcast: false,
+    variants: &[],
     keys: settings::KEYS,
     other_peers: one_address,
     stack: stack::stack,

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, CloseMode, CloseReason, ConnectionId, Counters, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    ByteCount, Capabilities, CloseMode, CloseReason, ConnectionId, Counters, Endpoint, Event, Input, Instant,
+    Message, Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::association::{Association, Phase};
@@ -242,6 +242,17 @@ impl Endpoint for Sctp {
             streams: self.settings.streams,
             calls_with_first_message: self.settings.implicit,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: true,
+                connection_oriented: true,
+                full_duplex: true,
+                unordered: !self.settings.ordered,
+                flow_control: true,
+                congestion_control: true,
+                path_mtu_discovery: true,
+                fragmentation: true,
+                checksum: true,
+            },
         }
     }
 

@@ -97,6 +97,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: 9899,
     reflect_offset: 6,
     multicast: false,
+    broadcast: false,
+    variants: &["order=ordered"],
     keys: settings::KEYS,
     other_peers: settings::other_peers,
     stack: stack::stack,

@@ -1,8 +1,8 @@
 //! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, for messages in both directions.
 
 use antiphon_core::{
-    BitRate, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
-    PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
+    BitRate, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
+    Outcome, PathId, PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
 };
 
 use super::halves::Halves;
@@ -184,6 +184,17 @@ impl Endpoint for SrpEndpoint {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: true,
+                full_duplex: true,
+                unordered: !self.halves.is_ordered(),
+                // A receiver's reports slow a sender down.
+                congestion_control: self.halves.is_improved(),
+                fragmentation: self.halves.is_improved(),
+                // UDP's own.
+                checksum: true,
+                ..Capabilities::default()
+            },
         }
     }
 

@@ -99,6 +99,10 @@ impl Halves {
         matches!(self, Halves::AsPublished(_))
     }
 
+    pub fn is_improved(&self) -> bool {
+        matches!(self, Halves::Improved(_))
+    }
+
     /// How long to stay open for retransmissions of the last messages.
     pub fn linger(&self) -> Duration {
         match self {

@@ -62,6 +62,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 3,
     multicast: false,
+    broadcast: false,
+    variants: &["mode=as-published"],
     keys: &[
         Key {
             name: "mode",

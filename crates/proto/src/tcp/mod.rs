@@ -10,9 +10,9 @@ mod wire;
 use std::rc::Rc;
 
 use antiphon_core::{
-    BrokenReason, CloseMode, CloseReason, Counters, Dissected, Dissector, Endpoint, Event, Input, Instant,
-    KernelReport, Message, Outcome, OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError,
-    Stack, Transmit, Validator, Wire,
+    BrokenReason, Capabilities, CloseMode, CloseReason, Counters, Dissected, Dissector, Endpoint, Event,
+    Input, Instant, KernelReport, Message, Outcome, OverIp, PathId, PathStats, Plain, Profile, Received,
+    Role, SendError, Stack, Transmit, Validator, Wire,
 };
 
 use crate::inbox::Inbox;
@@ -33,6 +33,8 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 0,
     multicast: false,
+    broadcast: false,
+    variants: &[],
     keys: &[],
     other_peers: one_address,
     stack: |args| Ok(Rc::new(TcpStack::new(args))),
@@ -202,6 +204,19 @@ impl Endpoint for Tcp {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities {
+                message_oriented: !self.undelimited,
+                connection_oriented: true,
+                full_duplex: true,
+                unordered: false,
+                // The driver reads whatever has come: late sound is of no use, so an inbox that is not emptied drops.
+                flow_control: false,
+                // The others are the kernel's.
+                congestion_control: true,
+                path_mtu_discovery: true,
+                fragmentation: true,
+                checksum: true,
+            },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, PathStats};
+use antiphon_core::{BrokenReason, PathId, PathStats, WireId};
 use antiphon_media::rtcp::RemoteReport;
 
 use super::Session;
@@ -71,6 +71,19 @@ impl Session {
         let id = self.peers().find_map(|peer| peer.association);
         let endpoint = id.and_then(|id| self.associations.endpoint(id));
         endpoint.map_or_else(|| self.associations.last_stats(), |endpoint| endpoint.stats())
+    }
+
+    /// Where the first peer is reached: its wire, and the path on it.
+    pub fn peer_path(&self) -> Option<(WireId, PathId)> {
+        let id = self.peers().find_map(|peer| peer.association)?;
+        self.associations.first_path_of(id)
+    }
+
+    /// Messages that a transport has taken and whose outcome is open: queued, or sent and not acknowledged. Of the peer with the
+    /// most.
+    pub fn unsettled(&self) -> u64 {
+        let open = |counters: PeerCounters| counters.accepted.saturating_sub(counters.settled);
+        self.peers().map(|peer| open(peer.counters)).max().unwrap_or(0)
     }
 
     /// Why no peer has ever answered, if the path is broken now.

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use antiphon_core::{
-    CloseMode, CloseReason, ConnectionId, Dissector, Endpoint, Event, Input, Instant, Message, OverIp,
-    Participant, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit, Validator,
-    Verdict, Wire,
+    Capabilities, CloseMode, CloseReason, ConnectionId, Dissector, Endpoint, Event, Input, Instant, Message,
+    OverIp, Participant, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit,
+    Validator, Verdict, Wire,
 };
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
 
@@ -35,6 +35,7 @@ impl Endpoint for Parting {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
+            capabilities: Capabilities::default(),
         }
     }
 

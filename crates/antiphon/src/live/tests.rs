@@ -1,0 +1,59 @@
+use super::*;
+use antiphon_media::NullSink;
+
+fn look(ms: u64, bytes: u64, peak: f32) -> Look {
+    let peer = (ms >= 200).then(|| ([192, 0, 2, 7], 7710).into());
+    Look { at: Instant::from_millis(ms), bytes, peak, buffer: Duration::from_millis(20), peer }
+}
+
+#[test]
+fn the_rate_is_that_of_the_last_second_and_of_the_whole() {
+    let mut recent = Recent::default();
+    assert_eq!(recent.on_look(look(0, 0, 0.0)), LiveFigures { buffer_ms: 20.0, ..LiveFigures::default() });
+    let mut now = LiveFigures::default();
+    // 100 kbit/s for two seconds, then 400 kbit/s for two.
+    for n in 1..=40_u64 {
+        let bytes = if n <= 20 { n * 1250 } else { 25_000 + (n - 20) * 5000 };
+        now = recent.on_look(look(n * 100, bytes, 0.0));
+        let expected = if n <= 20 { Some(100.0) } else { now.kbit_per_s };
+        assert_eq!(now.kbit_per_s.map(f64::round), expected.map(f64::round), "{n}");
+    }
+    assert_eq!(now.kbit_per_s.map(f64::round), Some(400.0));
+    assert_eq!((now.peer.as_deref(), now.buffer_ms), (Some("192.0.2.7:7710"), 20.0));
+    // Nothing more comes: now 0, and the whole is as it was.
+    for n in 41..=60_u64 {
+        now = recent.on_look(look(n * 100, 125_000, 0.0));
+    }
+    assert_eq!(now.kbit_per_s, Some(0.0));
+    // From the first look with packets, at 100 ms, to the last packets, at 4 s: 123750 bytes in 3.9 s.
+    assert_eq!(recent.whole().kbit_per_s.map(f64::round), Some(254.0));
+}
+
+#[test]
+fn a_peak_is_shown_for_a_second_and_kept_for_the_summary() {
+    let mut recent = Recent::default();
+    recent.on_look(look(0, 0, 0.0));
+    assert_eq!(recent.on_look(look(100, 0, 1.0)).peak_dbfs, Some(0.0));
+    assert_eq!(recent.on_look(look(200, 0, 0.1)).peak_dbfs, Some(0.0));
+    for n in 3..=10 {
+        assert_eq!(recent.on_look(look(n * 100, 0, 0.1)).peak_dbfs, Some(0.0), "{n}");
+    }
+    let later = recent.on_look(look(1100, 0, 0.1)).peak_dbfs.unwrap();
+    assert!((later + 20.0).abs() < 1e-5, "{later}");
+    for n in 12..=22 {
+        recent.on_look(look(n * 100, 0, 0.0));
+    }
+    assert_eq!(recent.on_look(look(2300, 0, 0.0)).peak_dbfs, None, "silence");
+    assert_eq!(recent.whole().peak_dbfs, Some(0.0));
+}
+
+#[test]
+fn the_meter_hears_what_is_pushed_and_passes_it_on() {
+    let meter = PeakMeter::default();
+    let format = StreamFormat::new(48_000, 2).unwrap();
+    let mut open = meter.sink(Box::new(move |_, _| Ok(Box::new(NullSink::new(format)))));
+    let mut sink = open(format, SampleFormat::L16).unwrap();
+    sink.push(&[0.25, -0.5, 0.0, f32::NAN]).unwrap();
+    assert_eq!(meter.take(), 0.5);
+    assert_eq!(meter.take(), 0.0, "taken");
+}

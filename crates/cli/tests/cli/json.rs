@@ -1,0 +1,205 @@
+//! What `--json` prints is what `docs/json.md` and `docs/json.schema.json` say.
+
+mod page;
+mod schema;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Ran, antiphon, finish};
+use schema::Schema;
+
+/// Fields that every record has, or every timed one; the page lists them once.
+const COMMON: [&str; 4] = ["record", "schema", "monotonic_s", "wall_unix_s"];
+
+/// Checks the records of a command, and that they are of these kinds.
+fn verify(command: &str, out: &str, kinds: &[&str]) {
+    let schema = Schema::read();
+    let mut seen = BTreeSet::new();
+    for line in out.lines() {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(schema.faults(command, &record), Vec::<String>::new(), "{line}");
+        assert!(schema.fits(&record), "{line}");
+        let kind = record["record"].as_str().expect("a kind").to_string();
+        assert!(line.starts_with(&format!(r#"{{"record":"{kind}","schema":1"#)), "{line}");
+        seen.insert(kind);
+    }
+    assert_eq!(seen, kinds.iter().map(|kind| kind.to_string()).collect(), "{command}");
+}
+
+/// Runs it in a directory, to its end.
+fn run_in(directory: &Path, arguments: &[&str]) -> Ran {
+    finish(antiphon().current_dir(directory).args(arguments).arg("--json"))
+}
+
+/// The fields of a definition of the schema.
+fn fields(definition: &Value) -> BTreeSet<String> {
+    let names = definition["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+    names.filter(|name| !COMMON.contains(&name.as_str())).collect()
+}
+
+#[test]
+fn page_and_schema_list_the_same_fields() {
+    let (schema, page) = (Schema::read(), page::tables());
+    let described = |name: &&String| schema.definitions()[*name].get("properties").is_some();
+    let listed: BTreeSet<&String> = schema.definitions().keys().filter(described).collect();
+    assert_eq!(page.keys().collect::<BTreeSet<_>>(), listed);
+    for (name, documented) in &page {
+        assert_eq!(documented, &fields(&schema.definitions()[name]), "{name}");
+    }
+}
+
+#[test]
+fn every_column_of_packets_csv_is_on_the_page() {
+    let page = include_str!("../../../../docs/json.md");
+    for column in antiphon::measure::LoggedPacket::COLUMNS.iter().chain(&["transport"]) {
+        assert!(page.contains(&format!("\n| `{column}` | ")), "{column}");
+    }
+    let exit_codes = page.split("## Exit codes").nth(1).expect("exit codes");
+    for code in [0, 1, 2, 3, 4, 5, 124, 130] {
+        assert!(exit_codes.contains(&format!("\n| {code} | ")), "{code}");
+    }
+}
+
+#[test]
+fn records_of_compare_and_replay_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let compare = ["compare", "--seconds", "400ms", "--link-method", "proxy", "--link", "ethernet"];
+    let more = ["--require", "rtp:loss<100%", "--require", "tcp:p50<1ns", "--passport", "path.jsonl"];
+    let ran = run_in(directory.path(), &[&compare[..], &more].concat());
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    let always = ["run", "link", "link_counts", "transport", "advice", "gate", "end"];
+    let noted = ran.out.contains(r#"{"record":"note""#).then_some("note");
+    verify("compare", &ran.out, &[&always[..], noted.as_slice()].concat());
+    let replay = run_in(directory.path(), &["lab", "replay", "path.jsonl", "-t", "rtp,tcp"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.err);
+    verify("lab-replay", &replay.out, &["replay", "transport"]);
+}
+
+#[test]
+fn a_transport_that_cannot_be_measured_is_a_failure_that_fits() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody listens there.
+    let ran = run_in(
+        directory.path(),
+        &["compare", "127.0.0.1:9", "--seconds", "300ms", "--out", "none", "-t", "rtp,tcp"],
+    );
+    let failed = ran.out.contains(r#"{"record":"failure""#);
+    assert!(failed || ran.code == Some(4), "{:?} {}", ran.code, ran.err);
+    for line in ran.out.lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(Schema::read().faults("compare", &record), Vec::<String>::new(), "{line}");
+    }
+}
+
+/// A program whose first line has come: the record `run`, which says that it is ready.
+fn started(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
+    let mut command = antiphon();
+    command.args(arguments).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    (child, lines, first)
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What a sender and a receiver print of a stream.
+fn streamed(scheme: &str, more: &[&str]) -> (String, String) {
+    let address = format!("127.0.0.1:{}", free_port());
+    let (at, uri) = (format!("{scheme}://@{address}"), format!("{scheme}://{address}"));
+    let (mut receiver, mut lines, mut heard) = started(&["receive", &at, "null:", "--latency", "20ms"]);
+    // The record comes before the socket is open; the sentence after it.
+    BufReader::new(receiver.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let send = ["send", "tone:440Hz", &uri, "--seconds", "2500ms", "--json"];
+    let sent = finish(antiphon().args([&send[..], more].concat()));
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+    lines.read_to_string(&mut heard).unwrap();
+    assert_eq!(receiver.wait().unwrap().code(), Some(0));
+    (sent.out, heard)
+}
+
+#[test]
+fn records_of_send_and_receive_fit() {
+    for (scheme, more) in [("rtp", &[][..]), ("sctp", &["--channels", "2", "--groups", "1"]), ("tcp", &[])] {
+        let (sent, heard) = streamed(scheme, more);
+        verify("send", &sent, &["run", "interval", "summary"]);
+        verify("receive", &heard, &["run", "interval", "summary"]);
+        assert_eq!(heard.contains(r#""groups":[{"#), !more.is_empty());
+    }
+}
+
+#[test]
+fn records_of_reflect_fit() {
+    let (mut child, mut lines, mut out) =
+        started(&["reflect", "--listen", "127.0.0.1:0", "-t", "rtp", "--time-limit", "1500ms"]);
+    lines.read_to_string(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    verify("reflect", &out, &["run", "interval", "summary"]);
+}
+
+#[test]
+fn records_of_link_fit() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = far.local_addr().unwrap().to_string();
+    let arguments = ["link", "--listen", "127.0.0.1:0", "--to", &to, "--seconds", "1200ms"];
+    for tcp in [false, true] {
+        let tcp = tcp.then_some("--tcp");
+        let (mut child, mut lines, mut out) = started(&[&arguments[..], tcp.as_slice()].concat());
+        let run: Value = serde_json::from_str(&out).unwrap();
+        let place = run["where"].as_str().unwrap();
+        let near = place.split(' ').find(|word| word.starts_with("127.0.0.1:")).unwrap();
+        if tcp.is_none() {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"hello", near).unwrap();
+        }
+        lines.read_to_string(&mut out).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        verify("link", &out, &["run", "interval", "summary"]);
+    }
+}
+
+#[test]
+fn records_of_lists_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    for (command, arguments, kinds) in [
+        ("devices", &["devices"][..], "device"),
+        ("link", &["link", "--list"], "preset"),
+        ("help-transports", &["help", "transports"], "feature transport"),
+        ("lab-list", &["lab", "list"], "experiment"),
+        ("lab-claims", &["lab", "claims"], "claim"),
+        ("lab-report", &["lab", "report", "--out", "report"], "file"),
+    ] {
+        let ran = run_in(directory.path(), arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        verify(command, &ran.out, &kinds.split(' ').collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn records_of_lab_runs_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let example = include_str!("../../../lab/scenarios/example-two-streams-on-dsl.toml");
+    let scenario = example.replace("value = 5,", "value = 2,").replace("value = \"60s\"", "value = \"1s\"");
+    std::fs::write(
+        directory.path().join("two.toml"),
+        scenario.replace("value = \"5s\"", "value = \"500ms\""),
+    )
+    .unwrap();
+    for (command, arguments, kinds) in [
+        ("lab-check", &["lab", "check", "two.toml"][..], &["number", "run"][..]),
+        ("lab-run", &["lab", "run", "two.toml"], &["experiment", "point", "summary"]),
+        ("lab-run", &["lab", "run", "two.toml", "--run", "1"], &["run"]),
+    ] {
+        let ran = run_in(directory.path(), arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        verify(command, &ran.out, kinds);
+    }
+}
