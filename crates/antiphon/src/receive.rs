@@ -114,7 +114,8 @@ pub fn receive(
     let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
     let mut recent = Recent::default();
     let length_stop = stop.clone();
-    let result = watch(thread, &mut looked, |snapshot: Snapshot| {
+    let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
+        let Some(snapshot) = snapshot else { return };
         last = ReceiveStatus { live: recent.on_look(snapshot.look), ..snapshot.status(latency) };
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);

@@ -37,21 +37,22 @@ impl<T> Looks<T> {
     }
 }
 
-/// Hands every snapshot to `each` until `thread` ends; returns the thread's result.
+/// Hands every snapshot to `each` until `thread` ends, and nothing each time that it has looked; returns the thread's result.
 pub(crate) fn watch<T, R>(
     thread: JoinHandle<R>,
     looked: &mut Looked<T>,
-    mut each: impl FnMut(T),
+    mut each: impl FnMut(Option<T>),
 ) -> std::thread::Result<R> {
     while !thread.is_finished() {
         std::thread::park_timeout(LOOK_EVERY);
         while let Ok(snapshot) = looked.pop() {
-            each(snapshot);
+            each(Some(snapshot));
         }
+        each(None);
     }
     let result = thread.join();
     while let Ok(snapshot) = looked.pop() {
-        each(snapshot);
+        each(Some(snapshot));
     }
     result
 }

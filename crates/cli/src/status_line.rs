@@ -19,8 +19,10 @@ pub fn send_line(status: &SendStatus, width: usize) -> String {
     if status.live.buffer_ms >= 0.5 {
         line.add(5, format!(", buffer {:.0} ms", status.live.buffer_ms));
     }
-    if let Some(loss) = status.remote_loss_percent {
-        line.add(1, format!("; there: lost {loss:.1} %"));
+    match (status.remote_loss_percent, status.worst_loss_percent) {
+        (_, Some(worst)) => line.add(1, format!("; {} members, worst lost {worst:.1} %", status.members)),
+        (Some(loss), None) => line.add(1, format!("; there: lost {loss:.1} %")),
+        (None, None) => {}
     }
     if let Some(rtt) = status.rtt_ms {
         line.add(4, format!(", round trip {rtt:.1} ms"));

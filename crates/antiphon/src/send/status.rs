@@ -1,0 +1,179 @@
+//! State of a stream that is sent: what the media thread shows of it, and what users see.
+
+use std::time::Duration;
+
+use antiphon_core::{BrokenReason, Instant, MediaTime};
+use antiphon_media::ChannelGroups;
+use antiphon_media::rtcp::{RemoteReport, ReportBlock};
+use antiphon_net::Lines;
+use antiphon_session::{Member, Peer, PlayoutDelay, SendTrack, SenderCounters, Session};
+
+use crate::groups::{MOST_GROUPS, SendGroup, channels_label};
+use crate::live::{LiveFigures, Look, PeakMeter};
+
+/// State of a stream being sent; reported about ten times a second.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct SendStatus {
+    /// Duration of sound sent so far.
+    pub sent_s: f64,
+    /// Duration of all sound, where known.
+    pub total_s: Option<f64>,
+    /// Frames handed to the transport.
+    pub packets_sent: u64,
+    /// Frames that expired in the send queue.
+    pub expired: u64,
+    /// Frames that the transport refused.
+    pub refused: u64,
+    /// Milliseconds during which the source had no block in time.
+    pub starved: u64,
+    /// Round trip according to the receiver's reports, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Loss according to the receiver's reports, in percent of the last interval; of several channel groups the mean.
+    pub remote_loss_percent: Option<f64>,
+    /// Jitter according to the receiver's reports (RFC 3550), in milliseconds; of several channel groups the worst.
+    pub remote_jitter_ms: Option<f64>,
+    /// Receivers that have reported: more than one of a multicast group.
+    pub members: u64,
+    /// Of the members of a group, the highest loss that one has reported last, in percent.
+    pub worst_loss_percent: Option<f64>,
+    /// Playout delay that the receiver tells, in milliseconds; `None` before it has, and for a recording.
+    pub remote_latency_ms: Option<f64>,
+    /// Of the last second; at the end, of the whole stream.
+    #[serde(flatten)]
+    pub live: LiveFigures,
+    /// The receiver's reports on each channel group; empty if there is only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<SendGroup>,
+}
+
+/// A member of a multicast group, as its last report shows it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SendMember {
+    /// Its SSRC, in hexadecimal.
+    pub ssrc: String,
+    /// Packets that it has not received, in all.
+    pub lost: i32,
+    /// Its loss in the last interval between reports, in percent.
+    pub loss_percent: f64,
+    /// Its jitter (RFC 3550), in milliseconds.
+    pub jitter_ms: f64,
+    /// The round trip to it, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Its playout delay, in milliseconds; none if it has told none, or records.
+    pub playout_delay_ms: Option<f64>,
+}
+
+/// The highest loss that a member of a group has reported last, in 256ths.
+fn worst_of(members: &[Member]) -> Option<u8> {
+    let reports = members.iter().filter(|member| !member.left).filter_map(|member| member.report);
+    reports.map(|report| report.block.fraction_lost).max().filter(|_| members.len() > 1)
+}
+
+/// The members of a group; none for a single receiver.
+pub(super) fn members(session: &Session, rate: u32) -> Vec<SendMember> {
+    let members = session.members();
+    if members.len() < 2 {
+        return Vec::new();
+    }
+    let millis = |d: Duration| d.as_secs_f64() * 1e3;
+    let one = |member: &Member| {
+        let RemoteReport { block, round_trip, .. } = member.report?;
+        Some(SendMember {
+            ssrc: format!("{:08x}", member.ssrc),
+            lost: block.cumulative_lost,
+            loss_percent: f64::from(block.fraction_lost) / 2.56,
+            jitter_ms: f64::from(block.jitter) * 1e3 / f64::from(rate),
+            rtt_ms: round_trip.map(millis),
+            playout_delay_ms: match member.playout_delay {
+                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+                Some(PlayoutDelay::Unbounded) | None => None,
+            },
+        })
+    };
+    members.iter().filter_map(one).collect()
+}
+
+/// Snapshot of the sending session.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot {
+    position: u64,
+    counters: SenderCounters,
+    report: Option<RemoteReport>,
+    /// The last report on each channel group.
+    blocks: [Option<ReportBlock>; MOST_GROUPS],
+    pub unanswered: Option<BrokenReason>,
+    members: u64,
+    /// The highest loss that a member of a group has reported last, in 256ths.
+    worst: Option<u8>,
+    /// Playout delay that the receiver tells.
+    told: Option<PlayoutDelay>,
+    pub look: Look,
+}
+
+impl Snapshot {
+    pub fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
+        let mut blocks = [None; MOST_GROUPS];
+        for (block, report) in blocks.iter_mut().zip(session.reports()) {
+            *block = report.map(|report| report.block);
+        }
+        let track = session.send_track();
+        let counters = session.sent();
+        // Packets of all channel groups carry the same time.
+        let waiting = |track: &SendTrack| {
+            let (one, groups) = (track.packetiser(), track.ssrcs().count().max(1) as u64);
+            let frames = session.unsettled() * one.packet_frames() as u64 / groups;
+            MediaTime::new(frames, one.position().rate)
+        };
+        let buffered = track.map_or(MediaTime::new(0, 48_000), waiting);
+        Snapshot {
+            told: session.peers().next().and_then(Peer::playout_delay),
+            look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
+            position: track.map_or(0, |track| track.packetiser().position().frames),
+            counters,
+            report: session.last_report(),
+            blocks,
+            unanswered: session.never_answered(),
+            members: session.members().iter().filter(|member| !member.left).count() as u64,
+            worst: worst_of(session.members()),
+        }
+    }
+
+    /// Also where the receiver is.
+    pub fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
+        Snapshot { look: self.look.with_peer(session, lines), ..self }
+    }
+
+    /// The figures, but for the live ones.
+    pub fn status(&self, rate: u32, total_s: Option<f64>, groups: ChannelGroups) -> SendStatus {
+        let millis = |d: Duration| d.as_secs_f64() * 1e3;
+        let percent = |block: ReportBlock| f64::from(block.fraction_lost) / 2.56;
+        let told = || self.blocks.iter().flatten();
+        let jitter = told().map(|block| block.jitter).max();
+        let group = |(channels, block): (std::ops::Range<usize>, &Option<ReportBlock>)| SendGroup {
+            channels: channels_label(&channels),
+            remote_loss_percent: block.map(percent),
+            remote_lost: block.map(|block| block.cumulative_lost),
+        };
+        let divided = Some(groups).filter(|groups| groups.count() > 1);
+        SendStatus {
+            sent_s: MediaTime::new(self.position, rate).duration().as_secs_f64(),
+            total_s,
+            packets_sent: self.counters.peers.accepted,
+            expired: self.counters.peers.expired,
+            refused: self.counters.peers.refused,
+            starved: self.counters.track.starved,
+            rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
+            remote_loss_percent: (told().count() > 0)
+                .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
+            members: self.members,
+            worst_loss_percent: self.worst.map(|worst| f64::from(worst) / 2.56),
+            remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
+            remote_latency_ms: match self.told {
+                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+                Some(PlayoutDelay::Unbounded) | None => None,
+            },
+            live: LiveFigures::default(),
+            groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
+        }
+    }
+}
