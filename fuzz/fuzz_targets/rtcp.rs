@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
-use antiphon_media::rtcp::{RtcpConfig, RtcpItem, RtcpSession, visit_compound};
+use antiphon_media::rtcp::{App, RtcpConfig, RtcpItem, RtcpSession, visit_compound};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -18,6 +18,9 @@ fuzz_target!(|data: &[u8]| {
         let (packet, behind) = more.split_at(len.min(more.len()));
         rest = behind;
         now += Duration::from_millis(1 << (high >> 4));
+        if let Some(app) = App::parse(packet) {
+            assert_eq!(app.to_bytes()[..], *packet);
+        }
         let bare = visit_compound(packet, |item| match item {
             RtcpItem::Sender { blocks, .. } | RtcpItem::Receiver { blocks, .. } => {
                 assert!(blocks.count() <= 31)

@@ -124,7 +124,7 @@ fn a_stream_goes_from_rtp_over_sctp_and_tcp_to_srp_without_a_gap() {
         });
         assert_eq!(ran.sent.failures, Vec::<String>::new());
         for uri in &calls[1..] {
-            let moved = format!("the stream goes on over {uri}");
+            let moved = format!("the stream continues over {uri}");
             assert!(ran.told.contains(&moved), "{moved}: {:?}", ran.told);
         }
         let status = &ran.received.status;
@@ -235,7 +235,7 @@ fn what_cannot_be_combined_is_refused_before_anything_is_opened() {
     for (target, also, remedy) in [
         ("rtp://127.0.0.1:7710", "rtp://127.0.0.1:7711?rate=44.1kHz", "the first URI"),
         ("tcp://@127.0.0.1:7710", "rtp://127.0.0.1:7711", "name the receiver"),
-        ("rtp://127.0.0.1:7710?framing=medusa", "rtp://127.0.0.1:7711", "leave --also"),
+        ("rtp://127.0.0.1:7710?framing=medusa", "rtp://127.0.0.1:7711", "omit --also"),
         ("rtp://127.0.0.1:7710", "tcp://@127.0.0.1:7711", "HOST:PORT"),
         ("rtp://127.0.0.1:7710", "pigeon://127.0.0.1:7711", "pigeon"),
     ] {

@@ -175,7 +175,7 @@ fn records_of_lists_fit() {
         ("help-transports", &["help", "transports"], "feature transport"),
         ("lab-list", &["lab", "list"], "experiment"),
         ("lab-claims", &["lab", "claims"], "claim"),
-        ("lab-report", &["lab", "report", "--out", "report"], "file"),
+        ("lab-report", &["lab", "report", "tv-audio-wlan", "--out", "report"], "file"),
     ] {
         let ran = run_in(directory.path(), arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
