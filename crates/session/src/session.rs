@@ -4,6 +4,7 @@
 //! and at most one receive track, or a track of an application's messages. It drives nothing: see
 //! [`antiphon_core::pump`].
 
+mod change;
 mod data;
 mod end;
 mod figures;
@@ -22,8 +23,8 @@ use antiphon_core::{
 };
 use antiphon_media::rtcp::RemoteReport;
 
+pub use change::{Change, ChangeFailure};
 pub use figures::SenderCounters;
-pub use further::{Change, ChangeFailure};
 
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
@@ -33,9 +34,10 @@ use crate::observer::{Observer, Seen, Sent};
 use crate::peer::{Peer, PeerCounters, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of, tag};
+use change::Destinations;
 use data::DataTrack;
 use end::State;
-use further::{Destinations, FurtherState};
+use further::FurtherState;
 
 pub use data::{LinkState, MessagePort};
 

@@ -13,47 +13,10 @@ use antiphon_media::packet::{PacketKind, classify};
 use antiphon_media::rtcp::{App, AppKind, Token};
 
 use super::Session;
+use super::change::{Change, ChangeFailure};
 use super::end::State;
 use crate::associations::AssociationId;
 use crate::peer::{Further, Joining, Peer, PlayoutDelay};
-
-/// What became of a further association of a sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// The receiver has taken it; everything is sent over both.
-    Joined(WireId),
-    /// The stream goes on over this wire alone.
-    Moved(WireId),
-    /// It has ended or could not be used; the stream continues without it.
-    Failed(WireId, ChangeFailure),
-}
-
-/// Why a further association of a sender is not used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ChangeFailure {
-    /// It never connected.
-    #[error("there was no connection")]
-    NoConnection,
-    /// It connected, but nobody took it.
-    #[error("the receiver did not accept it: start it with --also for this address")]
-    NotTaken,
-    /// It has ended.
-    #[error("it has ended")]
-    Ended,
-    /// Its messages are smaller than the stream's packets.
-    #[error(
-        "it carries messages of {most} bytes and the stream's packets have {needed}: choose a smaller --block"
-    )]
-    TooSmall {
-        /// What it carries.
-        most: usize,
-        /// What is sent.
-        needed: usize,
-    },
-    /// The session sends to no peer that was called, or has as many associations as it can.
-    #[error("there is no stream to which an association could be added")]
-    NoStream,
-}
 
 /// What a session knows of further associations.
 #[derive(Default)]
@@ -410,30 +373,9 @@ impl Session {
     }
 }
 
-/// The associations of one peer that is sent a track.
-pub(super) struct Destinations {
-    ids: [AssociationId; MOST_ASSOCIATIONS],
-    count: usize,
-}
-
-impl Destinations {
-    pub fn of(peer: &Peer) -> Self {
-        let mut all = Destinations { ids: [AssociationId(0); MOST_ASSOCIATIONS], count: 0 };
-        for id in peer.associations().take(MOST_ASSOCIATIONS) {
-            all.ids[all.count] = id;
-            all.count += 1;
-        }
-        all
-    }
-
-    pub fn ids(&self) -> &[AssociationId] {
-        &self.ids[..self.count]
-    }
-}
-
 /// The most associations with one peer: the first, one beside it, and one that takes the first's place while its
 /// predecessor is ending.
-const MOST_ASSOCIATIONS: usize = 4;
+pub(super) const MOST_ASSOCIATIONS: usize = 4;
 /// How often the token is told at first: often enough that a lost packet does not delay a change noticeably.
 const TELL_SOON: Duration = Duration::from_millis(20);
 /// How long that lasts.

@@ -6,8 +6,8 @@ use antiphon_core::{Instant, Message, PathStats, Tag};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use super::Session;
+use super::change::Destinations;
 use super::end::State;
-use super::further::Destinations;
 use crate::peer::PlayoutDelay;
 use crate::send_track::SendTrack;
 
