@@ -25,6 +25,8 @@ pub(super) struct FurtherState {
     own: Token,
     /// The token that the sender announced that is followed.
     announced: Option<Token>,
+    /// The peer with several associations; sessions with many peers have none.
+    at: Option<usize>,
     /// When to announce and show the token next.
     tell_at: Option<Instant>,
     changes: VecDeque<Change>,
@@ -97,6 +99,7 @@ impl Session {
         self.map_to_peer(id, at);
         let wire = self.associations.wire_of(id).unwrap_or_default();
         let Some(peer) = &mut self.peers[at] else { return };
+        self.further.at = Some(at);
         peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
         let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
         self.hold(profile.map_or(0, |profile| profile.max_receive));
@@ -256,10 +259,7 @@ impl Session {
         if self.send.is_none() || self.state != State::Open {
             return;
         }
-        for at in 0..self.peers.len() {
-            if self.peers[at].as_ref().is_none_or(|peer| peer.further.is_empty()) {
-                continue;
-            }
+        if let Some(at) = self.further.at {
             self.show_token(now, at);
             self.give_up_unused(now, at);
             self.finish_move(now, at);
@@ -271,19 +271,20 @@ impl Session {
             return;
         }
         let Some(peer) = &self.peers[at] else { return };
-        let unaccepted = |one: &&Further| one.joining.is_some() && one.accepted.is_none();
-        let open: Vec<Further> = peer.further.iter().filter(unaccepted).copied().collect();
-        let first = peer.association.filter(|_| peer.connected);
-        let youngest = open.iter().map(|one| one.began).max();
+        let unaccepted = |one: &Further| one.joining.is_some() && one.accepted.is_none();
+        let (first, count) = (peer.association.filter(|_| peer.connected), peer.further.len());
+        let youngest = peer.further.iter().filter(|one| unaccepted(one)).map(|one| one.began).max();
         self.further.tell_at =
             youngest.map(|began| now + if now.since(began) < EAGER { TELL_SOON } else { TELL_LATER });
-        if open.is_empty() {
-            return;
-        }
         let token = self.further.own;
-        first.into_iter().for_each(|first| self.tell(now, first, AppKind::Announce, token));
-        for one in open.iter().filter(|one| one.connected) {
-            self.tell(now, one.id, AppKind::Join, token);
+        if let (Some(first), Some(_)) = (first, youngest) {
+            self.tell(now, first, AppKind::Announce, token);
+        }
+        for place in 0..count {
+            let one = self.peers[at].as_ref().map(|peer| peer.further[place]);
+            if let Some(one) = one.filter(|one| one.connected && unaccepted(one)) {
+                self.tell(now, one.id, AppKind::Join, token);
+            }
         }
     }
 
@@ -355,21 +356,12 @@ impl Session {
         if self.send.is_none() || self.state != State::Open {
             return None;
         }
-        let mut next = None;
-        for (at, peer) in self.peers.iter().enumerate() {
-            let Some(peer) = peer.as_ref().filter(|peer| !peer.further.is_empty()) else { continue };
-            next = sooner(next, self.further.tell_at);
-            next = sooner(next, self.next_move(at).map(|(_, due)| due));
-            let waits = |one: &&Further| one.joining == Some(Joining::Instead) && one.accepted.is_none();
-            let given_up = peer.further.iter().filter(waits).map(|one| one.began + PATIENCE).min();
-            next = sooner(next, given_up);
-        }
-        next
-    }
-
-    /// Whether the track's messages go to more than one association of a peer.
-    pub fn has_further(&self) -> bool {
-        self.peers.iter().flatten().any(|peer| peer.associations().count() > 1)
+        let at = self.further.at?;
+        let peer = self.peers[at].as_ref()?;
+        let waits = |one: &&Further| one.joining == Some(Joining::Instead) && one.accepted.is_none();
+        let given_up = peer.further.iter().filter(waits).map(|one| one.began + PATIENCE).min();
+        let moved = self.next_move(at).map(|(_, due)| due);
+        sooner(self.further.tell_at, sooner(moved, given_up))
     }
 }
 
