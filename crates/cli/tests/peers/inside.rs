@@ -255,7 +255,7 @@ fn a_reflectors_capture_is_dissected() {
     let transports = schemes.join(",");
     let reflect = ["reflect", "--listen", &at, "--transports", &transports, "--json", "--capture", &name];
     let mut reflector = Child::start(&mut antiphon(reflect), DEADLINE);
-    reflector.wait_for("Ctrl-C ends it");
+    reflector.wait_for("Stop with Ctrl-C");
     let compare = ["compare", &at, "--transports", &transports, "--seconds", "2s", "--out", "none", "--json"];
     let compared = Child::start(&mut antiphon(compare), DEADLINE).succeed();
     reflector.interrupt();
