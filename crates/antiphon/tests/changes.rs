@@ -18,6 +18,17 @@ fn free_port() -> u16 {
     line.local_address().port()
 }
 
+/// The first of some ports in a row that were free a moment ago: those of all transports, and of the reflector above them.
+fn free_ports() -> u16 {
+    let is_free = |port: u16| {
+        let at = ([127, 0, 0, 1], port);
+        let datagrams = UdpLine::listen(at.into(), &SocketOptions::default()).is_ok();
+        datagrams && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()
+    };
+    let fits = |first: &u16| *first < 60_000 && (*first..first + 30).all(is_free);
+    (0..100).map(|_| free_port()).find(fits).expect("ports are free")
+}
+
 fn scratch(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("antiphon-changes-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
@@ -193,7 +204,7 @@ fn targets_that_cannot_be_used_are_told_and_leave_the_stream_as_it_is() {
 fn auto_measures_and_streams_over_what_is_recommended() {
     let directory = scratch("auto");
     let after = directory.join("got.wav");
-    let port = free_port();
+    let port = free_ports();
     let receiver = listen(ReceiveOptions {
         source: format!("auto://127.0.0.1:{port}"),
         sink: after.display().to_string(),
