@@ -7,13 +7,13 @@ use std::path::Path;
 use antiphon_measure::{LoggedPacket, Purpose};
 use antiphon_report::{Clip, CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel};
 
+use crate::about;
 use crate::compare::Ran;
 use crate::measured::Measured;
 use crate::stream_plan::StreamPlan;
 use crate::table::{figure_rows, report_fate};
 use crate::{CompareOptions, Comparison, Error};
 
-mod about;
 mod heard;
 mod words;
 
@@ -212,7 +212,8 @@ fn lead(options: &CompareOptions, comparison: &Comparison, ran: &Ran) -> String 
 
 fn length(comparison: &Comparison) -> std::time::Duration {
     let seconds = comparison.figures.iter().map(|f| f.duration_s).fold(0.0, f64::max);
-    std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    // Each is a duration in seconds.
+    std::time::Duration::from_secs_f64(seconds)
 }
 
 /// Over the embedded link all transports meet the same losses at the same times; over a real path they share it.

@@ -1,4 +1,4 @@
-//! What a report says of its making: when, by which build, on which machine.
+//! What reports and results say of their making: when, by which build, on which machine.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use antiphon_core::NtpTime;
 const COMMIT: Option<&str> = option_env!("ANTIPHON_COMMIT");
 
 /// The version, and the commit where it is known.
-pub(super) fn version() -> String {
+pub(crate) fn version() -> String {
     let version = concat!("antiphon ", env!("CARGO_PKG_VERSION"));
     COMMIT.map_or(version.into(), |commit| format!("{version}, commit {commit}"))
 }
 
 /// A wall time as `2026-11-23 08:30 UTC`.
-pub(super) fn date(time: NtpTime) -> String {
+pub fn date(time: NtpTime) -> String {
     let since_1900 = time.to_bits() >> 32;
     // NTP's seconds wrap in 2036: what seems to lie before 1970 is of the next era (RFC 5905 section 6).
     let era = if since_1900 < NtpTime::UNIX_OFFSET_SECONDS { 1 << 32 } else { 0 };
@@ -40,13 +40,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
 }
 
 /// Operating system, kernel, processors; without the machine's name, as reports are passed on.
-pub(super) fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_string()).ok();
-    let kernel = read("/proc/sys/kernel/osrelease").map_or(String::new(), |release| format!(" {release}"));
-    let model = read("/proc/cpuinfo").and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_string())
-    });
+pub fn machine() -> String {
+    // Other systems have no such files: the sentence then leaves the release and the model out.
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let kernel = kernel.map_or(String::new(), |release| format!(" {}", release.trim()));
+    let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text));
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let processors = match (count, model) {
         (1, Some(model)) => format!("1 processor ({model})"),
@@ -61,8 +59,15 @@ pub(super) fn machine() -> String {
     format!("{system}{kernel}, {}, {processors}", std::env::consts::ARCH)
 }
 
+/// The model name in `/proc/cpuinfo`, short enough for a sentence.
+fn model_name(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    let name: String = line.split_once(':')?.1.trim().chars().take(80).collect();
+    (!name.is_empty()).then_some(name)
+}
+
 /// A length of time as `20.7 s`.
-pub(super) fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
@@ -76,12 +81,23 @@ mod tests {
         for (unix, expected) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_356_912_000, "2012-12-31 00:00 UTC"),
             (1_234_567_890, "2009-02-13 23:31 UTC"),
             (4_107_542_399, "2100-02-28 23:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
             assert_eq!(date_of(unix), expected);
         }
+    }
+
+    #[test]
+    fn a_processor_is_found_or_left_out() {
+        let text = "processor\t: 0\nmodel name\t: AMD Athlon(tm) II Neo K125\nflags\t: fpu\n";
+        assert_eq!(model_name(text).as_deref(), Some("AMD Athlon(tm) II Neo K125"));
+        assert_eq!(model_name("model name\t:\n"), None);
+        assert_eq!(model_name("CPU architecture: 8\n"), None);
+        assert!(machine().contains(" processor") && !machine().contains(" ,"), "{}", machine());
     }
 
     #[test]
