@@ -141,6 +141,19 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Of a transport that adds nothing to UDP, whose checksum it has.
+    pub const OF_UDP: Capabilities = Capabilities {
+        message_oriented: true,
+        connection_oriented: false,
+        full_duplex: true,
+        unordered: true,
+        flow_control: false,
+        congestion_control: false,
+        path_mtu_discovery: false,
+        fragmentation: false,
+        checksum: true,
+    };
+
     /// Those that both have.
     pub fn and(self, other: Capabilities) -> Capabilities {
         Capabilities {

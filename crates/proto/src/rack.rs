@@ -53,8 +53,8 @@ impl Rack {
         }
     }
 
-    /// The same for what was sent once, in the order of sending within an acknowledgement: whoever comes behind a later
-    /// one has been reordered (§6.2, step 3).
+    /// Notes the order in which packets arrive that were sent once; call it for those of an acknowledgement in the order of
+    /// sending. A packet that arrives after one that was sent later has been reordered (§6.2, step 3).
     pub fn note_order(&mut self, sending: u64) {
         self.reordering_seen |= sending < self.first_arrived;
         self.first_arrived = self.first_arrived.max(sending);

@@ -121,14 +121,7 @@ impl Endpoint for Udp {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
-            capabilities: Capabilities {
-                message_oriented: true,
-                full_duplex: true,
-                unordered: true,
-                // UDP's own.
-                checksum: true,
-                ..Capabilities::default()
-            },
+            capabilities: Capabilities::OF_UDP,
         }
     }
 

@@ -231,14 +231,7 @@ impl Endpoint for Published {
             streams: 1,
             calls_with_first_message: false,
             paces_itself: self.settings.paper_loop.is_some_and(|settings| settings.pace.is_some()),
-            capabilities: Capabilities {
-                message_oriented: true,
-                full_duplex: true,
-                unordered: true,
-                // UDP's own.
-                checksum: true,
-                ..Capabilities::default()
-            },
+            capabilities: Capabilities::OF_UDP,
         }
     }
 

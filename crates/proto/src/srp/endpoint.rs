@@ -185,15 +185,11 @@ impl Endpoint for SrpEndpoint {
             calls_with_first_message: false,
             paces_itself: false,
             capabilities: Capabilities {
-                message_oriented: true,
-                full_duplex: true,
                 unordered: !self.halves.is_ordered(),
                 // A receiver's reports slow a sender down.
                 congestion_control: self.halves.is_improved(),
                 fragmentation: self.halves.is_improved(),
-                // UDP's own.
-                checksum: true,
-                ..Capabilities::default()
+                ..Capabilities::OF_UDP
             },
         }
     }
