@@ -83,7 +83,7 @@ impl Members {
     }
 }
 
-/// The most members that are told apart: whoever forges reports can make no more.
+/// The most members that are kept apart, so that forged reports take no more memory than that.
 const MOST_MEMBERS: usize = 1024;
 /// Three of the shortest intervals between reports (RFC 3550 §6.2: 5 s). A receiver that started again under another SSRC,
 /// with a shorter playout delay, is asked alone after that.

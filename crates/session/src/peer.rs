@@ -57,8 +57,8 @@ impl PlayoutDelay {
 pub struct Peer {
     /// `None` while no peer is connected, at a session that waits for one.
     pub(crate) association: Option<AssociationId>,
-    /// The wire that it uses, or used at its beginning.
-    pub(crate) wire: WireId,
+    /// The wire that it used at its beginning.
+    pub(crate) wire: Option<WireId>,
     pub(crate) connected: bool,
     pub(crate) broken: Option<BrokenReason>,
     /// Whether anything was ever received from it.
@@ -91,7 +91,8 @@ pub enum Joining {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Further {
     pub id: AssociationId,
-    pub wire: WireId,
+    /// The wire that it used at its beginning.
+    pub wire: Option<WireId>,
     /// `None` for one that is ending, or whose sender goes on over another.
     pub joining: Option<Joining>,
     pub connected: bool,
@@ -104,7 +105,7 @@ impl Peer {
     pub(crate) fn new(rtcp: RtcpSession, groups: usize, outcomes: Outcomes) -> Self {
         Peer {
             association: None,
-            wire: WireId::default(),
+            wire: None,
             connected: false,
             broken: None,
             answered: false,

@@ -46,46 +46,40 @@ impl Session {
         joining: Joining,
         token: Token,
     ) {
-        if let Err(why) = self.try_call_further(now, wire, paths, stack, joining, token) {
-            self.further.changes.push_back(Change::Failed(wire, why));
-            self.associations.close_wire(wire);
-        }
-    }
-
-    fn try_call_further(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        paths: &[PathId],
-        stack: &dyn Stack,
-        joining: Joining,
-        token: Token,
-    ) -> Result<(), ChangeFailure> {
-        let track =
-            self.send.as_ref().filter(|_| self.state == State::Open).ok_or(ChangeFailure::NoStream)?;
-        let (needed, next) = (track.longest_message(), track.store().next());
-        let at = self.peers.iter().position(Option::is_some).ok_or(ChangeFailure::NoStream)?;
-        let most = stack.open(now, Role::Caller).profile().max_message;
-        if most < needed {
-            return Err(ChangeFailure::TooSmall { most, needed });
-        }
-        let Some(peer) = self.peers[at].as_mut().filter(|_| self.listening.is_empty()) else {
-            return Err(ChangeFailure::NoStream);
+        let at = match self.peer_for_further(stack.open(now, Role::Caller).profile().max_message, joining) {
+            Ok(at) => at,
+            Err(why) => {
+                self.further.changes.push_back(Change::Failed(wire, why));
+                return self.associations.close_wire(wire);
+            }
         };
-        let moves = |one: &Further| one.joining == Some(Joining::Instead);
-        if peer.further.len() + 1 >= MOST_ASSOCIATIONS
-            || joining == Joining::Instead && peer.further.iter().any(moves)
-        {
-            return Err(ChangeFailure::NoStream);
+        if let (Some(track), Some(peer)) = (&self.send, &mut self.peers[at]) {
+            peer.outcomes.merge_from(track.store().next());
         }
-        peer.outcomes.merge_from(next);
         let id = self.associations.call(now, wire, paths, stack);
-        self.attach_further(now, id, at, Some(joining), false);
+        self.attach_further(now, id, at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
         }
         self.further.tell_at = Some(now);
-        Ok(())
+    }
+
+    /// The peer that may get a further association, which carries messages of at most `most` bytes.
+    fn peer_for_further(&self, most: usize, joining: Joining) -> Result<usize, ChangeFailure> {
+        let sends = self.state == State::Open && self.listening.is_empty();
+        let track = self.send.as_ref().filter(|_| sends).ok_or(ChangeFailure::NoStream)?;
+        let needed = track.longest_message();
+        if most < needed {
+            return Err(ChangeFailure::TooSmall { most, needed });
+        }
+        let found = self.peers.iter().enumerate().find_map(|(at, peer)| Some((at, peer.as_ref()?)));
+        let (at, peer) = found.ok_or(ChangeFailure::NoStream)?;
+        let moves = joining == Joining::Instead
+            && peer.further.iter().any(|one| one.joining == Some(Joining::Instead));
+        if peer.further.len() + 1 >= MOST_ASSOCIATIONS || moves {
+            return Err(ChangeFailure::NoStream);
+        }
+        Ok(at)
     }
 
     fn attach_further(
@@ -93,11 +87,11 @@ impl Session {
         now: Instant,
         id: AssociationId,
         at: usize,
-        joining: Option<Joining>,
+        joining: Joining,
         connected: bool,
     ) {
         self.map_to_peer(id, at);
-        let wire = self.associations.wire_of(id).unwrap_or_default();
+        let (wire, joining) = (self.associations.wire_of(id), Some(joining));
         let Some(peer) = &mut self.peers[at] else { return };
         self.further.at = Some(at);
         peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
@@ -143,7 +137,7 @@ impl Session {
         match App::parse(bytes) {
             Some(App { kind: AppKind::Join, token, .. }) if self.further.announced == Some(token) => {
                 self.further.candidates.retain(|one| *one != id);
-                self.attach_further(now, id, at, Some(Joining::Beside), true);
+                self.attach_further(now, id, at, Joining::Beside, true);
                 self.tell(now, id, AppKind::Accept, token);
             }
             _ if classify(bytes) == Some(PacketKind::Rtp) => {
@@ -173,7 +167,7 @@ impl Session {
             AppKind::Accept if app.token == self.further.own => {
                 if let Some(one) = peer.further_mut(id).filter(|one| one.accepted.is_none()) {
                     one.accepted = Some(now);
-                    self.further.changes.push_back(Change::Joined(one.wire));
+                    self.further.changes.extend(one.wire.map(Change::Joined));
                 }
             }
             AppKind::Leave if self.receive.is_some() && self.further.announced == Some(app.token) => {
@@ -227,18 +221,17 @@ impl Session {
         let Some(peer) = &mut self.peers[at] else { return };
         let Some(place) = peer.further.iter().position(|one| one.id == id) else { return };
         let one = peer.further.remove(place);
-        if self.send.is_some() && self.listening.is_empty() {
-            self.associations.close_wire(one.wire);
-            if one.joining.is_some() && self.state == State::Open {
-                let why = if one.connected { ChangeFailure::Ended } else { ChangeFailure::NoConnection };
-                self.further.changes.push_back(Change::Failed(one.wire, why));
-            }
+        let Some(wire) = one.wire.filter(|_| self.listening.is_empty()) else { return };
+        self.associations.close_wire(wire);
+        if one.joining.is_some() && self.state == State::Open {
+            let why = if one.connected { ChangeFailure::Ended } else { ChangeFailure::NoConnection };
+            self.further.changes.push_back(Change::Failed(wire, why));
         }
     }
 
     /// The first association has ended: returns whether another takes its place.
     pub(super) fn goes_on_without(&mut self, at: usize, id: AssociationId) -> bool {
-        let Some(wire) = self.peers[at].as_ref().map(|peer| peer.wire) else { return false };
+        let wire = self.peers[at].as_ref().and_then(|peer| peer.wire);
         if self.state != State::Open || !self.promote(at) {
             return false;
         }
@@ -246,7 +239,7 @@ impl Session {
         if let Some(peer) = &mut self.peers[at] {
             peer.further.retain(|one| one.id != id);
         }
-        if self.send.is_some() && self.listening.is_empty() {
+        if let Some(wire) = wire.filter(|_| self.listening.is_empty()) {
             self.associations.close_wire(wire);
             self.further.changes.push_back(Change::Failed(wire, ChangeFailure::Ended));
         }
@@ -312,7 +305,7 @@ impl Session {
             given_up.push((one.id, one.wire, why));
         }
         for (id, wire, why) in given_up {
-            self.further.changes.push_back(Change::Failed(wire, why));
+            self.further.changes.extend(wire.map(|wire| Change::Failed(wire, why)));
             self.associations.close(now, id, CloseMode::Abort);
         }
     }
@@ -324,7 +317,7 @@ impl Session {
         let Some(place) = peer.further.iter().position(|one| one.id == id) else { return };
         let next = peer.further.remove(place);
         let before = peer.take_place(next);
-        self.further.changes.push_back(Change::Moved(next.wire));
+        self.further.changes.extend(next.wire.map(Change::Moved));
         let Some(before) = before else { return };
         peer.further.push(before);
         let token = self.further.own;

@@ -28,7 +28,7 @@ impl Session {
     /// The association `id` leads to the peer at `at`.
     pub(super) fn attach(&mut self, id: AssociationId, at: usize) {
         self.map_to_peer(id, at);
-        let wire = self.associations.wire_of(id).unwrap_or_default();
+        let wire = self.associations.wire_of(id);
         if let Some(peer) = &mut self.peers[at] {
             (peer.association, peer.wire, peer.connected) = (Some(id), wire, false);
             self.report_timers.set(at, peer.rtcp.poll_timeout());
