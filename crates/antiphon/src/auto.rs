@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The scheme of URIs that leave the transport open.
-const SCHEME: &str = "auto";
+pub const SCHEME: &str = "auto";
 
 /// Whether a URI leaves the transport open.
 pub(crate) fn is_auto(uri: &str) -> bool {
@@ -47,7 +47,7 @@ impl Place {
         let query = text.split_once('?').map_or_else(String::new, |(_, query)| format!("?{query}"));
         let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
         let place = Place { host, port: uri.port.unwrap_or(DEFAULT_PORT), query };
-        let highest = TRANSPORTS.iter().map(|transport| transport.reflect_offset).max().unwrap_or(0);
+        let highest = TRANSPORTS.iter().map(|transport| transport.reflect_offset).max().expect("a transport");
         if place.port.checked_add(REFLECTOR_ABOVE + highest).is_none() {
             return Err(Error::usage(format!(
                 "port {port} leaves no room above it: choose a lower one",
@@ -93,10 +93,10 @@ pub(crate) fn send(
     let target = place.uri(&advice.transport)?;
     let mut follow = Follow {
         place: place.clone(),
-        measuring,
         purpose: options.purpose,
         transport: advice.transport,
-        packet_ms: packet_ms(options),
+        packet_ms: measuring.packet_ms(),
+        measuring,
         clock: OsClock::new(),
         missed: Missed::default(),
         again: None,
@@ -106,11 +106,6 @@ pub(crate) fn send(
     crate::send::stream(&options, stop, notice, status, &mut |now, changes, notice| {
         follow.look(now, changes, notice)
     })
-}
-
-fn packet_ms(options: &SendOptions) -> f64 {
-    let rate = options.rate.unwrap_or(48_000);
-    MediaTime::new(options.block_frames.into(), rate).duration().as_secs_f64() * 1e3
 }
 
 fn sentence(advice: &Advice) -> String {
@@ -165,6 +160,12 @@ impl Measuring {
                 ..CompareOptions::default()
             },
         })
+    }
+
+    /// The time of a packet of a block.
+    fn packet_ms(&self) -> f64 {
+        let rate = self.options.rate.unwrap_or(MEASURED_RATE);
+        MediaTime::new(self.options.block_frames.into(), rate).duration().as_secs_f64() * 1e3
     }
 
     fn run(&self, stop: &Stop) -> Result<Advice, Error> {
@@ -229,10 +230,14 @@ impl Follow {
             self.purpose.title()
         ));
         let (measuring, stop) = (self.measuring.clone(), self.stop.clone());
-        self.again = spawn("measure", move || measuring.run(&stop)).ok();
+        match spawn("measure", move || measuring.run(&stop)) {
+            Ok(thread) => self.again = Some(thread),
+            Err(error) => notice(format!("measuring again failed: {error}")),
+        }
     }
 
     fn is_met(&self, status: &SendStatus) -> bool {
+        // Before the first report nothing is known to be missing.
         let missing = status.remote_loss_percent.unwrap_or(0.0);
         let delay = status.rtt_ms.map(|rtt| self.packet_ms + rtt / 2.0);
         self.purpose.is_met_by(missing, delay)
@@ -279,7 +284,7 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(ReceiveOptions, Refle
         format!("{}://{at}{host}:{}{}", transport.scheme, place.port + transport.reflect_offset, place.query)
     };
     let mut uris = TRANSPORTS.iter().map(uri);
-    let source = uris.next().unwrap_or_default();
+    let source = uris.next().expect("a transport");
     let also = uris.chain(options.also.iter().cloned()).collect();
     let listen: IpAddr = match &*place.host {
         "" => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -310,6 +315,8 @@ impl Changes {
 
 /// How long the connection is measured: with connecting and waiting for the last packets, sound comes within 15 s.
 const MEASURED: Duration = Duration::from_secs(10);
+/// The rate of the noise if nothing else is known: that of `tone:noise`.
+const MEASURED_RATE: u32 = 48_000;
 /// How long a connection may be worse than the purpose needs before it is measured again.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// From the ports of the streams to those of the reflector: above every transport's own offset.

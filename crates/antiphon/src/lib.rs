@@ -45,6 +45,7 @@ mod together;
 mod transport;
 mod wire;
 
+pub mod about;
 pub mod run;
 pub mod srp;
 
@@ -61,6 +62,7 @@ pub use antiphon_session as session;
 pub use antiphon_sound as sound;
 pub use antiphon_trace as trace;
 
+pub use auto::SCHEME as AUTO;
 pub use change::Switch;
 pub use commands::quoted;
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};

@@ -1,7 +1,7 @@
 //! What a running stream shows of itself: level, bit rate, buffer and peer.
 //!
-//! The media thread only counts: the peak of what passes goes to an atomic ([`PeakMeter`]), and a snapshot takes it along
-//! ([`Look`]). Whoever displays makes figures of the looks of the last second ([`Recent`]).
+//! The media thread only counts: it keeps the peak of what passes in an atomic ([`PeakMeter`]), and its snapshots contain that
+//! ([`Look`]). The thread that displays them computes figures from those of the last second ([`Recent`]).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -9,6 +9,7 @@ use antiphon::{Progress, Stop};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
+use crate::signals::STOPPING;
 
 /// How often a plain line is printed.
 pub const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ impl CompareProgress {
 /// clearing would remove too much or too little.
 pub fn leave() {
     // If standard error is closed, nothing can be printed.
-    let _ = writeln!(std::io::stderr(), " stopping; Ctrl-C again to quit now");
+    let _closed = writeln!(std::io::stderr(), " {STOPPING}");
 }
 
 /// Removes a bar from the screen, unless it was interrupted.
@@ -178,8 +179,11 @@ fn bar(total: Option<Duration>) -> ProgressBar {
 /// Columns of a moving line. It ends before the edge of the terminal: it never takes two lines, and leaves room for the
 /// terminal's `^C`.
 pub fn line_width() -> usize {
-    crate::output::stderr_width().unwrap_or(80).saturating_sub(3).max(1)
+    crate::output::stderr_width().unwrap_or(NO_TERMINAL).saturating_sub(3).max(1)
 }
+
+/// Columns where there is no terminal to ask: what a log is read with.
+const NO_TERMINAL: usize = 80;
 
 fn line_style() -> ProgressStyle {
     let width = line_width();

@@ -21,6 +21,8 @@ pub struct Watch {
     _hold: Sender<()>,
 }
 
+/// What is printed after a signal.
+pub const STOPPING: &str = "stopping; Ctrl-C again to quit now";
 /// A second signal within this time counts as part of the first: no person is that fast.
 const SAME_WISH: Duration = Duration::from_millis(50);
 const NONE: u8 = 0;
@@ -38,7 +40,7 @@ impl Watch {
             let first = reason.compare_exchange(NONE, why, Ordering::Relaxed, Ordering::Relaxed).is_ok();
             stop.ask();
             // The receiver is gone once the run has ended by itself.
-            let _ = sender.send(());
+            let _it_has_ended = sender.send(());
             first
         };
         let (signal_stop, signal_reason, signal_hold) = (stop.clone(), reason.clone(), hold.clone());
@@ -54,7 +56,7 @@ impl Watch {
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {
                 // If standard error is closed, nothing can be printed.
-                let _ = writeln!(std::io::stderr(), "stopping; Ctrl-C again to quit now");
+                let _closed = writeln!(std::io::stderr(), "{STOPPING}");
             }
         })
         .map_err(|error| Error::failed(format!("cannot watch for Ctrl-C: {error}")))?;

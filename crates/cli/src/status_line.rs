@@ -4,7 +4,7 @@ use antiphon::{LiveFigures, ReceiveGroup, ReceiveStatus, SendGroup, SendStatus};
 
 /// A stream being sent, in at most `width` characters as far as its beginning and the groups that lost something allow.
 pub fn send_line(status: &SendStatus, width: usize) -> String {
-    let total = status.total_s.map(|total| format!(" of {total:.1}")).unwrap_or_default();
+    let total = status.total_s.map_or_else(String::new, |total| format!(" of {total:.1}"));
     let mut line = Line::new(format!("sent {:.1}{total} s", status.sent_s));
     line.add(7, format!(", {} packets", status.packets_sent));
     for (count, name) in

@@ -7,13 +7,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use antiphon::AUTO;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{ByteCount, UnitError};
 use antiphon::link::{DuplexSpec, PRESETS};
+use antiphon::measure::Purpose;
+use antiphon::media::conceal::Concealment;
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::proto::TRANSPORTS;
+use antiphon::session::StreamFraming;
 use antiphon::sound::Clip;
 use antiphon_experiments::{Capture, PaperResults};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -187,7 +191,12 @@ pub fn presets() -> Vec<String> {
 
 /// The beginnings of the URIs of all transports.
 pub fn schemes() -> Vec<String> {
-    TRANSPORTS.iter().map(|transport| format!("{}://", transport.scheme)).collect()
+    TRANSPORTS
+        .iter()
+        .map(|transport| transport.scheme)
+        .chain([AUTO])
+        .map(|scheme| format!("{scheme}://"))
+        .collect()
 }
 
 /// What a source can be, apart from the path of a file.
@@ -217,23 +226,22 @@ pub fn experiments() -> Vec<String> {
 }
 
 fn known_papers() -> Vec<PaperResults> {
-    // Without results nothing can fail; completions go without names if it does.
-    PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap_or_default()
+    PaperResults::read(&[], &mut |_, _| Ok(None)).expect("no file is read, so nothing can fail")
 }
 
 /// The names of sample formats.
 pub fn formats() -> Vec<String> {
-    named(["l16", "l24", "f32", "mulaw", "alaw"])
+    named(SampleFormat::ALL.map(SampleFormat::name))
 }
 
 /// The kinds of concealment.
 pub fn concealments() -> Vec<String> {
-    named(["silence", "repetition"])
+    named(Concealment::ALL.map(Concealment::name))
 }
 
 /// The kinds of framing.
 pub fn framings() -> Vec<String> {
-    named(["rtp", "medusa"])
+    named(StreamFraming::ALL.map(StreamFraming::name))
 }
 
 /// Values of `--protect`.
@@ -244,6 +252,13 @@ pub fn protections() -> Vec<String> {
 /// The code points that sound is sent with.
 pub fn classes() -> Vec<String> {
     named(["ef", "af41", "cs5", "cs0", "le"])
+}
+
+/// A purpose, by its name.
+pub fn purpose() -> impl TypedValueParser<Value = Purpose> {
+    let named = |name: String| Purpose::ALL.into_iter().find(|purpose| purpose.name() == name);
+    PossibleValuesParser::new(Purpose::ALL.map(Purpose::name))
+        .map(move |name| named(name).expect("only names of purposes pass"))
 }
 
 /// The names of all transports, without their titles, which would make every option's help a paragraph.

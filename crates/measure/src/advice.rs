@@ -37,6 +37,17 @@ impl Purpose {
     pub const ALL: [Purpose; 5] =
         [Purpose::PlayTogether, Purpose::TvSound, Purpose::Record, Purpose::Talk, Purpose::SendToMany];
 
+    /// The name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::PlayTogether => "play-together",
+            Purpose::TvSound => "tv-sound",
+            Purpose::Record => "record",
+            Purpose::Talk => "talk",
+            Purpose::SendToMany => "send-to-many",
+        }
+    }
+
     /// As the table writes it.
     pub fn title(self) -> &'static str {
         match self {

@@ -37,11 +37,11 @@ pub struct SendArgs {
     #[arg(
         long,
         value_name = "WHAT",
-        value_enum,
-        default_value = "play-together",
+        value_parser = values::purpose(),
+        default_value = Purpose::PlayTogether.name(),
         help_heading = "Transport"
     )]
-    pub purpose: For,
+    pub purpose: Purpose,
 
     /// Sample format on the wire: l16, l24, f32, mulaw or alaw; with rate and
     /// channels as in SDP: l16/48000/2 [default: what the source needs]
@@ -177,32 +177,6 @@ pub struct ReceiveArgs {
     pub socket: SocketArgs,
 }
 
-/// A purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(
-    missing_docs,
-    reason = "documentation would turn the short list of values in the help into a long one"
-)]
-pub enum For {
-    PlayTogether,
-    TvSound,
-    Record,
-    Talk,
-    SendToMany,
-}
-
-impl For {
-    fn purpose(self) -> Purpose {
-        match self {
-            For::PlayTogether => Purpose::PlayTogether,
-            For::TvSound => Purpose::TvSound,
-            For::Record => Purpose::Record,
-            For::Talk => Purpose::Talk,
-            For::SendToMany => Purpose::SendToMany,
-        }
-    }
-}
-
 /// The clock that paces a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 #[allow(
@@ -224,7 +198,7 @@ impl SendArgs {
             target: self.target.clone(),
             also: self.also.clone(),
             switch: self.switch.clone(),
-            purpose: self.purpose.purpose(),
+            purpose: self.purpose,
             block_frames: self.block,
             sample: format.sample,
             channels: agree("--channels", self.channels, format.channels)?,

@@ -3,9 +3,10 @@
 
 /// What a packet says about the association that it comes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum AppKind {
     /// Another association will show this token.
-    Announce,
+    Announce = 0,
     /// This is an association of the sender that announced this token.
     Join,
     /// The receiver has taken the association.
@@ -34,9 +35,8 @@ impl App {
 
     /// Its bytes.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
-        let subtype = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u8;
         let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&[VERSION | subtype, PACKET_TYPE, 0, (Self::LEN / 4 - 1) as u8]);
+        bytes[..4].copy_from_slice(&[VERSION | self.kind as u8, PACKET_TYPE, 0, (Self::LEN / 4 - 1) as u8]);
         bytes[4..8].copy_from_slice(&self.ssrc.to_be_bytes());
         bytes[8..12].copy_from_slice(NAME);
         bytes[12..].copy_from_slice(&self.token);

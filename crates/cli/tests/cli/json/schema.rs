@@ -24,7 +24,8 @@ impl Schema {
     /// What is wrong with a record of a command; empty if nothing is.
     pub fn faults(&self, command: &str, record: &Value) -> Vec<String> {
         let mut faults = Vec::new();
-        let kind = format!("{command}.{}", record["record"].as_str().unwrap_or_default());
+        let Some(kind) = record["record"].as_str() else { return vec!["it is of no kind".into()] };
+        let kind = format!("{command}.{kind}");
         match self.definitions().get(&kind) {
             Some(definition) => self.check(definition, record, &kind, &mut faults),
             None => faults.push(format!("the schema has no record {kind}")),
