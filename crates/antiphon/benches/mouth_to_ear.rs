@@ -19,7 +19,7 @@ use antiphon::media::{
 };
 use antiphon::net::{OsClock, SocketOptions, Stop, Target};
 use antiphon::proto::find;
-use antiphon::run::{RunPlan, Runner, StackPlan};
+use antiphon::run::{RunPlan, Runner, StackPlan, WirePlan};
 use antiphon::session::{
     OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, SendTrack, SendTrackConfig,
     Session, SessionConfig, StreamFraming,
@@ -153,7 +153,7 @@ fn open(scheme: &str, target: Target, clock: OsClock) -> Runner {
         framing: StreamFraming::default(),
         groups: 1,
     };
-    RunPlan::new(stack, target, SocketOptions::default(), clock).open().expect("loopback")
+    RunPlan::new(WirePlan::new(stack, target, SocketOptions::default()), clock).open().expect("loopback")
 }
 
 fn session_config(cname: &str, clock: OsClock, tells: Option<Duration>) -> SessionConfig {

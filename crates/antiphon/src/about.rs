@@ -10,7 +10,7 @@ const COMMIT: Option<&str> = option_env!("ANTIPHON_COMMIT");
 /// The version, and the commit where it is known.
 pub(crate) fn version() -> String {
     let version = concat!("antiphon ", env!("CARGO_PKG_VERSION"));
-    COMMIT.map_or(version.into(), |commit| format!("{version}, commit {commit}"))
+    COMMIT.map_or(version.into(), |commit| format!("{version}, based on commit {commit}"))
 }
 
 /// A wall time as `2026-11-23 08:30 UTC`.

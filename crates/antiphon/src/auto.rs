@@ -1,27 +1,33 @@
 //! `auto://`: the transport that suits the connection and the purpose is measured, streamed over, and measured again when the
-//! connection no longer does.
+//! connection no longer suits the purpose.
 //!
 //! The receiver waits on every transport, each on the port that `reflect` would give it, and reflects
 //! [`REFLECTOR_ABOVE`] ports above, for the sender to measure.
 
-use std::net::{IpAddr, SocketAddr};
+mod follow;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::uri::Uri;
-use antiphon_core::{Instant, MediaTime};
+use antiphon_core::MediaTime;
 use antiphon_measure::{Advice, Purpose};
-use antiphon_net::{OsClock, Stop};
-use antiphon_proto::{Substrate, TRANSPORTS, find};
-use antiphon_sound::open_source;
+use antiphon_media::{SampleFormat, StreamFormat};
+use antiphon_net::Stop;
+use antiphon_proto::{Substrate, TRANSPORTS, Transport, find};
+use antiphon_session::PlayoutDelay;
+use antiphon_sound::SourceSpec;
 
-use crate::change::{Changes, Switch};
 use crate::commands::latency;
 use crate::run::spawn;
-use crate::send::{SendStatus, SendSummary};
+use crate::send::{SendStatus, SendSummary, stream_format};
+use crate::transport::{StreamUri, port_above, stream_uri};
 use crate::{
-    CompareOptions, DEFAULT_PORT, Error, ReceiveOptions, ReflectOptions, SendOptions, compare, reflect,
+    CompareOptions, DEFAULT_PORT, Error, ErrorKind, ReceiveOptions, ReflectOptions, SendOptions, compare,
+    reflect,
 };
+use follow::Follow;
 
 /// The scheme of URIs that leave the transport open.
 pub const SCHEME: &str = "auto";
@@ -43,35 +49,45 @@ struct Place {
 
 impl Place {
     fn read(text: &str) -> Result<Self, Error> {
-        let uri: Uri = text.parse()?;
+        let uri = stream_uri(text)?;
         let query = text.split_once('?').map_or_else(String::new, |(_, query)| format!("?{query}"));
         let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
         let place = Place { host, port: uri.port.unwrap_or(DEFAULT_PORT), query };
-        let highest = TRANSPORTS.iter().map(|transport| transport.reflect_offset).max().expect("a transport");
-        if place.port.checked_add(REFLECTOR_ABOVE + highest).is_none() {
-            return Err(Error::usage(format!(
-                "port {port} leaves no room above it: choose a lower one",
-                port = place.port
-            )));
+        for transport in TRANSPORTS {
+            port_above(place.reflector(), transport)?;
         }
         Ok(place)
+    }
+
+    /// The port that reflectors count from.
+    fn reflector(&self) -> u16 {
+        // A port that is too high stays so, and is refused.
+        self.port.saturating_add(REFLECTOR_ABOVE)
     }
 
     /// Where the transport called `label` (`srp`, or `srp?mode=…`) is received.
     fn uri(&self, label: &str) -> Result<String, Error> {
         let (scheme, settings) = label.split_once('?').unwrap_or((label, ""));
-        let transport = find(scheme)?;
+        let port = port_above(self.port, find(scheme)?)?;
         let query = match (settings, &*self.query) {
             ("", query) => query.to_string(),
             (settings, "") => format!("?{settings}"),
             (settings, query) => format!("?{settings}&{}", &query[1..]),
         };
-        Ok(format!("{scheme}://{}:{}{query}", self.host, self.port + transport.reflect_offset))
+        Ok(format!("{scheme}://{}:{port}{query}", self.host))
+    }
+
+    /// Where `transport` is waited for.
+    fn listening(&self, transport: &Transport) -> Result<String, Error> {
+        let port = port_above(self.port, transport)?;
+        // A TCP address without the sign would be called.
+        let at = if transport.substrate == Substrate::Tcp { "@" } else { "" };
+        Ok(format!("{}://{at}{}:{port}{}", transport.scheme, self.host, self.query))
     }
 }
 
-/// Measures, streams over the transport that is recommended, and goes over to another when the connection has missed what
-/// the purpose needs for a minute.
+/// Measures, streams over the transport that is recommended, and goes over to another when for a minute the connection has
+/// not been good enough for the purpose.
 pub(crate) fn send(
     options: &SendOptions,
     stop: &Stop,
@@ -89,29 +105,25 @@ pub(crate) fn send(
         TRANSPORTS.iter().map(|transport| transport.scheme).collect::<Vec<_>>().join(", ")
     ));
     let advice = measuring.run(stop)?;
+    if stop.is_asked() {
+        return Err(Error::failed("stopped while the connection was being measured: nothing was sent"));
+    }
     notice(sentence(&advice));
     let target = place.uri(&advice.transport)?;
-    let mut follow = Follow {
-        place: place.clone(),
-        purpose: options.purpose,
-        transport: advice.transport,
-        packet_ms: measuring.packet_ms(),
-        measuring,
-        clock: OsClock::new(),
-        missed: Missed::default(),
-        again: None,
-        stop: stop.clone(),
-    };
+    let mut follow = Follow::new(place, measuring);
     let options = SendOptions { target, ..options.clone() };
-    crate::send::stream(&options, stop, notice, status, &mut |now, changes, notice| {
+    let sent = crate::send::stream(&options, stop, notice, status, &mut |now, changes, notice| {
         follow.look(now, changes, notice)
-    })
+    });
+    follow.finish();
+    sent
 }
 
 fn sentence(advice: &Advice) -> String {
-    let delay = latency(advice)
-        .map_or_else(String::new, |latency| format!("; a receiver that plays needs {latency} at least"));
-    let least_bad = if advice.met { "" } else { "nothing is good enough, and least bad is " };
+    let delay = latency(advice).map_or_else(String::new, |latency| {
+        format!("; to play the sound, start the receiver with {latency} or more")
+    });
+    let least_bad = if advice.met { "" } else { "no transport is good enough; the best is " };
     format!(
         "{}: {least_bad}{} ({}): {}{delay}",
         advice.purpose.title(),
@@ -126,38 +138,42 @@ fn sentence(advice: &Advice) -> String {
 struct Measuring {
     options: CompareOptions,
     purpose: Purpose,
+    /// The port of the receiver's own URI.
+    port: u16,
 }
 
 impl Measuring {
     fn new(place: &Place, options: &SendOptions) -> Result<Self, Error> {
-        // A live source can't be read twice, and what is heard does not matter to a network.
-        let (rate, channels, sample) = if options.source.starts_with('-') {
-            (options.rate, options.channels, options.sample)
-        } else {
-            let source = open_source(&options.source)?.source;
-            let has = source.format();
-            (
-                options.rate.or(Some(has.rate())),
-                options.channels.or(Some(has.channels() as u32)),
-                options.sample.or(Some(source.sample_format())),
-            )
-        };
+        // A setting that one of them refuses is refused now.
+        let read = |transport: &&Transport| StreamUri::read(&place.uri(transport.scheme)?, &options.socket);
+        let uris = TRANSPORTS.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+        let keys = &uris.first().expect("a transport").keys;
+        let (has, sample) = source_format(options)?;
+        let format = has.map(|has| stream_format(options, keys, has)).transpose()?.map(|(format, _)| format);
+        let delay = keys.latency.or(match options.latency {
+            Some(PlayoutDelay::Of(delay)) => Some(delay),
+            Some(PlayoutDelay::Unbounded) | None => None,
+        });
+        let standard = CompareOptions::default();
         Ok(Measuring {
             purpose: options.purpose,
+            port: place.port,
             options: CompareOptions {
-                peer: Some(format!("{}:{}", place.host, place.port + REFLECTOR_ABOVE)),
+                peer: Some(format!("{}:{}", place.host, place.reflector())),
                 length: Some(MEASURED),
-                channels,
-                rate,
-                sample,
+                channels: format.map(|format| format.channels() as u32),
+                rate: format.map(|format| format.rate()),
+                sample: keys.sample.or(options.sample).or(sample),
+                latency: delay.unwrap_or(standard.latency),
+                protect: keys.protect.unwrap_or(options.protect),
                 source: "tone:noise".into(),
                 seed: options.seed,
                 out: None,
                 block_frames: options.block_frames,
                 wait: options.wait,
-                socket: options.socket.clone(),
+                socket: keys.socket.clone(),
                 command: options.command.clone(),
-                ..CompareOptions::default()
+                ..standard
             },
         })
     }
@@ -169,89 +185,28 @@ impl Measuring {
     }
 
     fn run(&self, stop: &Stop) -> Result<Advice, Error> {
-        let found = compare(&self.options, stop, &mut |_| {}).map_err(|error| {
-            Error::unreachable(format!(
-                "the connection could not be measured: {error}; start 'antiphon receive auto://:PORT' there first"
-            ))
-        })?;
+        let explained = |error: Error| match error.kind {
+            ErrorKind::Unreachable => Error::unreachable(format!(
+                "the connection could not be measured ({error}): start 'antiphon receive auto://:{} SINK' there first",
+                self.port
+            )),
+            ErrorKind::Failed | ErrorKind::Usage => {
+                Error { kind: error.kind, message: format!("the connection could not be measured: {error}") }
+            }
+        };
+        let found = compare(&self.options, stop, &mut |_| {}).map_err(explained)?;
         let advice = found.advice.into_iter().find(|advice| advice.purpose == self.purpose);
         advice.ok_or_else(|| Error::failed("nothing was measured"))
     }
 }
 
-/// Whether a connection has not been good enough for a minute.
-#[derive(Default)]
-struct Missed(Option<Instant>);
-
-impl Missed {
-    /// Notes how it is now; returns true once when it has been bad for [`PATIENCE`], and counts from there again.
-    fn note(&mut self, now: Instant, is_good: bool) -> bool {
-        if is_good {
-            self.0 = None;
-            return false;
-        }
-        let is_over = now.since(*self.0.get_or_insert(now)) >= PATIENCE;
-        if is_over {
-            self.0 = None;
-        }
-        is_over
-    }
-}
-
-/// Watches a running stream, and changes its transport.
-struct Follow {
-    place: Place,
-    measuring: Measuring,
-    purpose: Purpose,
-    transport: String,
-    packet_ms: f64,
-    clock: OsClock,
-    missed: Missed,
-    again: Option<JoinHandle<Result<Advice, Error>>>,
-    stop: Stop,
-}
-
-impl Follow {
-    fn look(&mut self, status: &SendStatus, changes: &mut Changes, notice: &mut dyn FnMut(String)) {
-        if let Some(measured) = self.again.take_if(|thread| thread.is_finished()) {
-            match measured.join() {
-                Ok(Ok(advice)) => self.take(advice, changes, notice),
-                Ok(Err(error)) => notice(format!("measuring again failed: {error}")),
-                Err(_) => notice("measuring again failed: its thread panicked".into()),
-            }
-            return;
-        }
-        let is_good = self.again.is_some() || self.is_met(status);
-        if !self.missed.note(self.clock.now(), is_good) {
-            return;
-        }
-        notice(format!(
-            "for a minute the connection has not been good enough for: {}; measuring again",
-            self.purpose.title()
-        ));
-        let (measuring, stop) = (self.measuring.clone(), self.stop.clone());
-        match spawn("measure", move || measuring.run(&stop)) {
-            Ok(thread) => self.again = Some(thread),
-            Err(error) => notice(format!("measuring again failed: {error}")),
-        }
-    }
-
-    fn is_met(&self, status: &SendStatus) -> bool {
-        // Before the first report nothing is known to be missing.
-        let missing = status.remote_loss_percent.unwrap_or(0.0);
-        let delay = status.rtt_ms.map(|rtt| self.packet_ms + rtt / 2.0);
-        self.purpose.is_met_by(missing, delay)
-    }
-
-    fn take(&mut self, advice: Advice, changes: &mut Changes, notice: &mut dyn FnMut(String)) {
-        notice(sentence(&advice));
-        if advice.transport == self.transport || advice.ties.contains(&self.transport) {
-            return notice(format!("{} stays the best", self.transport));
-        }
-        let added = self.place.uri(&advice.transport).and_then(|uri| changes.add(&uri));
-        match added {
-            Ok(()) => self.transport = advice.transport,
-            Err(error) => notice(format!("can't go over to {}: {error}", advice.transport)),
+/// The source's own format, if it can be known without reading what can be read only once.
+fn source_format(options: &SendOptions) -> Result<(Option<StreamFormat>, Option<SampleFormat>), Error> {
+    match options.source.parse::<SourceSpec>()? {
+        SourceSpec::Stdin { layout, .. } => Ok((layout.map(|(_, format)| format), None)),
+        spec => {
+            let source = spec.open()?.source;
+            Ok((Some(source.format()), Some(source.sample_format())))
         }
     }
 }
@@ -263,31 +218,46 @@ pub(crate) struct Reflecting {
 }
 
 impl Reflecting {
-    /// Ends it; says why it had failed, if it had.
-    pub fn finish(self) -> Option<String> {
-        self.stop.ask();
-        match self.thread.join() {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("senders could not measure the connection: {error}")),
-            Err(_) => Some("senders could not measure the connection: the reflector panicked".into()),
+    /// Starts it, and waits until it listens.
+    fn start(options: ReflectOptions) -> Result<Self, Error> {
+        let stop = Stop::new();
+        let its_stop = stop.clone();
+        let (tell, told) = mpsc::channel();
+        let mut tell = Some(tell);
+        let thread = spawn("reflect", move || {
+            let mut on_status = |_: &_| {
+                let _nobody_waits_any_more = tell.take().map(|tell| tell.send(()));
+            };
+            reflect(&options, &its_stop, &mut on_status).map(drop)
+        })?;
+        let reflecting = Reflecting { stop, thread };
+        match told.recv() {
+            Ok(()) => Ok(reflecting),
+            Err(_) => Err(reflecting.finish().unwrap_or_else(|| Error::failed("the reflector ended"))),
         }
+    }
+
+    /// Ends it; says why it had failed, if it had.
+    pub fn finish(self) -> Option<Error> {
+        self.stop.ask();
+        let why = match self.thread.join() {
+            Ok(Ok(())) => return None,
+            Ok(Err(error)) => error,
+            Err(_) => Error::failed("the reflector panicked"),
+        };
+        Some(Error { message: format!("senders can't measure the connection: {why}"), ..why })
     }
 }
 
 /// The options of a receiver that waits on every transport, and the reflector beside it.
-pub(crate) fn receive(options: &ReceiveOptions) -> Result<(ReceiveOptions, Reflecting), Error> {
+pub(crate) fn receive(options: &ReceiveOptions) -> Result<(ReceiveOptions, Reflecting, String), Error> {
     let place = Place::read(&options.source)?;
-    let host = if place.host.is_empty() { "" } else { &place.host };
-    let uri = |transport: &&antiphon_proto::Transport| {
-        // A TCP address without the sign would be called.
-        let at = if transport.substrate == Substrate::Tcp { "@" } else { "" };
-        format!("{}://{at}{host}:{}{}", transport.scheme, place.port + transport.reflect_offset, place.query)
-    };
-    let mut uris = TRANSPORTS.iter().map(uri);
-    let source = uris.next().expect("a transport");
-    let also = uris.chain(options.also.iter().cloned()).collect();
+    let mut uris =
+        TRANSPORTS.iter().map(|transport| place.listening(transport)).collect::<Result<Vec<_>, Error>>()?;
+    let source = uris.remove(0);
+    uris.extend(options.also.iter().cloned());
     let listen: IpAddr = match &*place.host {
-        "" => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        "" => Ipv6Addr::UNSPECIFIED.into(),
         host => {
             let address = host.trim_matches(['[', ']']).parse();
             address.map_err(|_| {
@@ -295,46 +265,28 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(ReceiveOptions, Refle
             })?
         }
     };
-    let reflecting = ReflectOptions {
-        listen: SocketAddr::new(listen, place.port + REFLECTOR_ABOVE),
+    let reflecting = Reflecting::start(ReflectOptions {
+        listen: SocketAddr::new(listen, place.reflector()),
         socket: options.socket.clone(),
         ..ReflectOptions::default()
-    };
-    let stop = Stop::new();
-    let its_stop = stop.clone();
-    let thread = spawn("reflect", move || reflect(&reflecting, &its_stop, &mut |_| {}).map(drop))?;
-    Ok((ReceiveOptions { source, also, ..options.clone() }, Reflecting { stop, thread }))
-}
-
-impl Changes {
-    /// Goes over to another transport now.
-    pub fn add(&mut self, uri: &str) -> Result<(), Error> {
-        self.plan_switch(&Switch { uri: uri.into(), at: Duration::ZERO })
-    }
+    })?;
+    let told = format!(
+        "senders may measure the connection and choose the transport: antiphon send SOURCE auto://HOST:{}",
+        place.port
+    );
+    Ok((ReceiveOptions { source, also: uris, ..options.clone() }, reflecting, told))
 }
 
 /// How long the connection is measured: with connecting and waiting for the last packets, sound comes within 15 s.
 const MEASURED: Duration = Duration::from_secs(10);
 /// The rate of the noise if nothing else is known: that of `tone:noise`.
 const MEASURED_RATE: u32 = 48_000;
-/// How long a connection may be worse than the purpose needs before it is measured again.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// From the ports of the streams to those of the reflector: above every transport's own offset.
 const REFLECTOR_ABOVE: u16 = 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_minute_of_bad_reports_and_no_less_is_missed() {
-        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut missed = Missed::default();
-        let noted: Vec<u64> =
-            (0..300).filter(|second| missed.note(at(*second), *second == 59 || *second == 130)).collect();
-        // Good at 59 and 130: bad from 60, and again from 131; after a minute it begins anew.
-        assert_eq!(noted, [120, 191, 252]);
-    }
 
     #[test]
     fn each_transport_has_its_place() {

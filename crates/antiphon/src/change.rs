@@ -1,19 +1,22 @@
 //! Changes the transport of a running stream, and sends it over several.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
+mod asker;
+
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{Instant, WireId, units};
 use antiphon_media::rtcp::Token;
-use antiphon_net::{Lines, Target};
-use antiphon_session::{Change, Joining, Session, StreamFraming};
+use antiphon_net::Lines;
+use antiphon_session::{Change, Joining, Session};
 
 use crate::run::{OpenedWire, Stacks, WIRE, WirePlan, spawn};
 use crate::transport::{StackPlan, StreamUri, random_token};
 use crate::{Error, SendOptions};
+pub(crate) use asker::Asker;
+pub use asker::TransportChanges;
+use asker::{Asked, MOST_BESIDE, MOST_WAITING};
 
 /// Another transport or address that takes the place of the present one, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,45 +38,62 @@ impl FromStr for Switch {
     }
 }
 
-/// A wire to be opened.
+/// A change that is asked for. The *n*-th one gets wire *n*.
 struct Planned {
     at: Duration,
     joining: Joining,
     uri: String,
     plan: WirePlan,
+    /// `None` while it is open.
+    outcome: Option<Outcome>,
+    /// The user knows that it is still being tried.
+    told: bool,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Happened,
+    Failed,
 }
 
 /// The changes of a stream, on the thread that talks to the user.
 pub(crate) struct Changes {
-    options: SendOptions,
-    stack: StackPlan,
-    /// In the order of their times.
+    /// URI of the first wire.
+    first: String,
+    /// Other threads ask through clones of it.
+    asker: Asker,
+    /// In the order in which they begin.
     planned: Vec<Planned>,
     /// How many of them were begun.
     begun: usize,
-    /// Another transport is about to take the place of the present one.
-    moving: bool,
-    opened: mpsc::Sender<Arrival>,
-    happened: mpsc::Receiver<(WireId, Change)>,
-    /// By their wires.
-    uris: BTreeMap<WireId, String>,
-    failures: Vec<String>,
+    /// The wire that is about to take the place of the present one.
+    moving: Option<WireId>,
+    /// The wire that the stream uses, or the first of those that it uses.
+    carrying: WireId,
+    /// What threads have opened.
+    opener: mpsc::Sender<(WireId, Result<OpenedWire, Error>)>,
+    opened: mpsc::Receiver<(WireId, Result<OpenedWire, Error>)>,
+    to_media: rtrb::Producer<Arrival>,
+    from_media: rtrb::Consumer<(WireId, Happened)>,
 }
 
-/// An opened wire, or why it could not be opened.
-type Arrival = (WireId, Joining, Result<OpenedWire, Error>);
+/// An opened wire.
+type Arrival = (WireId, Joining, OpenedWire);
+
+/// What became of it.
+enum Happened {
+    Changed(Change),
+    /// It could not be added to the run.
+    Refused(Error),
+}
 
 /// The changes on the media thread.
 pub(crate) struct Arriving {
-    opened: mpsc::Receiver<Arrival>,
-    happened: mpsc::Sender<(WireId, Change)>,
-    /// Wires that could not be opened or added, and why.
-    failed: mpsc::Sender<(WireId, String)>,
+    opened: rtrb::Consumer<Arrival>,
+    happened: rtrb::Producer<(WireId, Happened)>,
     token: Token,
 }
-
-/// What cannot be opened.
-pub(crate) type Failures = mpsc::Receiver<(WireId, String)>;
 
 impl Changes {
     /// Reads `--also` and `--switch`; `first`: the stream's own URI and stack.
@@ -81,57 +101,77 @@ impl Changes {
         options: &SendOptions,
         first: &StreamUri,
         stack: &StackPlan,
-    ) -> Result<(Self, Arriving, Failures), Error> {
+    ) -> Result<(Self, Arriving), Error> {
+        let asker = Asker::new(options, first, stack);
         let also = options.also.iter().map(|uri| (uri, Duration::ZERO, Joining::Beside));
         let switch = options.switch.iter().map(|switch| (&switch.uri, switch.at, Joining::Instead));
         let read = |(uri, at, joining): (&String, Duration, Joining)| {
-            Ok(Planned { at, joining, uri: uri.clone(), plan: plan(uri, options, stack)? })
+            Ok(Planned::new(at, Asked { joining, uri: uri.clone(), plan: asker.read(uri)? }))
         };
         let mut planned = also.chain(switch).map(read).collect::<Result<Vec<_>, Error>>()?;
-        if !planned.is_empty() && matches!(first.target, Target::Listen(_)) {
-            return Err(Error::usage(
-                "a sender that waits for callers can't choose their transport: name the receiver, or omit --also and \
-                 --switch",
-            ));
+        if options.also.len() > MOST_BESIDE {
+            return Err(asker::too_many_beside());
         }
         planned.sort_by_key(|one| one.at);
-        let (opened, arriving) = mpsc::channel();
-        let (tell, happened) = mpsc::channel();
-        let (failed, failures) = mpsc::channel();
+        let (opener, opened) = mpsc::channel();
+        let (to_media, arriving) = rtrb::RingBuffer::new(WAITING);
+        let (happened, from_media) = rtrb::RingBuffer::new(WAITING);
         let changes = Changes {
-            options: options.clone(),
-            stack: stack.clone(),
+            first: options.target.clone(),
+            asker,
             planned,
             begun: 0,
-            moving: false,
+            moving: None,
+            carrying: WIRE,
+            opener,
             opened,
-            happened,
-            uris: BTreeMap::from([(WIRE, options.target.clone())]),
-            failures: Vec::new(),
+            to_media,
+            from_media,
         };
-        Ok((changes, Arriving { opened: arriving, happened: tell, failed, token: random_token() }, failures))
+        Ok((changes, Arriving { opened: arriving, happened, token: random_token() }))
+    }
+
+    /// The URI that the stream uses, or the first of those that it uses.
+    pub fn carrying(&self) -> &str {
+        self.uri(self.carrying)
+    }
+
+    /// Goes over to another transport.
+    pub fn switch_to(&self, uri: &str) -> Result<(), Error> {
+        self.asker.switch_to(uri)
+    }
+
+    /// Asks for changes from other threads.
+    pub fn asker(&self) -> Asker {
+        self.asker.clone()
     }
 
     /// Begins what is due after so much sound, and tells of what happened. Connecting waits on a thread of its own.
-    pub fn poll(&mut self, sent: Duration, failures: &Failures, notice: &mut dyn FnMut(String)) {
-        while let Ok((wire, change)) = self.happened.try_recv() {
-            self.tell(wire, change, notice);
-        }
-        while let Ok((wire, why)) = failures.try_recv() {
-            self.fail(wire, &why, notice);
+    pub fn poll(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
+        self.hear(notice);
+        self.take_asked(sent);
+        let late = |one: &&mut Planned| {
+            one.joining == Joining::Beside
+                && one.outcome.is_none()
+                && !one.told
+                && sent >= one.at + TOLD_AFTER
+        };
+        for waiting in self.planned[..self.begun].iter_mut().filter(late) {
+            waiting.told = true;
+            notice(format!("{}: not accepted by the receiver yet; still trying", waiting.uri));
         }
         while let Some(next) = self.planned.get(self.begun).filter(|next| next.at <= sent) {
             let moves = next.joining == Joining::Instead;
-            if moves && self.moving {
+            if moves && self.moving.is_some() {
                 return;
             }
-            self.moving |= moves;
             self.begun += 1;
-            let (wire, joining, plan) = (WireId(self.begun as u32), next.joining, next.plan.clone());
-            self.uris.insert(wire, next.uri.clone());
-            let opened = self.opened.clone();
+            let (wire, plan, opener) = (WireId(self.begun as u32), next.plan.clone(), self.opener.clone());
+            if moves {
+                self.moving = Some(wire);
+            }
             let open = move || {
-                let _the_stream_has_ended = opened.send((wire, joining, plan.open()));
+                let _the_stream_has_ended = opener.send((wire, plan.open()));
             };
             if let Err(error) = spawn("open", open) {
                 self.fail(wire, &error.to_string(), notice);
@@ -139,133 +179,165 @@ impl Changes {
         }
     }
 
-    /// Plans one more change of the transport, after all that are planned.
-    pub fn plan_switch(&mut self, switch: &Switch) -> Result<(), Error> {
-        let plan = plan(&switch.uri, &self.options, &self.stack)?;
-        let at = self.planned.last().map_or(switch.at, |last| last.at.max(switch.at));
-        self.planned.push(Planned { at, joining: Joining::Instead, uri: switch.uri.clone(), plan });
-        Ok(())
+    /// Plans what other threads have asked for. Only what has begun has its wire, so that others may still be put off.
+    fn take_asked(&mut self, sent: Duration) {
+        let waiting = self.planned.len() - self.begun;
+        for asked in self.asker.take(MOST_WAITING.saturating_sub(waiting)) {
+            let due = self.planned[self.begun..].partition_point(|one| one.at <= sent);
+            let place = match asked.joining {
+                // It waits for no change that is under way.
+                Joining::Beside => self.begun,
+                Joining::Instead => self.begun + due,
+            };
+            self.planned.insert(place, Planned::new(sent, asked));
+        }
+    }
+
+    /// Hands opened wires on, and tells of what happened.
+    fn hear(&mut self, notice: &mut dyn FnMut(String)) {
+        while let Ok((wire, opened)) = self.opened.try_recv() {
+            let joining = self.planned[wire.0 as usize - 1].joining;
+            match opened {
+                Ok(opened) => {
+                    if self.to_media.push((wire, joining, opened)).is_err() {
+                        self.fail(wire, "too many changes happen at once", notice);
+                    }
+                }
+                Err(error) => self.fail(wire, &error.to_string(), notice),
+            }
+        }
+        while let Ok((wire, happened)) = self.from_media.pop() {
+            match happened {
+                Happened::Changed(change) => self.tell(wire, change, notice),
+                Happened::Refused(error) => self.fail(wire, &error.to_string(), notice),
+            }
+        }
     }
 
     fn tell(&mut self, wire: WireId, change: Change, notice: &mut dyn FnMut(String)) {
-        let uri = &self.uris[&wire];
         match change {
-            Change::Joined(_) if self.joining(wire) == Some(Joining::Beside) => {
-                notice(format!("the receiver accepts the stream over {uri} as well"));
+            Change::Joined(_) => {
+                if let Some(planned) = self.planned_mut(wire).filter(|one| one.joining == Joining::Beside) {
+                    planned.outcome = Some(Outcome::Happened);
+                    notice(format!("the receiver accepts the stream over {} as well", planned.uri));
+                    self.asker.on_happened();
+                }
             }
-            Change::Joined(_) => {}
             Change::Moved(_) => {
-                notice(format!("the stream continues over {uri}"));
-                self.moving = false;
+                self.carrying = wire;
+                self.settle(wire, Outcome::Happened);
+                notice(format!("the stream continues over {}", self.uri(wire)));
+                self.asker.on_happened();
+                self.asker.on_carrying(self.uri(wire));
             }
             Change::Failed(_, why) => self.fail(wire, &why.to_string(), notice),
         }
     }
 
-    fn joining(&self, wire: WireId) -> Option<Joining> {
-        let planned = (wire.0 as usize).checked_sub(1).and_then(|at| self.planned.get(at));
-        planned.map(|planned| planned.joining)
+    fn fail(&mut self, wire: WireId, why: &str, notice: &mut dyn FnMut(String)) {
+        self.settle(wire, Outcome::Failed);
+        let sentence = format!("{}: {why}; the stream continues without it", self.uri(wire));
+        notice(sentence.clone());
+        let mut was_beside = self.planned_mut(wire).is_some_and(|one| one.joining == Joining::Beside);
+        if wire == self.carrying {
+            // The first of those beside it takes its place (`session::further`).
+            let is_used =
+                |one: &Planned| one.joining == Joining::Beside && one.outcome == Some(Outcome::Happened);
+            let next = self.planned.iter().position(is_used);
+            was_beside = next.is_some();
+            self.carrying = next.map_or(self.carrying, |at| WireId(at as u32 + 1));
+            self.asker.on_carrying(self.carrying());
+        }
+        self.asker.on_failed(sentence, was_beside);
     }
 
-    fn fail(&mut self, wire: WireId, why: &str, notice: &mut dyn FnMut(String)) {
-        let sentence = format!("{}: {why}; the stream continues without it", self.uris[&wire]);
-        notice(sentence.clone());
-        self.failures.push(sentence);
-        if self.joining(wire) == Some(Joining::Instead) {
-            self.moving = false;
+    fn settle(&mut self, wire: WireId, outcome: Outcome) {
+        self.moving = self.moving.filter(|moving| *moving != wire);
+        if let Some(planned) = self.planned_mut(wire) {
+            planned.outcome = Some(outcome);
+        }
+    }
+
+    /// `None` for the first wire of the stream, which nobody planned.
+    fn planned_mut(&mut self, wire: WireId) -> Option<&mut Planned> {
+        self.planned.get_mut((wire.0 as usize).checked_sub(1)?)
+    }
+
+    fn uri(&self, wire: WireId) -> &str {
+        match (wire.0 as usize).checked_sub(1) {
+            Some(at) => &self.planned[at].uri,
+            None => &self.first,
         }
     }
 
     /// What did not happen as it was asked for, once the stream has ended.
-    pub fn finish(mut self, failures: &Failures, notice: &mut dyn FnMut(String)) -> Vec<String> {
-        while let Ok((wire, change)) = self.happened.try_recv() {
-            self.tell(wire, change, notice);
+    pub fn finish(mut self, notice: &mut dyn FnMut(String)) -> Vec<String> {
+        self.hear(notice);
+        for asked in self.asker.end() {
+            self.planned.push(Planned::new(Duration::ZERO, asked));
         }
-        while let Ok((wire, why)) = failures.try_recv() {
-            self.fail(wire, &why, notice);
+        for (at, missed) in self.planned.iter().enumerate().filter(|(_, one)| one.outcome.is_none()) {
+            let why = if at < self.begun { "before the receiver accepted it" } else { "before this change" };
+            let sentence = format!("{}: the stream ended {why}", missed.uri);
+            self.asker.on_failed(sentence, missed.joining == Joining::Beside);
         }
-        for missed in &self.planned[self.begun..] {
-            let sentence = format!("{}: the stream ended before this switch", missed.uri);
-            notice(sentence.clone());
-            self.failures.push(sentence);
-        }
-        self.failures
+        self.asker.so_far().failures
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // A stream that failed has reported that already.
+        let _unanswered = self.asker.end();
+    }
+}
+
+impl Planned {
+    fn new(at: Duration, Asked { joining, uri, plan }: Asked) -> Self {
+        Planned { at, joining, uri, plan, outcome: None, told: false }
     }
 }
 
 impl Arriving {
     /// Adds wires that were opened, and passes on what the session did with them; on the media thread, after each round.
     pub fn poll(&mut self, now: Instant, session: &mut Session, lines: &mut Lines<'static>, stacks: &Stacks) {
-        while let Ok((wire, joining, opened)) = self.opened.try_recv() {
-            let added = opened.and_then(|opened| {
-                let stack = opened.stack()?;
-                stacks.borrow_mut().insert(wire, (opened.scheme().into(), Rc::clone(&stack)));
-                let paths = opened.paths(&*stack);
-                opened.add(wire, lines)?;
-                session.call_further(now, wire, &paths, &*stack, joining, self.token);
-                Ok(())
-            });
-            if let Err(error) = added {
-                let _main_thread_is_gone = self.failed.send((wire, error.to_string()));
+        while let Ok(arrival) = self.opened.pop() {
+            let wire = arrival.0;
+            if let Err(error) = self.add(now, arrival, session, lines, stacks) {
+                self.pass_on(wire, Happened::Refused(error));
             }
         }
         while let Some(change) = session.poll_change() {
             let (Change::Joined(wire) | Change::Moved(wire) | Change::Failed(wire, _)) = change;
-            let _main_thread_is_gone = self.happened.send((wire, change));
+            self.pass_on(wire, Happened::Changed(change));
         }
+    }
+
+    fn add(
+        &self,
+        now: Instant,
+        (wire, joining, opened): Arrival,
+        session: &mut Session,
+        lines: &mut Lines<'static>,
+        stacks: &Stacks,
+    ) -> Result<(), Error> {
+        let name = opened.scheme();
+        let added = opened.add(wire, name, lines, stacks)?;
+        session.call_further(now, wire, &added.paths, &*added.stack, joining, self.token);
+        Ok(())
+    }
+
+    fn pass_on(&mut self, wire: WireId, happened: Happened) {
+        // The other thread reads twenty times a second, and each change makes three of these at most.
+        let _there_is_room = self.happened.push((wire, happened));
     }
 }
 
-/// The wire of a further URI. What it says of the sound would differ from the first, so only the transport's own settings
-/// and those of the socket are accepted.
-fn plan(text: &str, options: &SendOptions, first: &StackPlan) -> Result<WirePlan, Error> {
-    let uri = StreamUri::read(text, &options.socket)?;
-    let keys = &uri.keys;
-    let of_sound = [
-        ("rate", keys.rate.is_some()),
-        ("channels", keys.channels.is_some()),
-        ("format", keys.sample.is_some()),
-        ("groups", keys.groups.is_some()),
-        ("ptime", keys.ptime.is_some()),
-        ("latency", keys.latency.is_some()),
-        ("protect", keys.protect.is_some()),
-        ("framing", keys.framing.is_some_and(|framing| framing != first.framing)),
-    ];
-    if let Some((key, _)) = of_sound.iter().find(|(_, given)| *given) {
-        return Err(Error::usage(format!(
-            "'{text}': {key}= belongs to the stream, which has one: write it in the first URI"
-        )));
-    }
-    if first.framing != StreamFraming::Rtp {
-        return Err(Error::usage(format!(
-            "the framing '{}' has no packet numbers by which a receiver joins two transports: omit --also and --switch",
-            first.framing.name()
-        )));
-    }
-    if matches!(uri.target, Target::Listen(_)) {
-        return Err(Error::usage(format!(
-            "'{text}' has no receiver: write {}://HOST:PORT",
-            uri.transport.scheme
-        )));
-    }
-    let stack =
-        StackPlan { groups: first.groups, ..uri.stack(options.seed, first.playout_delay, first.framing) };
-    Ok(WirePlan { stack, target: uri.target, over_ip: uri.keys.over_ip, socket: uri.keys.socket })
-}
+/// An address beside the first that isn't accepted after so much sound is reported; it is tried on, since the receiver may
+/// come later.
+const TOLD_AFTER: Duration = Duration::from_secs(5);
+/// What may wait between the two threads.
+const WAITING: usize = 64;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_switch_is_a_uri_and_a_time() {
-        let switch = |text: &str| text.parse::<Switch>();
-        let expected =
-            Switch { uri: "sctp://[::1]:9899?order=ordered".into(), at: Duration::from_millis(1500) };
-        assert_eq!(switch("sctp://[::1]:9899?order=ordered@1.5s"), Ok(expected));
-        for wrong in ["sctp://studio", "sctp://studio@", "sctp://studio@10", "@"] {
-            let said = switch(wrong).unwrap_err();
-            assert!(said.contains("@10s"), "'{wrong}' said: {said}");
-        }
-    }
-}
+mod tests;

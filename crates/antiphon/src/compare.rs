@@ -21,7 +21,7 @@ use crate::run::{create_capture, finish_capture, spawn};
 use crate::show::{Looked, looks, newest};
 use crate::stream_plan::StreamPlan;
 use crate::together::{CommonStart, Starter};
-use crate::transport::{TransportChoice, chosen};
+use crate::transport::{TransportChoice, chosen, port_above};
 use crate::{CompareOptions, DEFAULT_PORT, Error, render};
 
 /// What a comparison found.
@@ -192,14 +192,7 @@ fn places(
     };
     let address = resolve_peer(peer)?;
     let place = |choice: &TransportChoice| {
-        let port = address.port().checked_add(choice.transport.reflect_offset);
-        let port = port.ok_or_else(|| {
-            Error::usage(format!(
-                "port {} is too high: transports also use the ports after it",
-                address.port()
-            ))
-        })?;
-        let target = SocketAddr::new(address.ip(), port);
+        let target = SocketAddr::new(address.ip(), port_above(address.port(), choice.transport)?);
         Ok(Place { choice: choice.clone(), target, namespace: None, arrivals: None })
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;

@@ -10,7 +10,7 @@ use antiphon_net::{OsClock, SocketOptions, Stop, Taps, Target};
 use antiphon_session::{ArrivalTable, Policy, Reflector, ReflectorConfig};
 
 use crate::Error;
-use crate::run::{RunPlan, WIRE, spawn};
+use crate::run::{RunPlan, WIRE, WirePlan, spawn};
 use crate::show::{Looked, Looks, looks, newest};
 use crate::transport::TransportChoice;
 
@@ -103,16 +103,20 @@ fn serve(
     mut out: Looks<FarProgress>,
 ) -> Result<(), Error> {
     let stack = plan.choice.stack(plan.bind.port(), plan.seed, crate::DEFAULT_LATENCY);
-    let mut runner = RunPlan {
+    let wire = WirePlan {
         over_ip: plan.choice.over_ip,
+        ..WirePlan::new(stack, Target::Listen(plan.bind), plan.socket.clone())
+    };
+    let mut runner = RunPlan {
         namespace: plan.namespace.clone(),
         taps: plan.taps.clone().map(|taps| (taps, plan.choice.transport.scheme.into())),
-        ..RunPlan::new(stack, Target::Listen(plan.bind), plan.socket.clone(), plan.clock)
+        ..RunPlan::new(wire, plan.clock)
     }
     .open()?;
     let policy = Policy::Many { most: plan.max_peers, idle: PEER_IDLE };
     let config = ReflectorConfig {
         interval: plan.interval,
+        marks: true,
         arrivals: plan.arrivals.clone(),
         ..ReflectorConfig::default()
     };

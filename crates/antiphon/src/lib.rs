@@ -63,7 +63,7 @@ pub use antiphon_sound as sound;
 pub use antiphon_trace as trace;
 
 pub use auto::SCHEME as AUTO;
-pub use change::Switch;
+pub use change::{Switch, TransportChanges};
 pub use commands::quoted;
 pub use compare::{Comparison, LinkCounts, LinkSummary, Progress, TransportProgress, WayCounts, compare};
 pub use error::{Error, ErrorKind};

@@ -4,10 +4,38 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use antiphon_core::{Instant, Role, Stack, Wire, WireId};
+use antiphon_core::{Stack, Wire, WireId};
 use antiphon_net::{Line, LineObserver, Tap, Taps};
 
-use crate::run::Stacks;
+/// The wires of a run, as captures know them; the run and its lines share it.
+#[derive(Clone, Default)]
+pub struct Stacks(Rc<RefCell<BTreeMap<WireId, Known>>>);
+
+/// What captures know of a wire.
+#[derive(Clone)]
+pub(crate) struct Known {
+    /// Its interface in a capture.
+    pub name: String,
+    pub kind: Wire,
+    pub stack: Rc<dyn Stack>,
+}
+
+impl Stacks {
+    pub(crate) fn insert(&self, wire: WireId, known: Known) {
+        self.0.borrow_mut().insert(wire, known);
+    }
+
+    pub(crate) fn remove(&self, wire: WireId) {
+        self.0.borrow_mut().remove(&wire);
+    }
+
+    /// A connection that came in is known by the byte stream that listens.
+    fn of(&self, wire: WireId) -> Option<Known> {
+        let known = self.0.borrow();
+        let listening = || known.values().find(|known| known.kind == Wire::ByteStream);
+        known.get(&wire).or_else(listening).cloned()
+    }
+}
 
 /// Notes and facts of the lines of a run.
 #[derive(Default)]
@@ -62,23 +90,14 @@ pub(crate) struct TapAssigner {
 impl TapAssigner {
     /// For the lines of one run.
     pub fn new(line_notes: &Rc<RefCell<LineNotes>>, taps: Option<Taps>, stacks: &Stacks) -> Self {
-        let (line_notes, stacks) = (Rc::clone(line_notes), Rc::clone(stacks));
+        let (line_notes, stacks) = (Rc::clone(line_notes), stacks.clone());
         TapAssigner { line_notes, taps, idle: Vec::new(), made: BTreeMap::new(), stacks }
-    }
-
-    /// The name and the stack of a wire; a connection that came in has those of the byte stream that listens.
-    fn stack_of(&self, wire: WireId) -> Option<(String, Rc<dyn Stack>)> {
-        let stacks = self.stacks.borrow();
-        let streams = |(_, stack): &&(String, Rc<dyn Stack>)| {
-            stack.open(Instant::ZERO, Role::Listener).profile().wire == Wire::ByteStream
-        };
-        stacks.get(&wire).or_else(|| stacks.values().find(streams)).cloned()
     }
 
     /// An unused tap for `wire`.
     fn tap(&mut self, wire: WireId) -> Option<Tap> {
         let taps = self.taps.as_ref()?;
-        let (name, stack) = self.stack_of(wire)?;
+        let Known { name, stack, .. } = self.stacks.of(wire)?;
         if let Some(at) = self.idle.iter().position(|(of, _)| *of == name) {
             return Some(self.idle.remove(at).1);
         }
@@ -99,9 +118,9 @@ impl LineObserver for TapAssigner {
 
     fn on_close(&mut self, wire: WireId, line: &mut dyn Line) {
         self.line_notes.borrow_mut().add_facts(line);
-        if let (Some(mut tap), Some((name, _))) = (line.take_tap(), self.stack_of(wire)) {
+        if let (Some(mut tap), Some(known)) = (line.take_tap(), self.stacks.of(wire)) {
             tap.hang_up();
-            self.idle.push((name, tap));
+            self.idle.push((known.name, tap));
         }
     }
 }
@@ -126,7 +145,8 @@ mod tests {
         let stack = choice.stack(0, 1, crate::DEFAULT_LATENCY).open(TCP_SEGMENT).unwrap();
         let taps = Some(capture.taps());
         let line_notes = Rc::default();
-        let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, ("tcp".to_string(), stack))])));
+        let stacks = Stacks::default();
+        stacks.insert(WIRE, Known { name: "tcp".into(), kind: Wire::ByteStream, stack });
         let mut assigner = TapAssigner::new(&line_notes, taps, &stacks);
         let line = || UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).unwrap();
         let mut held = line();

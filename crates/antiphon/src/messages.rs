@@ -130,11 +130,7 @@ impl MessageLink {
         let (AppSide { outbox, arrivals }, media_side) = queues(&news);
         let shared = Arc::clone(&media_side.shared);
         let (ready, opened) = mpsc::channel();
-        let plan = RunPlan {
-            over_ip: uri.keys.over_ip,
-            waker: Some(media.clone()),
-            ..RunPlan::new(stack, uri.target, uri.keys.socket, clock)
-        };
+        let plan = RunPlan { waker: Some(media.clone()), ..RunPlan::new(uri.wire(stack), clock) };
         let (thread_stop, bell) = (stop.clone(), news.clone());
         let thread = spawn("messages", move || {
             let shared = Arc::clone(&media_side.shared);
@@ -289,7 +285,7 @@ fn carry(
     stop: &Stop,
     ready: &mpsc::Sender<(SocketAddr, usize)>,
 ) -> Result<(), Error> {
-    let (clock, seed) = (plan.clock, plan.stack.seed);
+    let (clock, seed) = (plan.clock, plan.wire.stack.seed);
     let mut runner = plan.open()?;
     let config = SessionConfig {
         cname: CNAME.into(),

@@ -16,7 +16,7 @@ use antiphon_session::{
 };
 
 use crate::embedded::Place;
-use crate::run::{RunPlan, Runner};
+use crate::run::{RunPlan, Runner, WirePlan};
 use crate::send::{CNAME, SILENCE};
 use crate::show::Looks;
 use crate::together::Starter;
@@ -48,8 +48,10 @@ pub(crate) struct NearEnd {
     sink: Unopened,
     out: Looks<CallProgress>,
     clock: OsClock,
-    /// Settings that a remote far end may need as well.
-    settings: Option<String>,
+    /// The far end is on another machine.
+    calls_a_peer: bool,
+    /// The transport with its settings, as it was asked for.
+    label: String,
     latency: Duration,
 }
 
@@ -81,12 +83,15 @@ impl NearEnd {
             plan;
         let choice = &place.choice;
         let stack = choice.stack(place.target.port(), options.seed, options.latency);
-        let runner = RunPlan {
+        let wire = WirePlan {
             over_ip: choice.over_ip,
+            ..WirePlan::new(stack, Target::Call(place.target), choice.socket(&options.socket))
+        };
+        let runner = RunPlan {
             namespace: place.namespace.clone(),
             taps: taps.map(|taps| (taps, choice.label.clone())),
             wait: options.wait,
-            ..RunPlan::new(stack, Target::Call(place.target), choice.socket(&options.socket), clock)
+            ..RunPlan::new(wire, clock)
         }
         .open()?;
         let mut packet = PacketConfig::new(format, sample, options.block_frames);
@@ -111,10 +116,7 @@ impl NearEnd {
             ordered: runner.profile().ordered,
         };
         let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
-        let slot = Rc::clone(&sink);
-        let open_sink: OpenSink =
-            Box::new(move |_, _| slot.borrow_mut().take().ok_or_else(|| "it was opened already".into()));
-        let receive = ReceiveTrack::new(receive, open_sink, None);
+        let receive = ReceiveTrack::new(receive, open_once(&sink), None);
         // The main thread waits for this, or for the end of this thread.
         let _main_thread_is_gone = ready.send(());
         Ok(NearEnd {
@@ -127,11 +129,8 @@ impl NearEnd {
             sink,
             out,
             clock,
-            settings: place
-                .arrivals
-                .is_none()
-                .then_some(place.choice.label)
-                .filter(|label| label.contains('?')),
+            calls_a_peer: place.arrivals.is_none(),
+            label: place.choice.label,
             latency: options.latency,
         })
     }
@@ -159,8 +158,12 @@ impl NearEnd {
         let path = session.stats().counters;
         // A wire that calls is there until the runner is finished.
         let refused = self.runner.wire_stats().is_some_and(|wire| wire.refused > 0);
-        if session.is_unanswered() {
-            return Err(unanswered(refused, self.settings.as_deref()));
+        // Nothing of a short stream may have come back before the patience with its beginning has ended.
+        let nothing_back = self.calls_a_peer && !stop.is_asked() && log.borrow().progress().received == 0;
+        if session.is_unanswered() || nothing_back {
+            // The far end of an embedded link has the same settings.
+            let settings = Some(&*self.label).filter(|label| self.calls_a_peer && label.contains('?'));
+            return Err(unanswered(refused, settings));
         }
         let (profile, header_bytes) = (self.runner.profile(), self.runner.header_bytes());
         let below = self.runner.headers_below();
@@ -190,6 +193,12 @@ impl NearEnd {
             notes,
         })
     }
+}
+
+/// Opens the sink with the first packet that comes back.
+fn open_once(sink: &Unopened) -> OpenSink {
+    let slot = Rc::clone(sink);
+    Box::new(move |_, _| slot.borrow_mut().take().ok_or_else(|| "it was opened already".into()))
 }
 
 /// Finishes the recording of what was heard; returns the number of concealed sample frames.

@@ -21,7 +21,7 @@ use crate::auto::{self, is_auto};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::run::{RunPlan, Runner, WirePlan, create_capture, finish_capture, spawn};
+use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::send::{CNAME, SILENCE};
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
@@ -45,7 +45,7 @@ pub struct ReceiveStatus {
     pub reordered: u64,
     /// Holes filled by concealment.
     pub concealed: u64,
-    /// Packets and datagrams of other senders, not mixed in.
+    /// Packets and datagrams of other senders, which are ignored.
     pub unknown_sources: u64,
     /// Messages that are neither RTP nor RTCP.
     pub malformed: u64,
@@ -84,17 +84,17 @@ pub fn receive(
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
     if is_auto(&options.source) {
-        let (options, reflecting) = auto::receive(options)?;
-        notice(
-            "senders may measure the connection and choose the transport: antiphon send SOURCE auto://HOST"
-                .into(),
-        );
+        let (options, reflecting, told) = auto::receive(options)?;
+        notice(told);
         let received = receive(&options, stop, notice, status);
-        let failed = reflecting.finish();
-        return received.map(|mut summary| {
-            summary.notes.extend(failed);
-            summary
-        });
+        return match (received, reflecting.finish()) {
+            (Ok(mut summary), failed) => {
+                summary.notes.extend(failed.map(|error| error.message));
+                Ok(summary)
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(other)) => Err(Error { message: format!("{error}; {other}"), ..error }),
+        };
     }
     let clock = OsClock::new();
     let mut plan = ReceivePlan::new(options)?;
@@ -245,10 +245,9 @@ fn run(
 ) -> Result<Ended, Error> {
     let capture = create_capture(plan.capture.as_deref(), clock)?;
     let mut runner = RunPlan {
-        over_ip: plan.uri.keys.over_ip,
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: plan.wait,
-        ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
+        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     }
     .open()?;
     let mut session = Session::new(session_config(&plan, clock), clock.now());
@@ -269,9 +268,7 @@ fn run(
     runner.join(&mut session, SILENCE);
     for (wire, uri) in (1..).zip(&plan.also) {
         let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
-        let (over_ip, socket) = (uri.keys.over_ip, uri.keys.socket.clone());
-        let wire_plan = WirePlan { stack, target: uri.target, over_ip, socket };
-        runner.listen_further(WireId(wire), wire_plan, &mut session, SILENCE)?;
+        runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
     let _main_thread_is_gone = ready.send(());
     runner.drive(&mut session, stop, &mut |now, session, lines| {

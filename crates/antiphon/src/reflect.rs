@@ -7,7 +7,7 @@ use antiphon_net::{Capture, OsClock, Stop};
 
 use crate::far_end::{FarEnd, FarPlan, FarProgress};
 use crate::run::{create_capture, finish_capture};
-use crate::transport::chosen;
+use crate::transport::{chosen, port_above};
 use crate::{Error, ReflectOptions};
 
 /// State of a reflector.
@@ -54,12 +54,7 @@ pub fn reflect(
                 transport.scheme
             )));
         }
-        let port = options.listen.port().checked_add(transport.reflect_offset);
-        let port = port.ok_or_else(|| {
-            Error::usage(
-                "the port is too high, since transports also use the ports after it: choose a lower one",
-            )
-        })?;
+        let port = port_above(options.listen.port(), transport)?;
         let socket = choice.socket(&options.socket);
         far_ends.push(FarEnd::start(FarPlan {
             choice,

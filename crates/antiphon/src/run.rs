@@ -1,7 +1,6 @@
 //! One media thread on sockets: opens its wire, drives a participant, and collects notes. Every stream runs through it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -9,35 +8,28 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
-use antiphon_core::{Instant, Participant, PathId, Profile, Role, Stack, Wire, WireId};
+use antiphon_core::{Instant, Participant, Profile, Stack, Wire, WireId};
 use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
-    Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, SocketOptions, Stop, Taps,
-    Target, WaitStyle, Waker, become_media_thread, drive_each,
+    Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, Stop, Taps, Target,
+    WaitStyle, Waker, become_media_thread, drive_each,
 };
 use antiphon_proto::Substrate;
 use antiphon_session::Session;
 
 use crate::Error;
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
+pub use crate::line_notes::Stacks;
 use crate::line_notes::{LineNotes, TapAssigner};
-use crate::transport::ByIp;
 pub use crate::transport::StackPlan;
-use crate::wire::paths;
-pub use crate::wire::{OpenedWire, WirePlan};
+pub use crate::wire::{AddedWire, OpenedWire, WirePlan};
 
 /// All settings of a run; made on any thread, opened on the one that is to drive it.
 #[derive(Clone)]
 pub struct RunPlan {
-    /// Opens endpoints.
-    pub stack: StackPlan,
-    /// The peer to call, or where to wait.
-    pub target: Target,
-    /// How to run directly over IP, if asked for.
-    pub over_ip: Option<ByIp>,
-    /// Socket options.
-    pub socket: SocketOptions,
+    /// The first wire.
+    pub wire: WirePlan,
     /// Network namespace to run in; `None`: the process's own.
     pub namespace: Option<Namespace>,
     /// Captures the packets of the wire, on interfaces of that name.
@@ -55,33 +47,18 @@ pub struct Runner {
     lines: Lines<'static>,
     line_notes: Rc<RefCell<LineNotes>>,
     stacks: Stacks,
-    stack: Rc<dyn Stack>,
+    first: AddedWire,
     plan: RunPlan,
-    profile: Profile,
-    max_datagram: usize,
     scheduling: String,
 }
-
-/// Names and stacks of the wires of a run.
-pub type Stacks = Rc<RefCell<BTreeMap<WireId, (String, Rc<dyn Stack>)>>>;
 
 /// The first wire of a run.
 pub const WIRE: WireId = WireId(0);
 
 impl RunPlan {
     /// With default settings.
-    pub fn new(stack: StackPlan, target: Target, socket: SocketOptions, clock: OsClock) -> Self {
-        RunPlan {
-            stack,
-            target,
-            over_ip: None,
-            socket,
-            namespace: None,
-            taps: None,
-            waker: None,
-            wait: WaitStyle::default(),
-            clock,
-        }
+    pub fn new(wire: WirePlan, clock: OsClock) -> Self {
+        RunPlan { wire, namespace: None, taps: None, waker: None, wait: WaitStyle::default(), clock }
     }
 
     /// Opens the socket, on the calling thread, in the plan's namespace.
@@ -89,49 +66,30 @@ impl RunPlan {
         if let Some(namespace) = &self.namespace {
             namespace.enter().map_err(|error| Error::failed(error.to_string()))?;
         }
-        let first = WirePlan {
-            stack: self.stack.clone(),
-            target: self.target,
-            over_ip: self.over_ip,
-            socket: self.socket.clone(),
-        };
-        let opened = first.open()?;
-        let (max_datagram, stack) = (opened.max_datagram(), opened.stack()?);
-        let role = if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener };
-        let profile = stack.open(self.clock.now(), role).profile();
+        let opened = self.wire.clone().open()?;
         let line_notes = Rc::new(RefCell::new(LineNotes::default()));
-        let name = self.taps.as_ref().map_or(self.stack.transport.scheme, |(_, name)| name);
-        let stacks = Rc::new(RefCell::new(BTreeMap::from([(WIRE, (name.to_string(), Rc::clone(&stack)))])));
+        let (stacks, taps) = (Stacks::default(), self.taps.clone());
         let mut lines = Lines::new();
-        let taps = self.taps.clone().map(|(taps, _)| taps);
-        lines.set_observer(Box::new(TapAssigner::new(&line_notes, taps, &stacks)));
+        lines.set_observer(Box::new(TapAssigner::new(&line_notes, taps.map(|(taps, _)| taps), &stacks)));
         if let Some(waker) = &self.waker {
             lines.set_waker(waker.clone());
         }
         line_notes.borrow_mut().note(opened.notes());
-        opened.add(WIRE, &mut lines)?;
-        Ok(Runner {
-            lines,
-            line_notes,
-            stacks,
-            stack,
-            profile,
-            max_datagram,
-            scheduling: String::new(),
-            plan: self,
-        })
+        let name = self.taps.as_ref().map_or(self.wire.stack.transport.scheme, |(_, name)| name);
+        let first = opened.add(WIRE, name, &mut lines, &stacks)?;
+        Ok(Runner { lines, line_notes, stacks, first, plan: self, scheduling: String::new() })
     }
 }
 
 impl Runner {
     /// The address at which others reach it.
     pub fn local_address(&self) -> SocketAddr {
-        self.lines.local_address(WIRE).unwrap_or_else(|| self.plan.target.address())
+        self.lines.local_address(WIRE).unwrap_or_else(|| self.plan.wire.target.address())
     }
 
     /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
     pub fn max_datagram(&self) -> usize {
-        self.max_datagram
+        self.first.max_datagram
     }
 
     /// Options that the system has refused so far, in words.
@@ -141,41 +99,37 @@ impl Runner {
 
     /// The stack that opens its endpoints.
     pub fn stack(&self) -> &Rc<dyn Stack> {
-        &self.stack
+        &self.first.stack
     }
 
     /// The profile of its endpoints.
     pub fn profile(&self) -> Profile {
-        self.profile
+        self.first.profile
     }
 
     /// The largest packet that is not fragmented, in bytes: transports that can split longer messages should not have
     /// to.
     pub fn max_packet(&self) -> usize {
-        let whole = match self.profile.wire {
-            Wire::Datagram => self.max_datagram.saturating_sub(self.profile.message_overhead),
-            Wire::ByteStream => self.max_datagram,
+        let AddedWire { profile, max_datagram, .. } = self.first;
+        let whole = match profile.wire {
+            Wire::Datagram => max_datagram.saturating_sub(profile.message_overhead),
+            Wire::ByteStream => max_datagram,
         };
-        whole.min(self.profile.max_message)
+        whole.min(profile.max_message)
     }
 
     /// Bytes around a message that goes out in one packet: the transport's own and those below it.
     pub fn header_bytes(&self) -> u32 {
-        self.profile.message_overhead as u32 + self.headers_below() as u32
+        self.first.profile.message_overhead as u32 + self.headers_below() as u32
     }
 
     /// Bytes of a packet's headers below the transport's: IPv4's, and UDP's or TCP's unless it runs over IP.
     pub fn headers_below(&self) -> u64 {
-        (match self.plan.stack.transport.substrate {
-            _ if self.plan.over_ip.is_some() => IPV4_HEADER,
+        (match self.plan.wire.stack.transport.substrate {
+            _ if self.plan.wire.over_ip.is_some() => IPV4_HEADER,
             Substrate::Udp => UDP_IPV4_HEADERS,
             Substrate::Tcp => TCP_IPV4_HEADERS,
         }) as u64
-    }
-
-    /// The paths on which a called peer is reached: the first, and those of its other addresses.
-    pub fn paths(&self) -> Vec<PathId> {
-        paths(self.profile, &self.plan.socket)
     }
 
     /// Adds a wire on which `session` waits for the same peer as on the first; see [`Session::listen`].
@@ -186,28 +140,27 @@ impl Runner {
         session: &mut Session,
         silence: Duration,
     ) -> Result<(), Error> {
+        let name = plan.stack.transport.scheme;
         let opened = plan.open()?;
-        let stack = opened.stack()?;
-        self.stacks.borrow_mut().insert(wire, (opened.scheme().into(), Rc::clone(&stack)));
         self.line_notes.borrow_mut().note(opened.notes());
-        opened.add(wire, &mut self.lines)?;
-        session.listen(self.plan.clock.now(), wire, stack, silence);
+        let added = opened.add(wire, name, &mut self.lines, &self.stacks)?;
+        session.listen(self.plan.clock.now(), wire, added.stack, silence);
         Ok(())
     }
 
     /// What captures know of the wires of this run: the name and the stack of each.
     pub fn stacks(&self) -> Stacks {
-        Rc::clone(&self.stacks)
+        self.stacks.clone()
     }
 
     /// Has `session` call the peer, or wait for one; another may take its place after `silence`.
     pub fn join(&self, session: &mut Session, silence: Duration) {
         let now = self.plan.clock.now();
-        match self.plan.target {
+        match self.plan.wire.target {
             Target::Call(_) => {
-                session.call(now, WIRE, &self.paths(), &*self.stack);
+                session.call(now, WIRE, &self.first.paths, &*self.first.stack);
             }
-            Target::Listen(_) => session.listen(now, WIRE, Rc::clone(&self.stack), silence),
+            Target::Listen(_) => session.listen(now, WIRE, Rc::clone(&self.first.stack), silence),
         }
     }
 

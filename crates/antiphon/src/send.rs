@@ -1,5 +1,6 @@
 //! Sends a source to a peer.
 
+mod plan;
 mod status;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,27 +9,20 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Instant, MediaTime};
-use antiphon_media::packet::PacketConfig;
-use antiphon_media::{
-    ChannelGroups, ChannelMap, SampleFormat, SdpOptions, Source, StreamDescription, StreamFormat, sdp_of,
-};
-use antiphon_net::{OsClock, Stop, Target, Waker};
-use antiphon_proto::Substrate;
-use antiphon_session::{
-    PlayoutDelay, Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming, converted,
-    limited,
-};
-use antiphon_sound::{Notes, open_source};
+use antiphon_media::{SdpOptions, StreamDescription, sdp_of};
+use antiphon_net::{OsClock, Stop, Waker};
+use antiphon_session::{PlayoutDelay, SendTrack, Session, SessionConfig, StreamFraming};
 
 use crate::auto::{self, is_auto};
-use crate::change::{Arriving, Changes};
-use crate::groups::read_groups;
+use crate::change::{Arriving, Asker, Changes};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
-use crate::transport::{StackPlan, StreamUri};
-use crate::{DEFAULT_LATENCY, Error, ErrorKind, SendOptions};
+use crate::transport::StreamUri;
+use crate::{Error, ErrorKind, SendOptions};
+use plan::SendPlan;
+pub(crate) use plan::stream_format;
 pub use status::{SendMember, SendStatus};
 use status::{Snapshot, members};
 
@@ -73,169 +67,104 @@ pub(crate) fn stream(
     status: &mut dyn FnMut(&SendStatus),
     follow: &mut Follower<'_>,
 ) -> Result<SendSummary, Error> {
-    let clock = OsClock::new();
-    let plan = SendPlan::new(options, clock)?;
-    let (mut changes, arriving, unopened) = Changes::read(options, &plan.uri, &plan.stack)?;
-    let passport = options.passport.as_deref();
-    let passport =
-        passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
-    let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
-    let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
-    notice(plan.describe(options));
-    let (out, mut looked) = looks();
-    let (tell, told) = mpsc::channel();
-    let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
-    let (thread_stop, options) = (stop.clone(), options.clone());
-    let thread = spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
-    let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
-    let mut recent = Recent::default();
-    let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
-        while let Ok(sentence) = told.try_recv() {
-            notice(sentence);
-        }
-        let Some(snapshot) = snapshot else { return };
-        last = SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
-        follow(&last, &mut changes, notice);
-        changes.poll(Duration::from_secs_f64(last.sent_s), &unopened, notice);
-        unanswered = snapshot.unanswered;
-        let since_start = clock.now().since(Instant::ZERO);
-        if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
-            gave_up = true;
-            stop.ask();
-        }
-        status(&last);
-    });
-    // The last snapshot knows no peer any more.
-    let remote_latency_ms = last.remote_latency_ms;
-    let Ended { mut notes, files, last, members } =
-        result.map_err(|_| Error::failed("the media thread panicked"))??;
-    recent.on_look(last.look);
-    let last = SendStatus { live: recent.whole(), remote_latency_ms, ..last.status(rate, total_s, groups) };
-    status(&last);
-    notes.extend(source_notes.list());
-    told.try_iter().chain(files).for_each(&mut *notice);
-    let failures = changes.finish(&unopened, notice);
-    if gave_up {
-        let why = if unanswered == Some(BrokenReason::Refused) {
-            "no program is listening there"
-        } else {
-            "no route to host"
-        };
-        return Err(Error::unreachable(format!(
-            "the receiver cannot be reached: {why}; start 'antiphon receive' there first, or use --wait-for-peer"
-        )));
-    }
-    Ok(SendSummary { status: last, interrupted: stop.is_asked(), notes, members_reported: members, failures })
+    Prepared::new(options)?.run(stop, notice, status, follow)
 }
 
-/// Everything that can be decided before the media thread starts.
-struct SendPlan {
-    uri: StreamUri,
-    stack: StackPlan,
-    source: Box<dyn Source>,
-    notes: Notes,
-    format: StreamFormat,
-    groups: ChannelGroups,
-    sample: SampleFormat,
-    /// For a receiver that has not reported its own.
-    playout_delay: PlayoutDelay,
-    protect: Repetition,
-    clock: OsClock,
+/// A stream over a transport that is known, its options found to be valid.
+pub(crate) struct Prepared {
+    options: SendOptions,
+    plan: SendPlan,
+    passport: Option<PassportFile>,
+    changes: Changes,
+    arriving: Arriving,
 }
 
-impl SendPlan {
-    fn new(options: &SendOptions, clock: OsClock) -> Result<Self, Error> {
-        let uri = StreamUri::read(&options.target, &options.socket)?;
-        let (transport, keys) = (uri.transport, &uri.keys);
-        if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
-            return Err(Error::usage(format!(
-                "'{}' has no receiver: write {}://HOST:{}",
-                options.target,
-                transport.scheme,
-                keys.default_port(transport)
-            )));
-        }
-        let framing = keys.framing.unwrap_or(options.framing);
-        if framing != StreamFraming::Rtp && options.sdp.is_some() {
-            return Err(Error::usage(format!(
-                "an SDP file describes plain RTP, and other players do not know the framing '{}': omit --sdp or the framing",
-                framing.name()
-            )));
-        }
-        let opened = open_source(&options.source)?;
-        let has = opened.source.format();
-        let rate = keys.rate.or(options.rate).unwrap_or(has.rate());
-        let channels = keys.channels.or(options.channels).unwrap_or(has.channels() as u32);
-        let map =
-            options.channel_map.as_deref().map(|text| ChannelMap::parse(has.channels(), text)).transpose();
-        let map = map.map_err(|error| Error::usage(error.to_string()))?;
-        let channels = map.as_ref().map_or(channels, |map| map.outputs() as u32);
-        let format = StreamFormat::new(rate, channels)?;
-        let mut source = converted(opened.source, format, map)?;
-        if let Some(length) = options.length {
-            source = limited(source, (length.as_secs_f64() * f64::from(rate)).round() as u64);
-        }
-        let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
-        let groups = read_groups(keys.groups.as_deref().or(options.groups.as_deref()), format, options)?;
-        let playout_delay = keys.latency.map(PlayoutDelay::Of).or(options.latency).unwrap_or({
-            // Live sound is of no use when it is old; of a file, all sound is wanted.
-            if source.is_live() { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
-        });
-        let patience = match playout_delay {
-            PlayoutDelay::Of(delay) => delay,
-            PlayoutDelay::Unbounded => DEFAULT_LATENCY,
-        };
-        let stack = uri.stack(options.seed, patience, framing);
-        let stack = StackPlan { groups: groups.count(), ..stack };
-        let protect = keys.protect.unwrap_or(options.protect);
-        let notes = opened.notes;
-        Ok(SendPlan { uri, stack, source, notes, format, groups, sample, playout_delay, protect, clock })
+impl Prepared {
+    pub fn new(options: &SendOptions) -> Result<Self, Error> {
+        let plan = SendPlan::new(options, OsClock::new())?;
+        let (changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
+        let passport = options.passport.as_deref();
+        let passport =
+            passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
+        Ok(Prepared { options: options.clone(), plan, passport, changes, arriving })
     }
 
-    fn describe(&self, options: &SendOptions) -> String {
-        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to each caller" };
-        let delay = match self.playout_delay {
-            PlayoutDelay::Unbounded => "packets never expire".to_string(),
-            PlayoutDelay::Of(delay) => {
-                format!("packets older than {} expire", antiphon_core::units::format_duration(delay))
+    /// Asks for changes while it runs.
+    pub fn asker(&self) -> Asker {
+        self.changes.asker()
+    }
+
+    /// Sends it until its end, or until stopped.
+    pub fn run(
+        self,
+        stop: &Stop,
+        notice: &mut dyn FnMut(String),
+        status: &mut dyn FnMut(&SendStatus),
+        follow: &mut Follower<'_>,
+    ) -> Result<SendSummary, Error> {
+        let Prepared { options, plan, passport, mut changes, arriving } = self;
+        let clock = plan.clock;
+        let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
+        let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+        notice(plan.describe(&options));
+        let (out, mut looked) = looks();
+        let (tell, told) = mpsc::channel();
+        let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
+        let thread_stop = stop.clone();
+        let thread =
+            spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
+        let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
+        let mut recent = Recent::default();
+        let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
+            while let Ok(sentence) = told.try_recv() {
+                notice(sentence);
             }
-        };
-        let groups = match self.groups.count() {
-            1 => String::new(),
-            _ => format!(", in groups of {}", self.groups),
-        };
-        let protect = match self.protect.times {
-            0 | 1 => String::new(),
-            times => format!("; each packet is sent {times} times"),
-        };
-        format!(
-            "sending {} ({}{groups}, {}) {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}",
-            options.source,
-            self.format,
-            self.sample.name(),
-            self.uri.transport.scheme,
-            self.uri.address(),
-        )
-    }
-
-    fn track(&self, options: &SendOptions, max_packet: usize, woken: bool) -> SendTrackConfig {
-        SendTrackConfig {
-            packet: self.packet(options, max_packet),
-            groups: self.groups,
-            protect: self.protect,
-            epoch: self.clock.epoch(),
-            seed: options.seed,
-            woken,
+            let Some(snapshot) = snapshot else { return };
+            last =
+                SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
+            follow(&last, &mut changes, notice);
+            changes.poll(Duration::from_secs_f64(last.sent_s), notice);
+            unanswered = snapshot.unanswered;
+            let since_start = clock.now().since(Instant::ZERO);
+            if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
+                gave_up = true;
+                stop.ask();
+            }
+            status(&last);
+        });
+        // The last snapshot knows no peer any more.
+        let remote_latency_ms = last.remote_latency_ms;
+        let Ended { mut notes, files, last, members } =
+            result.map_err(|_| Error::failed("the media thread panicked"))??;
+        recent.on_look(last.look);
+        let last =
+            SendStatus { live: recent.whole(), remote_latency_ms, ..last.status(rate, total_s, groups) };
+        status(&last);
+        notes.extend(source_notes.list());
+        told.try_iter().chain(files).for_each(&mut *notice);
+        let failures = changes.finish(notice);
+        if let Some(why) = unanswered.filter(|_| gave_up) {
+            return Err(no_answer(why));
         }
+        Ok(SendSummary {
+            status: last,
+            interrupted: stop.is_asked(),
+            notes,
+            members_reported: members,
+            failures,
+        })
     }
+}
 
-    fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
-        let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
-        packet.max_packet = max_packet;
-        packet.ptime = self.uri.keys.ptime.or(options.ptime);
-        packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
-        packet
-    }
+fn no_answer(why: BrokenReason) -> Error {
+    let why = match why {
+        BrokenReason::Refused => "no program is listening there",
+        BrokenReason::Unreachable => "no route to host",
+        BrokenReason::EndOfStream => "it ended the connection",
+    };
+    Error::unreachable(format!(
+        "the receiver cannot be reached: {why}; start 'antiphon receive' there first, or use --wait-for-peer"
+    ))
 }
 
 /// What the media thread returns.
@@ -266,11 +195,10 @@ fn run(
         plan.source.set_waker(Box::new(move || waker.wake()));
     }
     let wire = RunPlan {
-        over_ip: plan.uri.keys.over_ip,
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: options.wait,
         waker: waker.clone(),
-        ..RunPlan::new(plan.stack.clone(), plan.uri.target, plan.uri.keys.socket.clone(), clock)
+        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let track = plan.track(options, runner.max_packet(), waker.is_some());

@@ -8,12 +8,20 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_net::{OsClock, Stop};
 
-use crate::{Error, ReceiveOptions, ReceiveStatus, SendOptions, SendStatus, receive, send};
+use crate::auto::is_auto;
+use crate::change::Asker;
+use crate::send::Prepared;
+use crate::{
+    Error, ReceiveOptions, ReceiveStatus, SendOptions, SendStatus, SendSummary, TransportChanges, receive,
+    send,
+};
 
 /// A stream in the background. Dropping it stops it.
 pub struct SoundTask {
     stop: Stop,
     shared: Arc<Shared>,
+    /// Asks for changes of the transport, or why there can be none.
+    asker: Result<Asker, Error>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,21 +54,35 @@ impl SoundTask {
     /// Begins to send; returns when source and address have been found valid.
     pub fn send(options: SendOptions) -> Result<Self, Error> {
         let status = SoundStatus::Sending(SendStatus::default());
-        Self::start(status, move |stop, notice, show| {
-            send(&options, stop, notice, &mut |status| show(SoundStatus::Sending(status.clone()))).map(|_| ())
+        if is_auto(&options.target) {
+            let chooses = Error::usage(format!(
+                "'{}' chooses the transport itself: name a transport to change it",
+                options.target
+            ));
+            return Self::start(status, Err(chooses), move |stop, notice, show| {
+                let mut show = |status: &SendStatus| show(SoundStatus::Sending(status.clone()));
+                send(&options, stop, notice, &mut show).and_then(as_asked)
+            });
+        }
+        let prepared = Prepared::new(&options)?;
+        let asker = prepared.asker();
+        Self::start(status, Ok(asker), move |stop, notice, show| {
+            let mut show = |status: &SendStatus| show(SoundStatus::Sending(status.clone()));
+            prepared.run(stop, notice, &mut show, &mut |_, _, _| {}).and_then(as_asked)
         })
     }
 
     /// Begins to receive; returns when the socket is open, so that packets sent from then on are received.
     pub fn receive(options: ReceiveOptions) -> Result<Self, Error> {
         let status = SoundStatus::Receiving(ReceiveStatus::default());
-        Self::start(status, move |stop, notice, show| {
+        let follows = Error::usage("a receiver follows its sender: change the transport there");
+        Self::start(status, Err(follows), move |stop, notice, show| {
             let mut show = |status: &ReceiveStatus| show(SoundStatus::Receiving(status.clone()));
             receive(&options, stop, notice, &mut show).map(|_| ())
         })
     }
 
-    fn start<R>(status: SoundStatus, run: R) -> Result<Self, Error>
+    fn start<R>(status: SoundStatus, asker: Result<Asker, Error>, run: R) -> Result<Self, Error>
     where
         R: FnOnce(&Stop, &mut dyn FnMut(String), &mut dyn FnMut(SoundStatus)) -> Result<(), Error>
             + Send
@@ -88,7 +110,7 @@ impl SoundTask {
             .name("sound".into())
             .spawn(body)
             .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
-        let task = SoundTask { stop, shared, thread: Some(thread) };
+        let task = SoundTask { stop, shared, asker, thread: Some(thread) };
         if has_begun.recv().is_err() {
             // It ended before it had begun; waiting without a limit gives the reason.
             task.wait(None).unwrap_or(Ok(()))?;
@@ -101,7 +123,32 @@ impl SoundTask {
         self.shared.lock().status.clone()
     }
 
+    /// Goes over to the transport and address of `uri` without a gap; the receiver must listen there
+    /// ([`ReceiveOptions::also`]). Returns when the change is queued; changes happen one after the other, and
+    /// [`Self::changes`] shows what became of them.
+    ///
+    /// Errors: usage for a URI that a running stream can't take, a receiver, or a stream over `auto://`; failed when the
+    /// stream has ended.
+    pub fn switch_to(&self, uri: &str) -> Result<(), Error> {
+        self.asker.as_ref().map_err(Error::clone)?.switch_to(uri)
+    }
+
+    /// Sends everything over `uri` as well until the end, to the same receiver, which must listen there.
+    ///
+    /// Errors: as [`Self::switch_to`], and usage when the stream has two such transports already.
+    pub fn also(&self, uri: &str) -> Result<(), Error> {
+        self.asker.as_ref().map_err(Error::clone)?.also(uri)
+    }
+
+    /// What became of the changes of its transport; `None` where the caller can't change it.
+    pub fn changes(&self) -> Option<TransportChanges> {
+        self.asker.as_ref().ok().map(Asker::so_far)
+    }
+
     /// Waits for its end: `None` when it did not come in time. `patience`: `None`: without limit.
+    ///
+    /// A stream that was sent while changes of its transport did not happen, be it that [`Self::stop`] came first, ends
+    /// with an error of kind failed: a line for each.
     pub fn wait(&self, patience: Option<Duration>) -> Option<Result<(), Error>> {
         let clock = OsClock::new();
         let mut state = self.shared.lock();
@@ -126,6 +173,11 @@ impl SoundTask {
     pub fn stop(&self) {
         self.stop.ask();
     }
+}
+
+/// The end of a stream: the sound was sent, and changes that did not happen are an error, as on the command line.
+fn as_asked(sent: SendSummary) -> Result<(), Error> {
+    if sent.failures.is_empty() { Ok(()) } else { Err(Error::failed(sent.failures.join("\n"))) }
 }
 
 impl Drop for SoundTask {

@@ -16,6 +16,7 @@ use antiphon_proto::{Key, StackArgs, Substrate, TRANSPORTS, Transport, find};
 use antiphon_session::{Repetition, StreamFraming};
 
 use crate::Error;
+use crate::wire::WirePlan;
 
 /// A transport directly over IP.
 pub(crate) type ByIp = &'static (dyn OverIp + Sync);
@@ -92,6 +93,15 @@ pub fn check_transport(name: &str) -> Result<(), Error> {
 /// Common keys that concern the socket of one transport; the others apply to the whole comparison.
 const SOCKET_KEYS: &[&str] = &["congestion", "dscp", "over"];
 
+/// The port of `transport` at a place that has a port for each, from `base` up.
+pub(crate) fn port_above(base: u16, transport: &Transport) -> Result<u16, Error> {
+    base.checked_add(transport.reflect_offset).ok_or_else(|| {
+        Error::usage(format!(
+            "port {base} is too high, since each transport has a port of its own from there: choose a lower one"
+        ))
+    })
+}
+
 /// Settings of all endpoints of a run.
 #[derive(Clone, Debug)]
 pub struct StackPlan {
@@ -145,9 +155,16 @@ pub(crate) struct StreamUri {
 impl StreamUri {
     /// Reads it and resolves the address; socket settings in the URI override `socket`.
     pub fn read(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
-        let uri: Uri = text.parse()?;
+        let uri = stream_uri(text)?;
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, socket)?;
+        if transport.substrate != Substrate::Tcp && keys.socket.congestion.is_some() {
+            return Err(Error::usage(format!(
+                "'{text}': the congestion control of the kernel's TCP is set (--congestion, or congestion= in the URI), and {} \
+                 does not use it: omit it, or write it in a tcp:// URI",
+                transport.scheme
+            )));
+        }
         let target = Target::resolve(&uri, keys.default_port(transport))?;
         let query = for_endpoint(uri.query, keys.over_ip, target.address().port());
         Ok(StreamUri { transport, keys, target, query })
@@ -159,10 +176,26 @@ impl StreamUri {
         StackPlan { transport, query, seed, playout_delay, framing, groups: 1 }
     }
 
+    /// The wire of the stream, with that stack.
+    pub fn wire(&self, stack: StackPlan) -> WirePlan {
+        let (over_ip, socket) = (self.keys.over_ip, self.keys.socket.clone());
+        WirePlan { stack, target: self.target, over_ip, socket }
+    }
+
     /// The address of the peer, or the one to listen on.
     pub fn address(&self) -> SocketAddr {
         self.target.address()
     }
+}
+
+/// Reads the URI of a stream, which has no path.
+pub(crate) fn stream_uri(text: &str) -> Result<Uri, Error> {
+    let uri: Uri = text.parse()?;
+    if !matches!(&*uri.path, "" | "/") {
+        let path = &uri.path;
+        return Err(Error::usage(format!("'{text}': a stream has no path: omit '{path}'")));
+    }
+    Ok(uri)
 }
 
 /// A secret number of this process: on a real network, tags, first numbers and the keys of cookies must not follow from

@@ -8,6 +8,7 @@ use antiphon_net::{Line, LineError, Lines, RawLine, SocketOptions, Target, TcpLi
 use antiphon_proto::Substrate;
 
 use crate::Error;
+use crate::line_notes::{Known, Stacks};
 use crate::transport::{ByIp, StackPlan};
 
 /// An open socket.
@@ -16,7 +17,7 @@ enum Opened {
     Listening(TcpListening),
 }
 
-/// A wire beside the first one of a run.
+/// All settings of a wire.
 #[derive(Clone)]
 pub struct WirePlan {
     /// Opens endpoints.
@@ -36,7 +37,29 @@ pub struct OpenedWire {
     plan: WirePlan,
 }
 
+/// A wire that belongs to a run.
+pub struct AddedWire {
+    /// Opens its endpoints.
+    pub stack: Rc<dyn Stack>,
+    /// Its endpoints' profile.
+    pub profile: Profile,
+    /// The paths on which a called peer is reached: the first, and those of its other addresses.
+    pub paths: Vec<PathId>,
+    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
+    pub max_datagram: usize,
+}
+
 impl WirePlan {
+    /// Inside UDP or TCP.
+    pub fn new(stack: StackPlan, target: Target, socket: SocketOptions) -> Self {
+        WirePlan { stack, target, over_ip: None, socket }
+    }
+
+    /// The role of its endpoints.
+    fn role(&self) -> Role {
+        if matches!(self.target, Target::Call(_)) { Role::Caller } else { Role::Listener }
+    }
+
     /// Opens the socket. A call over TCP waits for the connection.
     pub fn open(self) -> Result<OpenedWire, Error> {
         let (opened, max_datagram) = self.open_wire()?;
@@ -68,21 +91,6 @@ impl WirePlan {
 }
 
 impl OpenedWire {
-    /// The stack that opens its endpoints.
-    pub fn stack(&self) -> Result<Rc<dyn Stack>, Error> {
-        self.plan.stack.open(self.max_datagram)
-    }
-
-    /// The paths on which a called peer is reached.
-    pub fn paths(&self, stack: &dyn Stack) -> Vec<PathId> {
-        paths(stack.open(Instant::ZERO, Role::Caller).profile(), &self.plan.socket)
-    }
-
-    /// The transport's scheme.
-    pub fn scheme(&self) -> &'static str {
-        self.plan.stack.transport.scheme
-    }
-
     /// What a listening socket's options were refused, in words; lines tell by themselves.
     pub fn notes(&self) -> &[String] {
         match &self.opened {
@@ -91,22 +99,35 @@ impl OpenedWire {
         }
     }
 
-    /// The largest datagram that is not fragmented, in bytes of UDP's or IP's payload.
-    pub fn max_datagram(&self) -> usize {
-        self.max_datagram
+    /// The transport's scheme.
+    pub fn scheme(&self) -> &'static str {
+        self.plan.stack.transport.scheme
     }
 
-    /// Adds it to the lines of a run.
-    pub fn add(self, wire: WireId, lines: &mut Lines<'static>) -> Result<(), LineError> {
-        match self.opened {
+    /// Adds it to the lines of a run; captures call it `name`.
+    pub fn add(
+        self,
+        wire: WireId,
+        name: &str,
+        lines: &mut Lines<'static>,
+        stacks: &Stacks,
+    ) -> Result<AddedWire, Error> {
+        let stack = self.plan.stack.open(self.max_datagram)?;
+        let profile = stack.open(Instant::ZERO, self.plan.role()).profile();
+        // A line that is added asks for its name.
+        stacks.insert(wire, Known { name: name.into(), kind: profile.wire, stack: Rc::clone(&stack) });
+        let added = match self.opened {
             Opened::Line(line) => lines.add(wire, line),
             Opened::Listening(listening) => lines.listen(wire, listening),
-        }
+        };
+        added.inspect_err(|_| stacks.remove(wire))?;
+        let paths = paths(profile, &self.plan.socket);
+        Ok(AddedWire { stack, profile, paths, max_datagram: self.max_datagram })
     }
 }
 
 /// The first path of a wire, and those to the peer's other addresses.
-pub(crate) fn paths(profile: Profile, socket: &SocketOptions) -> Vec<PathId> {
+fn paths(profile: Profile, socket: &SocketOptions) -> Vec<PathId> {
     let others = if profile.wire == Wire::Datagram { socket.other_peers.len() } else { 0 };
     (0..=others as u32).map(PathId).collect()
 }

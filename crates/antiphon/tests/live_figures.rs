@@ -75,7 +75,10 @@ fn a_full_scale_tone_is_at_0_dbfs_at_both_ends() {
         // A playout delay of 100 ms, less a packet or so, is waiting.
         let fullest = shown.heard.iter().map(|live| live.buffer_ms).fold(0.0, f64::max);
         assert!((60.0..400.0).contains(&fullest), "{scheme}: {fullest}");
-        assert!(shown.sent.iter().all(|live| live.buffer_ms < 2_500.0), "{scheme}");
+        let waiting = shown.sent.iter().map(|live| live.buffer_ms).fold(0.0, f64::max);
+        // Nothing waits where a packet leaves at once; with acknowledgements it waits for them, a few milliseconds here.
+        assert!(waiting > 0.0 || scheme != "sctp", "{scheme}: {waiting}");
+        assert!(waiting < 500.0, "{scheme}: {waiting}");
         assert_eq!(shown.told_ms, Some(100.0), "{scheme}");
     }
 }

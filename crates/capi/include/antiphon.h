@@ -83,6 +83,11 @@
 #define ANTIPHON_ENDED 3
 
 /**
+ * The most URIs on which sound is received.
+ */
+#define ANTIPHON_SOUND_MAX_URIS 32
+
+/**
  * An association that carries messages. A handle, not an address: one that was closed, or never was, does no harm.
  */
 struct antiphon_link;
@@ -260,6 +265,15 @@ struct antiphon_sound_status {
    * Round trip in milliseconds, as the receiver's reports tell the sender; negative where it is not known.
    */
   double rtt_ms;
+  /**
+   * Changes of the transport that have happened: the stream moved, or the receiver accepted one beside the others.
+   * Those that `auto://` chooses are not counted.
+   */
+  uint64_t changes;
+  /**
+   * Changes that did not happen, and transports that ended before the stream; `antiphon_sound_wait` says why.
+   */
+  uint64_t changes_failed;
 };
 
 #ifdef __cplusplus
@@ -364,11 +378,46 @@ int antiphon_sound_receive(const char *uri,
                            struct antiphon_sound **sound);
 
 /**
+ * Begins to receive from one sender that may come on each of `count` addresses, such as `rtp://:PORT` and
+ * `tcp://:PORT`, into `sink`: the first of `uris` is where it begins, and it may go over to the others
+ * (`antiphon_sound_switch`) or use them as well (`antiphon_sound_also`). Otherwise as `antiphon_sound_receive`.
+ *
+ * Returns `ANTIPHON_OK` when the sockets are there; `ANTIPHON_INVALID` for no URI or more than
+ * `ANTIPHON_SOUND_MAX_URIS`; or another error; `*sound` is NULL then.
+ */
+int antiphon_sound_receive_on(const char *const *uris,
+                              size_t count,
+                              const char *sink,
+                              struct antiphon_sound **sound);
+
+/**
+ * Has a stream that is being sent go over to the transport and address of `uri`, such as `tcp://HOST:PORT`,
+ * without a gap. The receiver must listen there (`antiphon_sound_receive_on`). Keys that describe the sound
+ * belong into the first URI. A name in `uri` is looked up before this returns.
+ *
+ * Returns `ANTIPHON_OK` when the change is queued: `antiphon_sound_get_status` counts what happened, one change
+ * after the other, and `antiphon_sound_wait` says what did not. `ANTIPHON_USAGE` for a URI that the stream can't
+ * change to, for sound that is received, and for a stream over `auto://`, which chooses by itself;
+ * `ANTIPHON_CLOSED` when the stream has ended; or another error.
+ */
+int antiphon_sound_switch(struct antiphon_sound *sound,
+                          const char *uri);
+
+/**
+ * Sends everything over `uri` as well until the end, to the same receiver, which must listen there; two such at
+ * most. Otherwise as `antiphon_sound_switch`.
+ */
+int antiphon_sound_also(struct antiphon_sound *sound,
+                        const char *uri);
+
+/**
  * Waits until the sound has ended. `timeout_ms`: negative for without limit.
  *
- * Returns `ANTIPHON_OK`, `ANTIPHON_TIMEOUT`, or the error that ended it.
+ * Returns `ANTIPHON_OK`, `ANTIPHON_TIMEOUT`, or the error that ended it. `ANTIPHON_FAILED` also when the sound was
+ * sent and changes of the transport did not happen: `antiphon_last_error` has a line for each then.
  */
-int antiphon_sound_wait(struct antiphon_sound *sound, int timeout_ms);
+int antiphon_sound_wait(struct antiphon_sound *sound,
+                        int timeout_ms);
 
 /**
  * Stores how the sound is doing in `*status`.
@@ -376,7 +425,8 @@ int antiphon_sound_wait(struct antiphon_sound *sound, int timeout_ms);
 int antiphon_sound_get_status(struct antiphon_sound *sound, struct antiphon_sound_status *status);
 
 /**
- * Asks the sound to end in order, waits until it has, and frees it. Returns `ANTIPHON_OK`, or the error that ended it.
+ * Asks the sound to end in order, waits until it has, and frees it. Returns `ANTIPHON_OK`, or the error that ended
+ * it, as `antiphon_sound_wait`: a change of the transport that had no time to happen is one that did not.
  */
 int antiphon_sound_close(struct antiphon_sound *sound);
 

@@ -8,6 +8,7 @@
 
 mod args;
 mod compare;
+mod completions;
 mod devices;
 mod exit;
 mod grid;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         output.error(&format!("error: {error}"));
         error.exit_code()
     });
-    ExitCode::from(code)
+    ExitCode::from(output.code(code))
 }
 
 fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {

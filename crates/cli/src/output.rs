@@ -1,4 +1,4 @@
-//! Results to standard output, messages to standard error; a closed stream is not an error.
+//! Results to standard output, messages to standard error.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use antiphon::{Error, Stop, quoted};
 use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
+use crate::exit;
 use crate::grid::{Palette, wrap};
 use crate::signals::Watch;
 
@@ -27,7 +28,8 @@ pub struct Output {
     clock: OsClock,
     /// Set when the reader of standard output closes it.
     stop: Option<Stop>,
-    gone: bool,
+    /// Why results could not be written; nothing more is written then.
+    lost: Option<std::io::Error>,
 }
 
 /// Version of the JSON records: increased when a name is removed or changes its meaning.
@@ -53,7 +55,7 @@ impl Output {
             quiet: global.quiet,
             clock: OsClock::new(),
             stop: None,
-            gone: false,
+            lost: None,
         }
     }
 
@@ -69,19 +71,31 @@ impl Output {
         self.clock
     }
 
-    /// Prints a result. A closed pipe is not an error: its reader needs no more.
+    /// Prints a result. When it can't be written, the run stops, and fails ([`Self::code`]).
     pub fn result(&mut self, text: &str) {
-        if self.gone {
+        if self.lost.is_some() {
             return;
         }
         let mut stdout = std::io::stdout().lock();
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        if write!(stdout, "{text}{end}").and_then(|()| stdout.flush()).is_err() {
-            self.gone = true;
+        if let Err(error) = write!(stdout, "{text}{end}").and_then(|()| stdout.flush()) {
+            self.lost = Some(error);
             if let Some(stop) = &self.stop {
                 stop.ask();
             }
         }
+    }
+
+    /// The exit code of a command that would end with `code`: results that were not written are a failure. Of a pipe that was
+    /// closed the reader knows by itself.
+    pub fn code(&self, code: u8) -> u8 {
+        let Some(error) = &self.lost else { return code };
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            self.error(&format!(
+                "error: the results are incomplete: cannot write to standard output: {error}"
+            ));
+        }
+        if code == exit::DONE { exit::FAILED } else { code }
     }
 
     /// Prints a JSON record: `record` and `schema` come first, then `fields`, which must be an object.

@@ -65,12 +65,12 @@ impl From<Error> for Failure {
 
 /// `help transports` is no help on a command but a command of its own, with its own options.
 fn help_on_topics(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let first =
-        arguments.iter().skip(1).position(|word| !word.to_string_lossy().starts_with('-')).map(|at| at + 1);
-    if let Some(at) = first
-        && arguments[at] == "help"
-        && arguments.get(at + 1).is_some_and(|topic| topic == "transports")
-    {
+    let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
+    let topic = arguments.windows(2).skip(1).position(|pair| pair == ["help", "transports"]).map(|at| at + 1);
+    // Before it only options of the program itself, and their values.
+    let is_first =
+        |at: usize| (1..at).all(|word| is_option(&arguments[word]) || is_option(&arguments[word - 1]));
+    if let Some(at) = topic.filter(|at| is_first(*at)) {
         arguments.remove(at);
     }
     arguments

@@ -21,7 +21,7 @@ pub fn send_line(status: &SendStatus, width: usize) -> String {
     }
     match (status.remote_loss_percent, status.worst_loss_percent) {
         (_, Some(worst)) => line.add(1, format!("; {} members, worst lost {worst:.1} %", status.members)),
-        (Some(loss), None) => line.add(1, format!("; there: lost {loss:.1} %")),
+        (Some(loss), None) => line.add(1, format!("; receiver: lost {loss:.1} %")),
         (None, None) => {}
     }
     if let Some(rtt) = status.rtt_ms {
@@ -186,7 +186,7 @@ mod tests {
         );
         assert_eq!(
             send_line(&sent(), WHOLE),
-            "sent 12.3 of 20.7 s, 2312 packets, peak -3.2 dBFS, 1584 kbit/s, buffer 38 ms; there: lost 0.0 %, \
+            "sent 12.3 of 20.7 s, 2312 packets, peak -3.2 dBFS, 1584 kbit/s, buffer 38 ms; receiver: lost 0.0 %, \
              round trip 21.3 ms, delay 40 ms; to [2001:db8::1234:5678]:7710"
         );
     }
@@ -199,7 +199,7 @@ mod tests {
         );
         assert_eq!(
             send_line(&sent(), 80),
-            "sent 12.3 of 20.7 s, peak -3.2 dBFS, 1584 kbit/s; there: lost 0.0 %"
+            "sent 12.3 of 20.7 s, peak -3.2 dBFS, 1584 kbit/s; receiver: lost 0.0 %"
         );
         let troubled =
             ReceiveStatus { lost: 1234, late: 567, concealed: 1801, reordered: 99, ..received(Some(0.0)) };

@@ -27,8 +27,12 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
             progress.borrow_mut().status(|| send_line(status, line_width()), || to_json(status))
         });
     show.end();
-    let summary = result?;
+    let summary = match result {
+        Ok(summary) => summary,
+        Err(error) => return stopped(error, &watch, output),
+    };
     finish(to_json(&summary), &send_line(&summary.status, WHOLE), &summary.notes, output);
+    summary.failures.iter().for_each(|failure| output.error(failure));
     let code = if summary.failures.is_empty() { exit::DONE } else { exit::FAILED };
     Ok(watch.exit_code().unwrap_or(code))
 }
@@ -52,10 +56,20 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
             show.heard(status.packets_received);
         });
     show.end();
-    let summary = result?;
+    let summary = match result {
+        Ok(summary) => summary,
+        Err(error) => return stopped(error, &watch, output),
+    };
     // If the sound goes to standard output, nothing else may.
     finish(to_json(&summary), &receive_line(&summary.status, WHOLE), &summary.notes, output);
     Ok(watch.exit_code().unwrap_or(exit::DONE))
+}
+
+/// How a command without a stream ends: what was stopped before it had begun is no failure.
+fn stopped(error: Error, watch: &Watch, output: &Output) -> Result<u8, Error> {
+    let code = watch.exit_code().ok_or(error.clone())?;
+    output.detail(&error.to_string());
+    Ok(code)
 }
 
 fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Error> {

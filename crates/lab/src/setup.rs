@@ -12,7 +12,7 @@ use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
-use antiphon_session::Repetition;
+use antiphon_session::{Joining, Repetition};
 
 use crate::tcp::Profile;
 
@@ -234,6 +234,23 @@ pub struct StreamSpec {
     pub tcp: Profile,
     /// How the media treat its packets.
     pub treatment: Treatment,
+    /// Further associations with the receiver, of sound to a single one.
+    pub further: Vec<FurtherSpec>,
+}
+
+/// One more association of a sender with its receiver: beside the others for good, or in place of the present one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FurtherSpec {
+    /// The scheme of a transport, as of a stream.
+    pub transport: String,
+    /// The transport's own settings.
+    pub query: Query,
+    /// Another network interface of the sender's machine and one of the receiver's, or the stream's own nodes.
+    pub between: [NodeId; 2],
+    /// When it begins, after the beginning of the stream.
+    pub at: Duration,
+    /// What it is for.
+    pub joining: Joining,
 }
 
 impl StreamSpec {
@@ -253,6 +270,20 @@ impl StreamSpec {
             latency: DEFAULT_LATENCY,
             tcp: Profile::linux(),
             treatment: Treatment::default(),
+            further: Vec::new(),
+        }
+    }
+
+    /// The same stream over one of its further associations alone.
+    pub(crate) fn over(&self, further: &FurtherSpec) -> StreamSpec {
+        StreamSpec {
+            transport: further.transport.clone(),
+            query: further.query.clone(),
+            from: further.between[0],
+            to: vec![further.between[1]],
+            start: self.start + further.at,
+            further: Vec::new(),
+            ..self.clone()
         }
     }
 }

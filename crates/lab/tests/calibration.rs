@@ -117,10 +117,13 @@ fn an_ethernet_recommends_rtp_for_playing_together_in_every_run() {
 }
 
 #[test]
-#[ignore = "takes four minutes: 200 runs over each of the eight presets"]
+#[ignore = "takes four to nine minutes: 200 runs over each of the eight presets"]
 fn what_is_said_to_be_sure_is_so_over_every_preset() {
     let judged = PRESETS.each_ref().map(|preset| said_and_right(preset, 200));
     for (preset, (said, right)) in PRESETS.iter().zip(judged) {
         assert!(right * 10 >= said * 9, "{}: {right} of {said}", preset.name);
+        // Where nothing happens, a run of 20 s can not be sure that nothing will.
+        let enough = ["ideal", "ethernet"].contains(&preset.name) || said >= 20;
+        assert!(enough, "{}: sure often enough to be judged: {said}", preset.name);
     }
 }

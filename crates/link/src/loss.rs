@@ -249,6 +249,50 @@ mod tests {
     }
 
     #[test]
+    fn losses_in_and_between_fades_add_up() {
+        let (good, bad) = (Duration::from_millis(90), Duration::from_millis(10));
+        let model = LossModel::Fading { good, bad, loss_bad: Ratio(0.4), loss_good: Ratio(0.01) };
+        assert!((model.mean().0 - (0.9 * 0.01 + 0.1 * 0.4)).abs() < 1e-12, "4.9 %");
+        assert!((fades(bad).mean().0 - 0.05).abs() < 1e-9);
+        // As above, with the share of fades; the draws within the states add at most P(1-P)/N.
+        let (n, step) = (2_000_000, 0.001);
+        let (rate, ..) = observe_each(1, model, 5, n);
+        let states = 2.0 * 0.09f64.powi(2) * 0.01f64.powi(2) / (f64::from(n) * step * 0.1f64.powi(3));
+        let sigma = (states * 0.39f64.powi(2) + 0.049 * 0.951 / f64::from(n)).sqrt();
+        assert!((rate - 0.049).abs() < 3.0 * sigma, "{rate}");
+    }
+
+    #[test]
+    fn the_first_packets_of_many_links_meet_the_mean_loss() {
+        let bursts = LossModel::bursts(Ratio(0.3), 10.0).expect("possible");
+        let fades = LossModel::fades(Ratio(0.3), Duration::from_millis(50)).expect("possible");
+        for model in [bursts, fades] {
+            let first = |seed: &u64| Loss::new(model, *seed).strikes(Instant::from_micros(10));
+            let lost = (0..20_000).filter(first).count() as f64 / 20_000.0;
+            assert!((lost - 0.3).abs() < 3.0 * (0.3f64 * 0.7 / 20_000.0).sqrt(), "{model:?}: {lost}");
+        }
+    }
+
+    #[test]
+    fn fades_that_are_too_short_or_too_long_are_impossible() {
+        let micros = Duration::from_micros;
+        for (share, bad, possible) in [
+            (0.5, micros(30), true),
+            (0.5, micros(29), false),
+            (0.9, micros(270), true),
+            // The times between them.
+            (0.9, micros(260), false),
+            (0.5, LossModel::LONGEST, true),
+            (0.6, LossModel::LONGEST + micros(1), false),
+            (1e-9, Duration::from_secs(3_600), false),
+            (0.0, micros(1_000), false),
+            (1.0, micros(1_000), false),
+        ] {
+            assert_eq!(LossModel::fades(Ratio(share), bad).is_some(), possible, "{share} {bad:?}");
+        }
+    }
+
+    #[test]
     fn a_fade_is_the_same_for_who_sends_much_and_who_sends_little() {
         let at = |k: u64, spacing: u64| Instant::from_micros(k * spacing);
         let model = fades(Duration::from_millis(15));
@@ -299,6 +343,12 @@ mod tests {
             loss_good: Ratio(0.0),
         };
         assert_eq!(alternating.in_time(pace), LossModel::Independent(alternating.mean()));
+        // One that never changes its state loses what it loses in that.
+        for (p, r, expected) in [(0.0, 0.3, 0.01), (0.3, 0.0, 0.4)] {
+            let (loss_bad, loss_good) = (Ratio(0.4), Ratio(0.01));
+            let constant = LossModel::GilbertElliott { p: Ratio(p), r: Ratio(r), loss_bad, loss_good };
+            assert_eq!(constant.in_time(pace), LossModel::Independent(Ratio(expected)));
+        }
         assert_eq!(LossModel::Independent(Ratio(0.1)).in_time(pace), LossModel::Independent(Ratio(0.1)));
     }
 

@@ -217,6 +217,8 @@ figures! {
             "Packets of the stream dropped by full queues or by early dropping." |_| None;
         broken "broken" Count Lower
             "1 if the connection broke before the end of the stream, else 0." |_| None;
+        changes_failed "changes that failed" Count Lower
+            "Changes of the stream's transport, and transports beside it, that failed; of streams that have any." |_| None;
     }
     comparisons {
         expired_percent "expired" Percent Lower ["expired"]
@@ -269,7 +271,10 @@ mod tests {
         let figures = StreamFigures::from_values(&values);
         assert_eq!(figures.values(), values);
         assert_eq!((STREAM_FIGURES[1].name, figures.received), ("received", Some(1.0)));
-        assert_eq!((STREAM_FIGURES[count - 1].name, FIGURES[count].name), ("broken", "expired_percent"));
+        assert_eq!(
+            (STREAM_FIGURES[count - 1].name, FIGURES[count].name),
+            ("changes_failed", "expired_percent")
+        );
         assert_eq!(StreamFigures::from_values(&[]), StreamFigures::default());
     }
 
@@ -285,8 +290,15 @@ mod tests {
     #[test]
     fn every_figure_of_a_comparison_is_read() {
         let figures = crate::figures::tests::figures();
-        let unread =
-            ["retransmissions", "mac_exhausted", "queue_dropped", "broken", "jitter_sd_ms", "gap_mad_ms"];
+        let unread = [
+            "retransmissions",
+            "mac_exhausted",
+            "queue_dropped",
+            "broken",
+            "changes_failed",
+            "jitter_sd_ms",
+            "gap_mad_ms",
+        ];
         for def in FIGURES {
             let of_one_way = def.name.starts_with("delay_");
             let unread = of_one_way || unread.contains(&def.name) || def.name == "gaps_above_80ms_per_1000";

@@ -147,4 +147,22 @@ mod tests {
         assert_eq!(MeanInterval::of(&[7.0]).unwrap().half_width, None);
         assert_eq!(MeanInterval::of(&[]), None);
     }
+
+    #[test]
+    fn a_mean_of_blocks_has_their_deviation_and_skewness() {
+        // Without skewness the interval is Student's: √(10/9) for ten blocks, t(9) = 2.262157.
+        let even = BlockMean::of(&[1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0]);
+        let (low, high) = even.interval().expect("ten hold it");
+        let half_width = 2.262_157 * (10.0f64 / 9.0).sqrt() / 10.0f64.sqrt();
+        assert!((low - (2.0 - half_width)).abs() < 1e-5 && (high - (2.0 + half_width)).abs() < 1e-5);
+        // Few blocks hold much, so it may well be more; and nothing is below 0.
+        let skewed = BlockMean::of(&[1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 5.0, 1.0, 5.0]);
+        let (low, high) = skewed.interval().expect("ten hold it");
+        assert!(high - 2.0 > 1.2 * (2.0 - low), "{low} {high}");
+        let below = BlockMean::of(&[9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 0.01, 0.01, 0.0, 0.0, 0.0]);
+        assert!(below.interval().is_some_and(|(low, _)| low >= 0.0), "{:?}", below.interval());
+        let few = BlockMean::of(&[0.0, 4.0]);
+        assert_eq!((few.mean, few.count, few.holding, few.interval()), (2.0, 2, 1, None));
+        assert_eq!(BlockMean::of(&[2.0; 5]).at_most(2.0), 1.0, "at the limit, without any spread");
+    }
 }

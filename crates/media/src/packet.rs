@@ -3,10 +3,12 @@
 mod depacketiser;
 mod extension;
 mod packetiser;
+mod returned;
 
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
 pub use extension::{ExtensionIds, InBandFormat, InBandGroup};
-pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser};
+pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser, RTP_HEADER};
+pub use returned::{mark_returned, unmark_returned};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 

@@ -1,10 +1,12 @@
 //! The proxies over loopback: no privilege needed.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Rng};
+use antiphon_link::{Direction, Duplex};
 use antiphon_net::OsClock;
 use antiphon_net::emulator::{FlowReport, StreamProxy, StreamProxyConfig, UdpProxy, UdpProxyConfig};
 
@@ -96,23 +98,59 @@ fn sockets_and_counters_agree_in_both_directions() {
     }
 }
 
-#[test]
-fn a_seed_repeats_its_drops_and_flows_differ() {
-    // A fade, or the time between two, lasts longer than any test: the seed and the flow decide whether anything passes.
-    let run = |seed| {
-        let target = socket(false);
-        let proxy = proxy(false, "loss=1000s/1000s/100%/0%", seed, &target);
-        let clients: [UdpSocket; 10] = std::array::from_fn(|_| socket(false));
-        std::array::from_fn::<_, 10, _>(|flow| {
-            clients[flow].send_to(&[1; 20], proxy.local_addr()).expect("loopback");
-            let through = wait(&proxy, flow, |report| report.up.delivered + report.up.lost == 1);
-            through.up.delivered == 1
+/// A fade, or the time between two, lasts longer than any test: the seed and the flow alone decide whether anything passes.
+const FOR_GOOD: &str = "loss=1000s/1000s/100%/0%";
+
+/// Whether the link of a flow passes packets, now and for a minute: each flow forks the proxy's seed by its number.
+fn modelled(seed: u64, flow: usize) -> bool {
+    let seed = Rng::fork(seed, &format!("flow {flow}")).next_u64();
+    let mut link = Duplex::new(&FOR_GOOD.parse().expect("a link"), seed).expect("a possible link");
+    let passed: Vec<bool> = [0, 60]
+        .map(|second| {
+            let now = Instant::from_millis(1000 * second);
+            link.offer(now, Direction::Up, vec![1u8; 48]);
+            link.poll(now).is_some()
         })
-    };
-    let first = run(9);
-    assert!(first.contains(&true) && first.contains(&false), "flows differ: {first:?}");
-    assert_eq!(run(9), first);
-    assert_ne!(run(10), first);
+        .to_vec();
+    assert_eq!(passed[0], passed[1], "seed {seed}: the weather changes during the test");
+    passed[0]
+}
+
+/// Which of ten flows get a datagram through, each sending from a socket of its own to the target.
+fn passing(link: &str, seed: u64) -> Vec<bool> {
+    let target = socket(false);
+    let proxy = proxy(false, link, seed, &target);
+    let clients: Vec<UdpSocket> = (0..10).map(|_| socket(false)).collect();
+    let mut sources = BTreeSet::new();
+    let mut passed = Vec::new();
+    for (flow, client) in clients.iter().enumerate() {
+        client.send_to(&[flow as u8; 20], proxy.local_addr()).expect("loopback");
+        let decided = wait(&proxy, flow, |report| report.up.delivered + report.up.lost > 0);
+        let mut buffer = [0u8; 64];
+        let mut came = decided.up.delivered == 0;
+        while !came {
+            let (len, from) = target.recv_from(&mut buffer).expect("it was delivered");
+            // A copy of an earlier one may come first.
+            assert!(len == 20 && usize::from(buffer[0]) <= flow, "flow {flow}: {:?}", &buffer[..len]);
+            came = usize::from(buffer[0]) == flow;
+            assert!(!came || sources.insert(from), "flow {flow} shares the source {from} with another");
+        }
+        passed.push(decided.up.delivered > 0);
+    }
+    passed
+}
+
+#[test]
+fn a_flow_meets_the_fate_of_its_own_seed() {
+    for seed in [9, 10] {
+        let expected: Vec<bool> = (0..10).map(|flow| modelled(seed, flow)).collect();
+        assert!(expected.contains(&true) && expected.contains(&false), "flows differ: {expected:?}");
+        assert_eq!(passing(FOR_GOOD, seed), expected, "seed {seed}");
+        // Other elements change nothing in what the losses draw.
+        let more = format!("{FOR_GOOD},delay=2ms,duplicate=0.001%");
+        assert_eq!(passing(&more, seed), expected, "seed {seed}, with delay and duplicates");
+    }
+    assert_ne!(passing(FOR_GOOD, 9), passing(FOR_GOOD, 10), "another seed");
 }
 
 #[test]

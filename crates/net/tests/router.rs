@@ -67,28 +67,80 @@ fn multicast_crosses_and_the_kernels_own_reports_do_not() {
     }
 }
 
+/// Whether a link of that seed passes what comes up at each of these times, in microseconds.
+fn modelled(text: &str, seed: u64, micros: impl Iterator<Item = u64>) -> Vec<bool> {
+    let mut link: Duplex<Vec<u8>> =
+        Duplex::new(&text.parse().expect("a link"), seed).expect("a possible link");
+    let passes = |at| {
+        link.offer(Instant::from_micros(at), Direction::Up, vec![0; 100]);
+        link.poll(Instant::from_micros(at)).is_some()
+    };
+    micros.map(passes).collect()
+}
+
 #[test]
 fn a_lane_does_what_the_link_of_its_seed_does_in_the_model() {
     // A fade, or the time between two, lasts longer than any test: the seed alone decides whether anything passes.
     let text = "loss=1000s/1000s/100%/0%";
-    let modelled = |seed| {
-        let mut link: Duplex<Vec<u8>> =
-            Duplex::new(&text.parse().expect("a link"), seed).expect("a possible link");
-        link.offer(Instant::ZERO, Direction::Up, vec![0; 100]);
-        if link.poll(Instant::from_millis(1)).is_some() { 20 } else { 0 }
-    };
-    let seeds: [u64; 6] = [1, 2, 3, 4, 5, 6];
-    let expected = seeds.map(modelled);
+    let delayed = format!("delay=2ms,{text}");
+    let seeds: [u64; 6] = [1, 3, 6, 9, 10, 12];
+    let expected = seeds.map(|seed| {
+        let passes = modelled(text, seed, [0, 60_000_000].into_iter());
+        assert_eq!(passes[0], passes[1], "seed {seed}: the weather changes during the test");
+        if passes[0] { 20 } else { 0 }
+    });
     assert!(expected.contains(&0) && expected.contains(&20), "both occur: {expected:?}");
     for means in means() {
-        let router = router(means, &seeds.map(|seed| (text, seed)));
-        let side = |lane: usize| &router.lanes()[lane];
-        let passed = [0, 1, 2, 3, 4, 5].map(|lane| {
-            let v6 = lane % 2 == 1;
-            let (near, far) = (udp(&side(lane).near, v6), udp(&side(lane).far, v6));
+        let lanes: Vec<(&str, u64)> =
+            seeds.into_iter().flat_map(|seed| [(text, seed), (&delayed, seed)]).collect();
+        let router = router(means, &lanes);
+        let passed = |lane: usize, v6: bool| {
+            let side = &router.lanes()[lane];
+            let (near, far) = (udp(&side.near, v6), udp(&side.far, v6));
             send_numbered(&router, lane, |report| report.up, &near, &far, 20).len()
-        });
-        assert_eq!(passed, expected);
+        };
+        let is_odd = |n: usize| n % 2 == 1;
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|n| passed(2 * n, is_odd(n))), expected);
+        let other = [0, 1, 2, 3, 4, 5].map(|n| passed(2 * n + 1, !is_odd(n)));
+        assert_eq!(other, expected, "the same seeds with a delay, in the other family");
+    }
+}
+
+/// Fades are those of the model at the time of the clock that the router was started with.
+#[test]
+fn fades_come_at_the_time_of_the_routers_clock() {
+    // Every 0.1 ms for 20 s. With this seed no state is so short that it begins and ends while one packet crosses.
+    let (text, seed, step, end) = ("loss=200ms/200ms/100%/0%", 11, 100, 20_000_000);
+    let passes = modelled(text, seed, (0..end).step_by(step));
+    let shortest = passes.chunk_by(|one, next| one == next).map(<[bool]>::len).min();
+    assert!(shortest > Some(80), "{shortest:?}");
+    for means in means() {
+        let clock = OsClock::new();
+        let lanes = vec![LaneConfig::private(text.parse().expect("a possible link"), seed)];
+        let config = RouterConfig { lanes, means: Some(means), real_time: false };
+        let router = Router::start(config, clock).expect("probed");
+        let lane = &router.lanes()[0];
+        let (near, far) = (udp(&lane.near, false), udp(&lane.far, false));
+        let counted = || router.report().expect("it runs").lanes[0].up;
+        let micros = || clock.now().as_nanos() as usize / 1000;
+        let (mut changes, mut last, mut number) = (0, None, 0);
+        while changes < 8 {
+            let (lost, before) = (counted().lost, micros());
+            near.send_to(&[0; 100], far.local_addr().expect("bound")).expect("a route");
+            number += 1;
+            while counted().offered < number || counted().queued > 0 {
+                assert!(micros() + 2 * step < end as usize, "{changes} changes, {:?}", counted());
+                std::thread::yield_now();
+            }
+            let (passed, after) = (counted().lost == lost, micros());
+            // The packet came to the link between these times; where a state ends between them, it may be in either.
+            let during = &passes[before / step..=after / step + 1];
+            if during.iter().all(|modelled| *modelled == during[0]) {
+                assert_eq!(passed, during[0], "packet {number}, from {before} to {after} us");
+                changes += u32::from(last.is_some_and(|last| last != passed));
+                last = Some(passed);
+            }
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The sections of a comparison's report, with the data each of them shows: the answer, the sound, the curves, all figures, and
 //! at the end what is needed to judge and repeat the run.
 
+mod curves;
+
 use crate::cards::Card;
-use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale, Series, Style};
+use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale};
 use crate::compare::{Advice, CompareReport, TransportPanel};
-use crate::fate::{LossMap, Strip};
+use crate::fate::LossMap;
 use crate::listen::{Clip, gaps};
 use crate::page::{Page, Part, Section};
-use crate::shares::{burst_lengths, not_there_after};
+use crate::shares::burst_lengths;
 use crate::table::{Bars, Better, Cell, Column, Row, Table};
 
 impl CompareReport {
@@ -303,84 +305,13 @@ fn class_name(from: usize, to: usize) -> String {
     }
 }
 
-impl TransportPanel {
-    fn over_time(&self, colour: usize) -> Series {
-        let seconds: Vec<f64> = self.sent_ms.iter().map(|ms| f64::from(*ms) / 1000.0).collect();
-        let never = seconds.iter().zip(&self.latency_ms).filter(|(_, l)| l.is_none()).map(|(x, _)| *x);
-        Series {
-            name: self.name.clone(),
-            colour,
-            style: Style::Points,
-            ticks: never.collect(),
-            y: self.latency_ms.iter().map(|l| l.map(f64::from)).collect(),
-            x: seconds,
-            ..Series::default()
-        }
-    }
-
-    /// Drawn up to `end_ms`, even without further arrivals: what is missing by then stays missing.
-    fn distribution(&self, colour: usize, end_ms: f32) -> Series {
-        let mut steps = not_there_after(self.delays(), DISTRIBUTION_POINTS);
-        match steps.last() {
-            Some(last) if last.1 > 0.0 && last.0 < f64::from(end_ms) => {
-                steps.push((f64::from(end_ms), last.1))
-            }
-            _ => {}
-        }
-        let mut shares: Vec<Option<f64>> =
-            std::iter::once(Some(1.0)).chain(steps.iter().map(|s| Some(s.1))).collect();
-        // Zero is not on a logarithmic axis; the last step is drawn up to where it would fall.
-        if let [.., before, last @ Some(0.0)] = shares.as_mut_slice() {
-            *last = *before;
-        }
-        Series {
-            name: self.name.clone(),
-            colour,
-            style: Style::Steps,
-            // Before the first arrival every packet is still missing.
-            x: std::iter::once(0.0).chain(steps.iter().map(|s| s.0)).collect(),
-            y: shares,
-            ..Series::default()
-        }
-    }
-
-    fn strip(&self, colour: usize) -> Strip {
-        Strip {
-            name: self.name.clone(),
-            colour: Some(colour),
-            fates: self.fate.clone(),
-            sent_ms: self.sent_ms.clone(),
-            latency_ms: self.latency_ms.clone(),
-            hides_repairs: self.hides_repairs,
-        }
-    }
-}
-
 /// With more overlaid series than this, dots hide each other.
 const OVERLAID: usize = 2;
-
-/// Points of a distribution: two per pixel of a phone.
-const DISTRIBUTION_POINTS: usize = 800;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fate::Fate;
-
-    fn panel(latency: &[Option<f32>]) -> TransportPanel {
-        TransportPanel { latency_ms: latency.to_vec(), ..TransportPanel::default() }
-    }
-
-    #[test]
-    fn curves_go_on_at_the_loss_and_never_touch_zero() {
-        let lossy = panel(&[Some(1.0), None]).distribution(0, 9.0);
-        assert_eq!(lossy.x, [0.0, 1.0, 9.0]);
-        assert_eq!(lossy.y, [Some(1.0), Some(0.5), Some(0.5)]);
-        // All arrived by 2 ms: the last step ends there, and nothing is drawn where no packet is missing.
-        let whole = panel(&[Some(1.0), Some(2.0)]).distribution(0, 9.0);
-        assert_eq!(whole.x, [0.0, 1.0, 2.0]);
-        assert_eq!(whole.y, [Some(1.0), Some(0.5), Some(0.5)]);
-    }
 
     #[test]
     fn one_target_for_all_is_one_mark() {

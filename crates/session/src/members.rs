@@ -93,6 +93,8 @@ const SILENT: Duration = Duration::from_secs(25);
 
 #[cfg(test)]
 mod tests {
+    use antiphon_media::rtcp::ReportBlock;
+
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -127,5 +129,60 @@ mod tests {
         members.on_playout(at(40), 5_000_000, delay);
         assert_eq!(members.list().len(), MOST_MEMBERS);
         assert!(members.list().iter().any(|member| member.ssrc == 5_000_000));
+    }
+
+    fn report(ssrc: u32, seconds: u64, lost: i32, round_trip: Option<u64>) -> RemoteReport {
+        let block = ReportBlock {
+            ssrc: 1,
+            fraction_lost: 0,
+            cumulative_lost: lost,
+            highest_sequence: 0,
+            jitter: 0,
+            last_sr: 0,
+            delay_since_last_sr: 0,
+        };
+        RemoteReport { from: ssrc, at: at(seconds), block, round_trip: round_trip.map(Duration::from_millis) }
+    }
+
+    #[test]
+    fn the_last_report_counts_with_the_last_round_trip_that_was_measured() {
+        let mut members = Members::default();
+        members.on_report(report(7, 1, 3, Some(20)));
+        members.on_report(report(8, 2, 9, Some(50)));
+        members.on_report(report(7, 6, 4, None));
+        let [first, second] = members.list() else { panic!("two members") };
+        assert_eq!(first.report, Some(report(7, 6, 4, Some(20))), "a repeated report has no round trip");
+        assert_eq!((first.heard, second.report), (at(6), Some(report(8, 2, 9, Some(50)))));
+    }
+
+    #[test]
+    fn a_member_that_said_goodbye_and_is_heard_again_is_back() {
+        let mut members = Members::default();
+        let delay = PlayoutDelay::Of(Duration::from_millis(80));
+        members.on_playout(at(1), 7, delay);
+        members.on_bye(7);
+        assert_eq!((members.list()[0].left, members.playout_delay(at(1))), (true, None));
+        members.on_report(report(7, 2, 0, None));
+        assert_eq!((members.list()[0].left, members.playout_delay(at(2))), (false, Some(delay)));
+        assert_eq!(members.playout_delay(at(17)), Some(delay), "three intervals later");
+        assert_eq!(members.playout_delay(at(18)), None);
+    }
+
+    #[test]
+    fn one_that_left_or_was_silent_for_five_intervals_makes_room() {
+        let full = || {
+            let mut members = Members::default();
+            (0..MOST_MEMBERS as u32).for_each(|ssrc| members.on_report(report(ssrc, 1, 5, Some(20))));
+            members
+        };
+        let mut members = full();
+        members.on_report(report(9_999, 26, 0, None));
+        assert!(members.list().iter().all(|member| member.ssrc != 9_999), "all are there still");
+        members.on_report(report(9_999, 27, 0, None));
+        assert_eq!(members.list()[0].report, Some(report(9_999, 27, 0, None)), "nothing of the one before");
+        let mut members = full();
+        members.on_bye(77);
+        members.on_report(report(9_999, 2, 0, None));
+        assert_eq!((members.list()[77].ssrc, members.list()[77].left), (9_999, false));
     }
 }

@@ -1,4 +1,4 @@
-//! The far end of a comparison: returns every message unchanged to its sender, over the same transport.
+//! The far end of a comparison: returns every message to its sender, over the same transport.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use std::time::Duration;
 use antiphon_core::{
     CloseMode, Event, Input, Instant, Message, Participant, PathId, Stack, Tag, Transmit, WireId,
 };
+use antiphon_media::packet::mark_returned;
 
 use crate::arrivals::ArrivalTable;
 use crate::associations::{AdmissionCounters, AssociationId, Associations, Policy};
 use crate::send_track::messages_of_a_stall;
 
-/// Returns every message that arrives, as received (Schiavoni, Queiroz and Wanderley 2013, section 3: the loopback
-/// computer does not decode anything).
+/// Returns every message that arrives, as received but for a mark where that is asked for (Schiavoni, Queiroz and Wanderley
+/// 2013, section 3: the loopback computer does not decode anything).
 pub struct Reflector {
     associations: Associations,
     config: ReflectorConfig,
@@ -36,7 +37,8 @@ pub struct ReflectorCounters {
     pub received_bytes: u64,
     /// Messages handed back to the transport.
     pub returned: u64,
-    /// Messages that could not be returned: the transport had no room, or they were too large for it.
+    /// Messages that were not returned: the transport had no room, they were too large for it, or they are not of our senders
+    /// or were returned before.
     pub refused: u64,
 }
 
@@ -51,6 +53,8 @@ pub struct ReflectorConfig {
     /// Time from one message to the next, if there is known to be only one stream: its endpoint then reserves memory
     /// for the messages that wait while a machine is stalled.
     pub interval: Option<Duration>,
+    /// Returns only packets of our own senders, each once, even where another reflector sends it on: for open networks.
+    pub marks: bool,
     /// Where to note arrivals.
     pub arrivals: Option<ArrivalTable>,
     /// Counts associations, for another thread to see.
@@ -66,6 +70,7 @@ impl Default for ReflectorConfig {
             patience: Duration::from_secs(1),
             one_at_a_time: false,
             interval: None,
+            marks: false,
             arrivals: None,
             peers: None,
             returned: None,
@@ -135,11 +140,15 @@ impl Reflector {
     fn reflect(&mut self, now: Instant) {
         self.wait_for_outcomes();
         while let Some((id, received)) = self.associations.poll_message(&mut self.buf) {
-            let bytes = &self.buf[..received.len];
+            let bytes = &mut self.buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
             if let Some(table) = &self.config.arrivals {
                 table.note(bytes, received.received_at);
+            }
+            if self.config.marks && !mark_returned(bytes) {
+                self.counters.refused += 1;
+                continue;
             }
             let message = Message::new(Tag(0), bytes, Some(now + self.config.patience));
             match self.associations.send(now, id, message) {

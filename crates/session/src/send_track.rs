@@ -67,7 +67,6 @@ pub struct SendTrack {
     /// Sample frames due so far, pulled or not.
     position: u64,
     ended: bool,
-    longest: usize,
     counters: SendTrackCounters,
 }
 
@@ -123,7 +122,6 @@ impl SendTrack {
             ask_again: Instant::ZERO,
             position: 0,
             ended: false,
-            longest: 0,
             counters: SendTrackCounters::default(),
         })
     }
@@ -201,13 +199,11 @@ impl SendTrack {
         self.position += frames as u64;
         let ntp = self.config.epoch.ntp(now);
         let (store, protector, counters) = (&mut self.store, &mut self.protector, &mut self.counters);
-        let longest = &mut self.longest;
         for (group, lane) in self.lanes.iter_mut().enumerate() {
             let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
             let (packetiser, sound) = lane.pick(&self.block[..frames * channels], channels);
             packetiser.packetise(sound, ntp, &mut self.buf, |info, bytes| {
                 counters.messages += 1;
-                *longest = bytes.len().max(*longest);
                 counters.media_bytes += (info.frames * sample_frame) as u64;
                 let number = store.push(group, info, due, bytes);
                 protector.on_message(now, number, store);
@@ -230,9 +226,15 @@ impl SendTrack {
         self.protector.poll(now)
     }
 
-    /// The longest message so far, in bytes.
+    /// The longest message that the track makes, in bytes: known before the first one is made.
     pub fn longest_message(&self) -> usize {
-        self.longest
+        let longest = |packet: &PacketConfig| {
+            let sample_frame = packet.sample.bytes() * packet.format.channels();
+            let sample_frames =
+                packet.packet_frames().expect("a track is only made of settings that make packets");
+            packet.max_header() + sample_frames * sample_frame
+        };
+        self.packets().map(longest).max().unwrap_or(0)
     }
 
     /// The messages that are remembered.
@@ -246,7 +248,8 @@ impl SendTrack {
         sooner(self.next_advance(), self.protector.poll_timeout())
     }
 
-    fn next_advance(&self) -> Option<Instant> {
+    /// When [`Self::advance`] has something to do.
+    pub fn next_advance(&self) -> Option<Instant> {
         if !self.source.is_live() {
             return self.due();
         }

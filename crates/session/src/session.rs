@@ -7,6 +7,7 @@
 mod change;
 mod data;
 mod end;
+mod fan_out;
 mod figures;
 mod foreign;
 mod further;
@@ -18,8 +19,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
-    BrokenReason, Event, Input, Instant, Message, Outcome, Participant, PathId, Profile, Role, Stack,
-    StreamId, Tag, Transmit, WireId, sooner,
+    BrokenReason, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag, Transmit,
+    WireId, sooner,
 };
 use antiphon_media::rtcp::RemoteReport;
 
@@ -29,12 +30,12 @@ pub use figures::SenderCounters;
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
 use crate::looks::of_messages;
+use crate::manager::{CongestionManager, GrantAll};
 use crate::members::Members;
-use crate::observer::{Observer, Seen, Sent};
+use crate::observer::{Observer, Seen};
 use crate::peer::{Peer, PeerCounters, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
-use crate::send_track::{SendTrack, number_of, tag};
-use change::Destinations;
+use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;
 use end::State;
 use further::FurtherState;
@@ -97,6 +98,9 @@ pub struct Session {
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
+    manager: Box<dyn CongestionManager>,
+    /// Until then the send track has used up what it may send.
+    held_until: Option<Instant>,
     observers: Vec<Box<dyn Observer>>,
     ssrc: u32,
     buf: Vec<u8>,
@@ -138,6 +142,8 @@ impl Session {
             send: None,
             receive: None,
             data: None,
+            manager: Box::new(GrantAll),
+            held_until: None,
             observers: Vec::new(),
             buf: Vec::new(),
             report: vec![0; 1500],
@@ -171,6 +177,11 @@ impl Session {
     /// a listening wire.
     pub fn set_port(&mut self, port: Box<dyn MessagePort>) {
         self.data = Some(DataTrack::new(port));
+    }
+
+    /// Has `manager` say what may be sent; without one, everything is sent when it is due.
+    pub fn set_congestion_manager(&mut self, manager: Box<dyn CongestionManager>) {
+        self.manager = manager;
     }
 
     /// Reports every packet to `observer` from now on.
@@ -219,6 +230,7 @@ impl Session {
 
     fn hear(&mut self, now: Instant) {
         while let Some((id, event)) = self.associations.poll_event() {
+            self.manager.on_event(now, id, &event);
             let Some(at) = self.peer_at(id) else { continue };
             let current = self.peers[at].as_ref().is_some_and(|peer| peer.association == Some(id));
             if let Some(data) =
@@ -288,53 +300,6 @@ impl Session {
         tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
     }
 
-    /// Makes the track's messages that are due, and sends them to every peer.
-    fn run_track(&mut self, now: Instant) {
-        let Some(track) = &mut self.send else { return };
-        if self.state == State::Open {
-            track.advance(now);
-        }
-        while let Some(emit) = track.poll(now) {
-            let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
-            let ssrc = track.ssrc_of(stored.group);
-            for peer in self.peers.iter_mut().flatten() {
-                let destinations = Destinations::of(peer);
-                let Some((first, others)) = destinations.ids().split_first() else { continue };
-                let delay = peer.playout_delay.unwrap_or(self.config.playout_delay);
-                let deadline = delay.deadline(stored.due);
-                let associations = &mut self.associations;
-                let mut send = |id: AssociationId| {
-                    let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
-                    let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
-                    associations.send(now, id, Message { stream, ..Message::new(tag(emit), bytes, deadline) })
-                };
-                if emit.copy == 0 {
-                    peer.outcomes.begin(emit.number, destinations.ids().len());
-                }
-                let result = send(*first);
-                for id in others {
-                    if send(*id).is_err() {
-                        let outcome = peer.outcomes.settle(emit.number, None);
-                        peer.counters.settled += u64::from(outcome.is_some());
-                    }
-                }
-                if emit.copy == 0 {
-                    peer.counters.accepted += u64::from(result.is_ok());
-                    peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
-                    peer.counters.refused += u64::from(result.is_err());
-                    peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, bytes.len());
-                    let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
-                    let sent = Sent { number, group, info, len, due: stored.due, result };
-                    tell(&mut self.observers, now, &Seen::Sent(sent));
-                }
-                if result.is_err() {
-                    let outcome = peer.outcomes.settle(emit.number, None);
-                    peer.counters.settled += u64::from(outcome.is_some());
-                }
-            }
-        }
-    }
-
     fn play(&mut self, now: Instant) {
         if let Some(track) = self.receive.as_mut().filter(|_| self.state.receives()) {
             track.advance(now);
@@ -402,8 +367,7 @@ impl Participant for Session {
             // Nothing can be due sooner.
             return due;
         }
-        let sending = self.send.as_ref().filter(|_| self.state == State::Open);
-        let due = sooner(due, sending.and_then(SendTrack::poll_timeout));
+        let due = sooner(due, self.next_fan_out());
         let receiving = self.receive.as_ref().filter(|_| self.state.receives());
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, self.next_give_up());

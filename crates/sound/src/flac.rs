@@ -8,9 +8,8 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::Duration;
 
-use antiphon_media::{Pull, SampleFormat, Source, StreamFormat};
+use antiphon_media::{SampleFormat, Source, StreamFormat};
 use flacenc::bitsink::ByteSink;
 use flacenc::component::{BitRepr, StreamInfo};
 use flacenc::config::Encoder;
@@ -19,7 +18,7 @@ use flacenc::source::{Context, Fill, FrameBuf};
 
 use crate::OpenError;
 use crate::raw::to_integer;
-use crate::sink::{Existing, create};
+use crate::whole::{each_block, write_or_remove};
 
 /// Whether a FLAC file of ours can hold such sound without changing a sample: integers and G.711, at most 8 channels
 /// (RFC 9639 §9.1.3), at most 96 kHz (the encoder's limit).
@@ -29,37 +28,22 @@ pub fn fits_flac(stream: StreamFormat, sample: SampleFormat) -> bool {
 
 /// Writes all of `source`, which must end, into a FLAC file at `path`, replacing an existing file; returns the sample frames
 /// written. `sample` is the precision of the samples, and `heard` sees each block, interleaved. For threads that may wait for
-/// a disk. Check [`fits_flac`] first.
+/// a disk. Check [`fits_flac`] first. A file that could not be written to its end is removed.
 pub fn write_flac(
     path: &Path,
     source: &mut dyn Source,
     sample: SampleFormat,
     heard: &mut dyn FnMut(&[f32]),
 ) -> Result<u64, OpenError> {
-    let failed = |error: io::Error| OpenError::io(path, "writing", &error);
-    let (file, _) = create(path, Existing::Overwrite)?;
-    let mut flac = FlacFile::begin(file, source.format(), sample).map_err(failed)?;
-    let channels = source.format().channels();
-    let mut block = vec![0.0; BLOCK * channels];
-    let mut filled = 0;
-    loop {
-        match source.pull(&mut block[filled..]) {
-            Pull::Frames(frames) => filled += frames * channels,
-            // The decoder's thread is still decoding.
-            Pull::Starved => std::thread::park_timeout(Duration::from_millis(1)),
-            Pull::End => break,
-        }
-        if filled == block.len() {
-            heard(&block);
-            flac.store(&block).map_err(failed)?;
-            filled = 0;
-        }
-    }
-    if filled > 0 {
-        heard(&block[..filled]);
-        flac.store(&block[..filled]).map_err(failed)?;
-    }
-    flac.close().map_err(failed)
+    let stream = source.format();
+    write_or_remove(path, |file| {
+        let mut flac = FlacFile::begin(file, stream, sample)?;
+        each_block(source, BLOCK, &mut |block| {
+            heard(block);
+            flac.store(block)
+        })?;
+        flac.close()
+    })
 }
 
 /// Sample frames per block: the encoder's and libFLAC's usual size.
@@ -126,7 +110,7 @@ impl FlacFile {
         header[..8].copy_from_slice(&[b'f', b'L', b'a', b'C', 0x80, 0, 0, 34]);
         header[8..10].copy_from_slice(&(BLOCK as u16).to_be_bytes());
         header[10..12].copy_from_slice(&(BLOCK as u16).to_be_bytes());
-        let total = self.context.total_samples() as u64 & ((1 << 36) - 1);
+        let total = told_length(self.context.total_samples() as u64);
         let packed = (self.info.sample_rate() as u64) << 44
             | (self.info.channels() as u64 - 1) << 41
             | u64::from(self.bits - 1) << 36
@@ -135,6 +119,11 @@ impl FlacFile {
         header[26..].copy_from_slice(&self.context.md5_digest());
         header
     }
+}
+
+/// The number of sample frames as the header tells it: 0, for unknown, where 36 bits do not hold it (RFC 9639 §8.2).
+fn told_length(frames: u64) -> u64 {
+    if frames >> 36 == 0 { frames } else { 0 }
 }
 
 /// Bytes of the marker and the stream's description.
@@ -152,16 +141,13 @@ mod tests {
 
     fn samples(path: &Path) -> Vec<u32> {
         let mut source = open_source(&path.display().to_string()).unwrap().source;
-        let (mut all, mut block) = (Vec::new(), vec![0.0f32; 1000 * source.format().channels()]);
-        loop {
-            match source.pull(&mut block) {
-                Pull::Frames(n) => {
-                    all.extend(block[..n * source.format().channels()].iter().map(|x| x.to_bits()))
-                }
-                Pull::Starved => std::thread::park_timeout(Duration::from_millis(1)),
-                Pull::End => return all,
-            }
-        }
+        let mut all = Vec::new();
+        let mut keep = |block: &[f32]| {
+            all.extend(block.iter().map(|sample| sample.to_bits()));
+            Ok(())
+        };
+        each_block(&mut *source, 1000, &mut keep).unwrap();
+        all
     }
 
     /// The WAV recorder is what `receive` writes with: FLAC must hold the same samples, to the bit.
@@ -187,6 +173,63 @@ mod tests {
             assert_eq!((a.len(), a == b), (b.len(), true), "{source} {}", sample.name());
             assert_eq!(seen, a.len());
         }
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_written_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.flac");
+        // The encoder takes no such rate.
+        let mut source = open_source("tone:440Hz?seconds=1s&rate=192kHz").unwrap().source;
+        assert!(write_flac(&path, &mut *source, SampleFormat::L16, &mut |_| ()).is_err());
+        assert!(!path.exists());
+        // Nor does what stood there before remain, which is lost already.
+        std::fs::write(&path, b"before").unwrap();
+        assert!(write_flac(&path, &mut *source, SampleFormat::L16, &mut |_| ()).is_err());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_length_beyond_36_bits_is_unknown() {
+        assert_eq!(told_length(0), 0);
+        assert_eq!(told_length((1 << 36) - 1), (1 << 36) - 1);
+        assert_eq!([1 << 36, (1 << 36) + 48_000, u64::MAX].map(told_length), [0; 3]);
+    }
+
+    #[test]
+    fn the_header_tells_rate_channels_bits_and_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.flac");
+        let mut source = open_source("tone:440Hz?seconds=250ms&rate=44100Hz&channels=2").unwrap().source;
+        let frames = write_flac(&path, &mut *source, SampleFormat::L24, &mut |_| ()).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(&bytes[..12], b"fLaC\x80\x00\x00\x22\x10\x00\x10\x00");
+        let packed = bytes[18..26].iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        assert_eq!((packed >> 44, packed >> 41 & 7, packed >> 36 & 31), (44_100, 1, 23));
+        assert_eq!(packed & ((1 << 36) - 1), frames);
+        assert!((11_000..=11_050).contains(&frames), "{frames}");
+    }
+
+    /// Read back, the file's frames are numbered from 0, by which players find a position (RFC 9639 §9.1.5).
+    #[test]
+    fn frames_are_numbered_and_the_samples_have_their_digest() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.flac");
+        let file = File::create(&path).unwrap();
+        let mono = StreamFormat::new(48_000, 1).unwrap();
+        let mut flac = FlacFile::begin(file, mono, SampleFormat::L16).unwrap();
+        for number in 0..3 {
+            flac.file.flush().unwrap();
+            let begins = std::fs::metadata(&path).unwrap().len() as usize;
+            flac.store(&[0.5; 16]).unwrap();
+            flac.file.flush().unwrap();
+            let frame = &std::fs::read(&path).unwrap()[begins..];
+            assert_eq!((&frame[..2], frame[4]), (&[0xff, 0xf8][..], number));
+        }
+        assert_eq!(flac.close().unwrap(), 48);
+        // MD5 of 48 times 0x4000, little endian.
+        let digest = 0x8143e641fb93e5ddf8159e6e54d4bb19_u128;
+        assert_eq!(std::fs::read(&path).unwrap()[26..42], digest.to_be_bytes());
     }
 
     #[test]

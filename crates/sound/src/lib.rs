@@ -48,4 +48,4 @@ pub use sink::{Existing, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, ope
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
 pub use wav::{RepairError, Repaired, repair};
-pub use whole::write_whole;
+pub use whole::{each_block, write_whole};

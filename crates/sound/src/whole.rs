@@ -1,5 +1,7 @@
 //! Writes a whole source into a file, outside the media thread.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,27 +13,56 @@ use crate::sink::{Existing, create};
 use crate::wav::Header;
 
 /// Writes all of `source`, which must end, into a WAV file at `path`, replacing an existing file; returns the sample
-/// frames written. For threads that may wait for a disk.
+/// frames written. For threads that may wait for a disk. A file that could not be written to its end is removed.
 pub fn write_whole(path: &Path, source: &mut dyn Source, sample: SampleFormat) -> Result<u64, OpenError> {
     let stream = source.format();
-    let failed = |error: std::io::Error| OpenError::io(path, "writing", &error);
-    let (file, _) = create(path, Existing::Overwrite)?;
-    let mut deposit = WavDeposit::create(file, Header { stream, sample }).map_err(failed)?;
-    let mut block = vec![0.0; BLOCK * stream.channels()];
-    let mut written = 0;
+    write_or_remove(path, |file| {
+        let mut deposit = WavDeposit::create(file, Header { stream, sample })?;
+        let written = each_block(source, BLOCK, &mut |block| deposit.store(block))?;
+        deposit.close()?;
+        Ok(written)
+    })
+}
+
+/// Pulls all of `source`, which must end, in blocks of so many sample frames, but for the last one, which may be shorter. Returns
+/// the sample frames in all. Waits for decoders, so it is not for media threads.
+pub fn each_block(
+    source: &mut dyn Source,
+    sample_frames: usize,
+    on_block: &mut dyn FnMut(&[f32]) -> io::Result<()>,
+) -> io::Result<u64> {
+    let channels = source.format().channels();
+    let mut block = vec![0.0; sample_frames * channels];
+    let (mut filled, mut all) = (0, 0);
     loop {
-        match source.pull(&mut block) {
-            Pull::Frames(frames) => {
-                deposit.store(&block[..frames * stream.channels()]).map_err(failed)?;
-                written += frames as u64;
-            }
+        match source.pull(&mut block[filled..]) {
+            Pull::Frames(frames) => filled += frames * channels,
             // The decoder's thread is still decoding.
             Pull::Starved => std::thread::park_timeout(Duration::from_millis(1)),
             Pull::End => break,
         }
+        if filled == block.len() {
+            on_block(&block)?;
+            all += sample_frames;
+            filled = 0;
+        }
     }
-    deposit.close().map_err(failed)?;
-    Ok(written)
+    if filled > 0 {
+        on_block(&block[..filled])?;
+    }
+    Ok((all + filled / channels) as u64)
+}
+
+/// Creates a file and writes it; removes it if that fails, since players would take what is there for the whole.
+pub(crate) fn write_or_remove<T>(
+    path: &Path,
+    write: impl FnOnce(File) -> io::Result<T>,
+) -> Result<T, OpenError> {
+    let (file, _) = create(path, Existing::Overwrite)?;
+    write(file).map_err(|error| {
+        let _the_first_error_is_told = std::fs::remove_file(path);
+        OpenError::io(path, "writing", &error)
+    })
 }
 
 /// Sample frames per block.

@@ -15,8 +15,9 @@ fn the_rate_is_that_of_the_last_second_and_of_the_whole() {
     for n in 1..=40_u64 {
         let bytes = if n <= 20 { n * 1250 } else { 25_000 + (n - 20) * 5000 };
         now = recent.on_look(look(n * 100, bytes, 0.0));
-        let expected = if n <= 20 { Some(100.0) } else { now.kbit_per_s };
-        assert_eq!(now.kbit_per_s.map(f64::round), expected.map(f64::round), "{n}");
+        // Each tenth of a second that is at 400 kbit/s instead of 100.
+        let expected = 100.0 + 30.0 * (n.saturating_sub(20)).min(10) as f64;
+        assert_eq!(now.kbit_per_s.map(f64::round), Some(expected), "{n}");
     }
     assert_eq!(now.kbit_per_s.map(f64::round), Some(400.0));
     assert_eq!((now.peer.as_deref(), now.buffer_ms), (Some("192.0.2.7:7710"), 20.0));

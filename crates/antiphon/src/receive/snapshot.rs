@@ -16,9 +16,11 @@ use crate::live::{LiveFigures, Look, PeakMeter};
 pub(super) fn describe_notice(notice: Told) -> String {
     match notice {
         Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
-        Told::NewStream(ssrc) => format!("the sender started anew, or another took over (SSRC {ssrc:08x})"),
+        Told::NewStream(ssrc) => {
+            format!("the sender has restarted, or another one has taken over (SSRC {ssrc:08x})")
+        }
         Told::UnknownSource(ssrc) => {
-            format!("somebody else sends here, too (SSRC {ssrc:08x}); it is not mixed in")
+            format!("another sender (SSRC {ssrc:08x}) also sends here; its packets are ignored")
         }
         Told::OtherFormat(format, sample) => format!(
             "the sender changed to {format}, {}, which this sink cannot follow: start receiving again",

@@ -1,12 +1,14 @@
-//! The sound files of a report. During a run they are recorded as WAV, which costs a media thread nothing; afterwards they
+//! The sound files of a report. During a run they are recorded as WAV, which costs a media thread a copy into a ring; afterwards they
 //! become FLAC, half the size with the same samples, wherever FLAC can hold them.
 
 use std::path::Path;
 use std::time::Duration;
 
-use antiphon_media::{Pull, SampleFormat, Sink, Source, StreamFormat};
+use antiphon_media::{SampleFormat, Sink, Source, StreamFormat};
 use antiphon_report::Clip;
-use antiphon_sound::{Existing, SinkKind, SinkSpec, SourceSpec, fits_flac, write_flac, write_whole};
+use antiphon_sound::{
+    Existing, SinkKind, SinkSpec, SourceSpec, each_block, fits_flac, write_flac, write_whole,
+};
 
 use crate::Error;
 
@@ -140,12 +142,10 @@ const MOST_PEAKS: u64 = 4_000;
 /// The waveform of a sound that is written elsewhere.
 fn whole_waveform(source: &mut dyn Source) -> Waveform {
     let mut waveform = Waveform::new(source);
-    let mut block = vec![0.0; 4_096 * waveform.channels];
-    loop {
-        match source.pull(&mut block) {
-            Pull::Frames(frames) => waveform.hear(&block[..frames * waveform.channels]),
-            Pull::Starved => std::thread::park_timeout(Duration::from_millis(1)),
-            Pull::End => return waveform,
-        }
-    }
+    let all = each_block(source, 4_096, &mut |block| {
+        waveform.hear(block);
+        Ok(())
+    });
+    all.expect("nothing is written, so nothing can fail");
+    waveform
 }

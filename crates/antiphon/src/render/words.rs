@@ -154,7 +154,10 @@ fn unmet(advice: &Advice, heard: &Heard<'_>) -> String {
         ),
         (Purpose::Record, _) => {
             let packets = if heard.lost == 1 { "packet" } else { "packets" };
-            format!("Each of them lost something: {name}, the closest, {} {packets}.", heard.lost)
+            format!(
+                "Nothing that was measured is without loss; {name} comes closest, with {} {packets} lost.",
+                heard.lost
+            )
         }
         (Purpose::Talk, _) => {
             format!("Too much delay or too much missing for a conversation; {name} comes closest.")
@@ -162,7 +165,9 @@ fn unmet(advice: &Advice, heard: &Heard<'_>) -> String {
         (Purpose::SendToMany, _) if advice.promised => {
             format!("Too much is lost: {lost} with {name}, the closest; {most} is the limit.")
         }
-        (Purpose::SendToMany, _) => "None of them can reach several receivers with one packet.".into(),
+        (Purpose::SendToMany, _) => {
+            "Nothing that was measured reaches several receivers with one packet.".into()
+        }
     }
 }
 
@@ -229,7 +234,7 @@ mod tests {
         );
         assert_eq!(
             unmet(&advice(Purpose::Record, false, false), &heard),
-            "Each of them lost something: rtp, the closest, 1 packet."
+            "Nothing that was measured is without loss; rtp comes closest, with 1 packet lost."
         );
     }
 

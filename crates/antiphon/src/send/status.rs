@@ -18,11 +18,11 @@ pub struct SendStatus {
     pub sent_s: f64,
     /// Duration of all sound, where known.
     pub total_s: Option<f64>,
-    /// Frames handed to the transport.
+    /// Packets handed to the transport.
     pub packets_sent: u64,
-    /// Frames that expired in the send queue.
+    /// Packets that expired in the send queue.
     pub expired: u64,
-    /// Frames that the transport refused.
+    /// Packets that the transport refused.
     pub refused: u64,
     /// Milliseconds during which the source had no block in time.
     pub starved: u64,
@@ -32,11 +32,14 @@ pub struct SendStatus {
     pub remote_loss_percent: Option<f64>,
     /// Jitter according to the receiver's reports (RFC 3550), in milliseconds; of several channel groups the worst.
     pub remote_jitter_ms: Option<f64>,
+    /// How old the receiver's last report is.
+    #[serde(skip)]
+    pub report_age: Option<Duration>,
     /// Receivers that have reported: more than one of a multicast group.
     pub members: u64,
     /// Of the members of a group, the highest loss that one has reported last, in percent.
     pub worst_loss_percent: Option<f64>,
-    /// Playout delay that the receiver tells, in milliseconds; `None` before it has, and for a recording.
+    /// Playout delay that the receiver reports, in milliseconds; `None` before it has, and for a recording.
     pub remote_latency_ms: Option<f64>,
     /// Of the last second; at the end, of the whole stream.
     #[serde(flatten)]
@@ -63,10 +66,21 @@ pub struct SendMember {
     pub playout_delay_ms: Option<f64>,
 }
 
-/// The highest loss that a member of a group has reported last, in 256ths.
-fn worst_of(members: &[Member]) -> Option<u8> {
-    let reports = members.iter().filter(|member| !member.left).filter_map(|member| member.report);
-    reports.map(|report| report.block.fraction_lost).max().filter(|_| members.len() > 1)
+/// Loss in an interval between reports, in percent (RFC 3550 §6.4.1: in 256ths).
+fn percent(fraction_lost: u8) -> f64 {
+    f64::from(fraction_lost) / 2.56
+}
+
+fn millis(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}
+
+/// A playout delay in milliseconds; none before it was reported, and for a recording.
+fn delay_ms(told: Option<PlayoutDelay>) -> Option<f64> {
+    match told {
+        Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
+        Some(PlayoutDelay::Unbounded) | None => None,
+    }
 }
 
 /// The members of a group; none for a single receiver.
@@ -75,19 +89,15 @@ pub(super) fn members(session: &Session, rate: u32) -> Vec<SendMember> {
     if members.len() < 2 {
         return Vec::new();
     }
-    let millis = |d: Duration| d.as_secs_f64() * 1e3;
     let one = |member: &Member| {
         let RemoteReport { block, round_trip, .. } = member.report?;
         Some(SendMember {
             ssrc: format!("{:08x}", member.ssrc),
             lost: block.cumulative_lost,
-            loss_percent: f64::from(block.fraction_lost) / 2.56,
+            loss_percent: percent(block.fraction_lost),
             jitter_ms: f64::from(block.jitter) * 1e3 / f64::from(rate),
             rtt_ms: round_trip.map(millis),
-            playout_delay_ms: match member.playout_delay {
-                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
-                Some(PlayoutDelay::Unbounded) | None => None,
-            },
+            playout_delay_ms: delay_ms(member.playout_delay),
         })
     };
     members.iter().filter_map(one).collect()
@@ -102,10 +112,13 @@ pub(super) struct Snapshot {
     /// The last report on each channel group.
     blocks: [Option<ReportBlock>; MOST_GROUPS],
     pub unanswered: Option<BrokenReason>,
+    /// When it was taken.
+    now: Instant,
+    /// Members of a group that have not left; of a single receiver 1.
     members: u64,
     /// The highest loss that a member of a group has reported last, in 256ths.
     worst: Option<u8>,
-    /// Playout delay that the receiver tells.
+    /// Playout delay that the receiver reports.
     told: Option<PlayoutDelay>,
     pub look: Look,
 }
@@ -125,6 +138,9 @@ impl Snapshot {
             MediaTime::new(frames, one.position().rate)
         };
         let buffered = track.map_or(MediaTime::new(0, 48_000), waiting);
+        let present = || session.members().iter().filter(|member| !member.left);
+        let reports = present().filter_map(|member| member.report);
+        let worst = reports.map(|report| report.block.fraction_lost).max();
         Snapshot {
             told: session.peers().next().and_then(Peer::playout_delay),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
@@ -133,8 +149,9 @@ impl Snapshot {
             report: session.last_report(),
             blocks,
             unanswered: session.never_answered(),
-            members: session.members().iter().filter(|member| !member.left).count() as u64,
-            worst: worst_of(session.members()),
+            now,
+            members: present().count() as u64,
+            worst: worst.filter(|_| present().count() > 1),
         }
     }
 
@@ -145,13 +162,12 @@ impl Snapshot {
 
     /// The figures, but for the live ones.
     pub fn status(&self, rate: u32, total_s: Option<f64>, groups: ChannelGroups) -> SendStatus {
-        let millis = |d: Duration| d.as_secs_f64() * 1e3;
-        let percent = |block: ReportBlock| f64::from(block.fraction_lost) / 2.56;
+        let percent_of = |block: ReportBlock| percent(block.fraction_lost);
         let told = || self.blocks.iter().flatten();
         let jitter = told().map(|block| block.jitter).max();
         let group = |(channels, block): (std::ops::Range<usize>, &Option<ReportBlock>)| SendGroup {
             channels: channels_label(&channels),
-            remote_loss_percent: block.map(percent),
+            remote_loss_percent: block.map(percent_of),
             remote_lost: block.map(|block| block.cumulative_lost),
         };
         let divided = Some(groups).filter(|groups| groups.count() > 1);
@@ -164,14 +180,12 @@ impl Snapshot {
             starved: self.counters.track.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
             remote_loss_percent: (told().count() > 0)
-                .then(|| told().map(|block| percent(*block)).sum::<f64>() / told().count() as f64),
+                .then(|| told().map(|block| percent_of(*block)).sum::<f64>() / told().count() as f64),
+            report_age: self.report.map(|report| self.now.since(report.at)),
             members: self.members,
-            worst_loss_percent: self.worst.map(|worst| f64::from(worst) / 2.56),
+            worst_loss_percent: self.worst.map(percent),
             remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
-            remote_latency_ms: match self.told {
-                Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
-                Some(PlayoutDelay::Unbounded) | None => None,
-            },
+            remote_latency_ms: delay_ms(self.told),
             live: LiveFigures::default(),
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }

@@ -1,8 +1,9 @@
 //! The library, installed as users have it, and programs compiled against it with what its pkg-config file says.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -12,6 +13,8 @@ use crate::program::Program;
 /// A directory with the installed library, and room for programs. One for all tests of the process.
 pub struct Installed {
     directory: TempDir,
+    /// Programs that are there: a second linker would replace one that runs.
+    programs: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// How to compile.
@@ -51,7 +54,7 @@ impl Installed {
             std::fs::create_dir(&alone).expect("a directory of ours");
             let library = directory.path().join("lib/libantiphon.a");
             std::os::unix::fs::symlink(library, alone.join("libantiphon.a")).expect("a directory of ours");
-            Installed { directory }
+            Installed { directory, programs: Mutex::default() }
         })
     }
 
@@ -73,10 +76,14 @@ impl Installed {
         value
     }
 
-    /// Compiles a C source of this crate; returns the program.
+    /// Compiles a C source of this crate, once; returns the program.
     pub fn compile(&self, source: &str, kind: Kind) -> PathBuf {
         let stem = Path::new(source).file_stem().expect("a file").to_string_lossy().into_owned();
         let program = self.path().join(format!("{stem}-{kind:?}"));
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if programs.contains(&program) {
+            return program;
+        }
         let error = Command::new("cc").arg("--version").output().err();
         assert!(
             error.is_none(),
@@ -103,6 +110,7 @@ impl Installed {
         }
         command.arg("-lpthread");
         Program::start(&mut command, Duration::from_secs(120)).succeeds();
+        programs.insert(program.clone());
         program
     }
 

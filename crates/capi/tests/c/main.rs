@@ -3,6 +3,7 @@
 //! Everything is on loopback, under ports that the kernel chose, and no program outlives its deadline. What needs more
 //! than a C compiler is ignored here and run by `.ci/run` with `--ignored`.
 
+mod changes;
 mod installed;
 mod library;
 mod misuse;

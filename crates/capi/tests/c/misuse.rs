@@ -37,11 +37,13 @@ fn valgrind_finds_nothing_behind_wrong_calls() {
     makes_every_mistake(Kind::Shared, Installed::run_watched);
 }
 
-/// The program checks each answer itself.
+/// The programs check each answer themselves.
 fn makes_every_mistake(kind: Kind, run: impl Fn(&Installed, &Path) -> Command) {
     let installed = Installed::get();
-    let program = installed.compile("tests/c/bad_input.c", kind);
-    Program::start(&mut run(installed, &program), TIME).succeeds();
+    for source in ["tests/c/bad_input.c", "tests/c/bad_changes.c"] {
+        let program = installed.compile(source, kind);
+        Program::start(&mut run(installed, &program), TIME).succeeds();
+    }
 }
 
 /// First the tools: one that finds nothing in a faulty program proves nothing about another.

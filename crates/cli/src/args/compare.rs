@@ -12,6 +12,7 @@ use antiphon::{CompareOptions, LinkMethod, Requirement};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
+use crate::completions;
 use crate::values::{self, Directory};
 
 /// How to compare.
@@ -29,7 +30,7 @@ pub struct CompareArgs {
         short,
         long,
         value_name = "SPEC",
-        value_parser = values::completed(values::link, values::presets),
+        value_parser = completions::completed(values::link, completions::presets),
         hide_possible_values = true,
         default_value = "wifi-home",
         conflicts_with = "peer",
@@ -38,7 +39,7 @@ pub struct CompareArgs {
     pub link: String,
     /// Transports, separated by commas; each can have settings:
     /// 'srp?mode=as-published,srp' [default: all]
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys(), help_heading = "What to compare")]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = completions::transport_with_keys(), help_heading = "What to compare")]
     pub transports: Vec<String>,
     /// How much of the source to stream [default: all of it]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "What to compare")]
@@ -51,7 +52,7 @@ pub struct CompareArgs {
     pub link_method: Option<Method>,
 
     /// Sound source, such as file:song.flac (antiphon devices lists them)
-    #[arg(short = 'i', long, value_name = "URI", value_parser = values::completed(values::uri, values::sources), hide_possible_values = true, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
+    #[arg(short = 'i', long, value_name = "URI", value_parser = completions::completed(values::uri, completions::sources), hide_possible_values = true, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
     pub source: String,
     /// Channels, 1 to 64 [default: those of the source]
     #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
@@ -64,14 +65,14 @@ pub struct CompareArgs {
     pub block: u32,
     /// Sample format on the wire: l16, l24, f32, mulaw or alaw [default: what
     /// the source needs]
-    #[arg(short, long, value_name = "NAME", value_parser = values::completed(str::parse::<SampleFormat>, values::formats), hide_possible_values = true, help_heading = "Sound")]
+    #[arg(short, long, value_name = "NAME", value_parser = completions::completed(str::parse::<SampleFormat>, completions::formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<SampleFormat>,
 
     /// Playout delay of the listener; packets that arrive later are late
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
     pub latency: Duration,
     /// What is played in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<Concealment>, values::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
     /// Keep packets that are older than the playout delay in the sender's
     /// queue: none expires, and those behind them may be late
@@ -79,7 +80,7 @@ pub struct CompareArgs {
     pub no_expire: bool,
     /// Send each packet several times over every transport, with this time
     /// between the copies: repeat:2,spacing=10ms
-    #[arg(long, value_name = "HOW", value_parser = values::completed(str::parse::<Repetition>, values::protections), hide_possible_values = true, default_value = "none", help_heading = "Listener")]
+    #[arg(long, value_name = "HOW", value_parser = completions::completed(str::parse::<Repetition>, completions::protections), hide_possible_values = true, default_value = "none", help_heading = "Listener")]
     pub protect: Repetition,
 
     /// Directory for the report, or none

@@ -9,6 +9,7 @@ use antiphon_experiments::{Capture, Changes, RealOptions};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{ClaimsArgs, ListArgs, ReportArgs};
+use crate::completions;
 use crate::values::{self, Setting};
 use antiphon::quoted;
 
@@ -43,7 +44,7 @@ pub enum LabCommand {
 pub struct RunArgs {
     /// What to run: scenario files (docs/laboratory.md explains them), or
     /// papers and their experiments, PAPER or PAPER/EXPERIMENT
-    #[arg(required = true, value_name = "TARGET", value_parser = values::completed(values::uri, values::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "TARGET", value_parser = completions::completed(values::uri, completions::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
     pub targets: Vec<String>,
     /// Directory for the results; each experiment has its own below it
     #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
@@ -88,7 +89,7 @@ impl RunArgs {
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct CheckArgs {
     /// What to check: scenario files, or papers and their experiments
-    #[arg(required = true, value_name = "TARGET", value_parser = values::completed(values::uri, values::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "TARGET", value_parser = completions::completed(values::uri, completions::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
     pub targets: Vec<String>,
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -102,11 +103,11 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Transports, separated by commas [default: all]
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport())]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = completions::transport())]
     pub transports: Vec<String>,
     /// Transport whose recorded packets define the path [default: one without
     /// retransmission]
-    #[arg(long, value_name = "TRANSPORT", value_parser = values::transport())]
+    #[arg(long, value_name = "TRANSPORT", value_parser = completions::transport())]
     pub path: Option<String>,
     /// Seed of the transports; the path is always the same
     #[arg(long, value_name = "N", default_value = "1")]

@@ -7,6 +7,7 @@ use antiphon::core::units::parse_duration;
 use antiphon::link::DuplexSpec;
 use clap::{ArgGroup, Args};
 
+use crate::completions;
 use crate::values;
 
 /// How to emulate a link.
@@ -19,7 +20,7 @@ use crate::values;
 pub struct LinkArgs {
     /// The link: a preset, keys, or a preset with keys that change it, such as
     /// wifi-home,loss=5%,up.rate=2Mbit/s
-    #[arg(value_name = "SPEC", value_parser = values::completed(values::link, values::presets), hide_possible_values = true, default_value = "ideal", hide_default_value = true)]
+    #[arg(value_name = "SPEC", value_parser = completions::completed(values::link, completions::presets), hide_possible_values = true, default_value = "ideal", hide_default_value = true)]
     pub spec: String,
 
     /// List presets and keys, with the reason for every number

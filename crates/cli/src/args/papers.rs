@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::completions;
 use crate::values;
 
 /// Papers, and the directory of their results.
 #[derive(Args, Debug)]
 pub struct PaperArgs {
     /// Papers, such as tv-audio-wlan [default: all; of a report, those with results]
-    #[arg(value_name = "PAPER", value_parser = values::completed(values::uri, values::papers), hide_possible_values = true)]
+    #[arg(value_name = "PAPER", value_parser = completions::completed(values::uri, completions::papers), hide_possible_values = true)]
     pub papers: Vec<String>,
     /// Directory with the results of `antiphon lab run`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]

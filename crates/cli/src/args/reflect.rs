@@ -8,6 +8,7 @@ use antiphon::ReflectOptions;
 use clap::{Args, ValueHint};
 
 use super::SocketArgs;
+use crate::completions;
 use crate::values;
 
 /// How to reflect.
@@ -18,7 +19,7 @@ pub struct ReflectArgs {
     #[arg(short, long, value_name = "[HOST]:PORT", value_parser = values::listen, default_value = ":7710")]
     pub listen: SocketAddr,
     /// Transports, separated by commas; each can have settings [default: all]
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = values::transport_with_keys())]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = completions::transport_with_keys())]
     pub transports: Vec<String>,
     /// Most peers at the same time, per transport; peers whose address is not
     /// yet validated get at most half of these places, but at least 8

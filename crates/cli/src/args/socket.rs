@@ -7,6 +7,7 @@ use antiphon::core::units::parse_duration;
 use antiphon::net::{Multicast, SocketOptions, WaitStyle};
 use clap::Args;
 
+use crate::completions;
 use crate::values;
 
 /// How media threads wait.
@@ -30,7 +31,7 @@ impl WaitArgs {
 #[command(next_help_heading = "Sockets")]
 pub struct SocketArgs {
     /// DSCP of sent packets: 0 to 63, or a name such as ef, af41, cs5
-    #[arg(long, value_name = "CLASS", value_parser = values::completed(values::dscp, values::classes), hide_possible_values = true, default_value = "ef")]
+    #[arg(long, value_name = "CLASS", value_parser = completions::completed(values::dscp, completions::classes), hide_possible_values = true, default_value = "ef")]
     pub dscp: u8,
     /// Priority in the kernel's send queue, 0 to 6
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=6), default_value = "6")]

@@ -12,6 +12,7 @@ use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
+use crate::completions;
 use crate::values::{self, MaybeTime, WireFormat};
 
 /// How to send.
@@ -19,15 +20,15 @@ use crate::values::{self, MaybeTime, WireFormat};
 #[command(after_help = SEND_EXAMPLES)]
 pub struct SendArgs {
     /// What to send: file:song.flac, clip:demo, tone:440Hz, - …
-    #[arg(value_parser = values::completed(values::uri, values::sources), hide_possible_values = true, value_hint = ValueHint::Other)]
+    #[arg(value_parser = completions::completed(values::uri, completions::sources), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub source: String,
     /// Where to send it: rtp://HOST:PORT, tcp://HOST:PORT …
-    #[arg(value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
+    #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub target: String,
 
     /// Also send the stream over this address or transport; the receiver needs
     /// a matching --also
-    #[arg(long, value_name = "URI", value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
+    #[arg(long, value_name = "URI", value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
     pub also: Vec<String>,
     /// Switch to another transport after this much sound, without a gap:
     /// sctp://HOST:PORT@10s; the receiver needs --also for it
@@ -37,7 +38,7 @@ pub struct SendArgs {
     #[arg(
         long,
         value_name = "WHAT",
-        value_parser = values::purpose(),
+        value_parser = completions::purpose(),
         default_value = Purpose::PlayTogether.name(),
         help_heading = "Transport"
     )]
@@ -45,7 +46,7 @@ pub struct SendArgs {
 
     /// Sample format on the wire: l16, l24, f32, mulaw or alaw; with rate and
     /// channels as in SDP: l16/48000/2 [default: what the source needs]
-    #[arg(short, long, value_name = "FORMAT", value_parser = values::completed(str::parse::<WireFormat>, values::formats), hide_possible_values = true, help_heading = "Sound")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = completions::completed(str::parse::<WireFormat>, completions::formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<WireFormat>,
     /// Channels, 1 to 64 [default: those of the source]
     #[arg(short, long, value_name = "N", value_parser = values::channels, help_heading = "Sound")]
@@ -73,7 +74,7 @@ pub struct SendArgs {
     /// Framing around RTP packets. rtp: none. medusa: each packet follows a
     /// key, in blocks of 1024 bytes, so that the receiver resynchronises after
     /// missing or corrupt bytes. Both sides need the same
-    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<StreamFraming>, values::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<StreamFraming>, completions::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
     /// RTP payload type [default: the static one that fits, or 96]
     #[arg(long, value_name = "N", value_parser = values::payload_type, help_heading = "Stream")]
@@ -85,7 +86,7 @@ pub struct SendArgs {
     pub latency: Option<MaybeTime>,
     /// Send each packet several times, with this time between the copies:
     /// repeat:2,spacing=10ms
-    #[arg(long, value_name = "HOW", value_parser = values::completed(str::parse::<Repetition>, values::protections), hide_possible_values = true, default_value = "none", help_heading = "Stream")]
+    #[arg(long, value_name = "HOW", value_parser = completions::completed(str::parse::<Repetition>, completions::protections), hide_possible_values = true, default_value = "none", help_heading = "Stream")]
     pub protect: Repetition,
     /// Write an SDP file for other players
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
@@ -116,15 +117,15 @@ pub struct SendArgs {
 #[command(after_help = RECEIVE_EXAMPLES)]
 pub struct ReceiveArgs {
     /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …
-    #[arg(value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
+    #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record it: file:take.wav, - …
-    #[arg(value_parser = values::completed(values::uri, values::sinks), hide_possible_values = true, value_hint = ValueHint::Other)]
+    #[arg(value_parser = completions::completed(values::uri, completions::sinks), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub sink: String,
 
     /// Also listen for the same sender on this address or transport, for a
     /// sender with --also or --switch
-    #[arg(long, value_name = "URI", value_parser = values::completed(values::uri, values::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
+    #[arg(long, value_name = "URI", value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
     pub also: Vec<String>,
 
     /// Playout delay; packets that arrive later are late [default: 80ms; a file
@@ -132,7 +133,7 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
     pub latency: Option<Duration>,
     /// What is played in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<Concealment>, values::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
     pub conceal: Concealment,
 
     /// Clock that paces the sink. sender: plays exactly the samples that were
@@ -145,10 +146,10 @@ pub struct ReceiveArgs {
     pub sdp: Option<PathBuf>,
     /// The stream's format, such as l24/48000/2 [default: from the sender or
     /// the payload type]
-    #[arg(short, long, value_name = "FORMAT", value_parser = values::completed(str::parse::<WireFormat>, values::formats), hide_possible_values = true, help_heading = "Stream")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = completions::completed(str::parse::<WireFormat>, completions::formats), hide_possible_values = true, help_heading = "Stream")]
     pub format: Option<WireFormat>,
     /// Framing around RTP packets, the same as the sender's: rtp or medusa
-    #[arg(long, value_name = "KIND", value_parser = values::completed(str::parse::<StreamFraming>, values::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<StreamFraming>, completions::framings), hide_possible_values = true, default_value = "rtp", help_heading = "Stream")]
     pub framing: StreamFraming,
     /// The stream's RTP payload type, together with --format
     #[arg(long, value_name = "N", value_parser = values::payload_type, requires = "format", help_heading = "Stream")]

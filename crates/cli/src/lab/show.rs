@@ -15,7 +15,7 @@ use crate::output::Output;
 
 /// The figures of the text table, the most informative first; those for which the line has no room are left out. All of
 /// them are in summary.csv.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 13] = [
     "missing_percent",
     "lost_percent",
     "delay_mean_ms",
@@ -28,9 +28,10 @@ const SHOWN: [&str; 12] = [
     "expired",
     "refused",
     "broken",
+    "changes_failed",
 ];
 /// Displayed only if they are not zero.
-const QUIET: [&str; 3] = ["expired", "refused", "broken"];
+const QUIET: [&str; 4] = ["expired", "refused", "broken", "changes_failed"];
 
 /// Announces a run.
 pub fn begin(job: &Job, real: Option<RealOptions>, output: &mut Output) -> Result<(), Error> {
@@ -160,7 +161,9 @@ fn table(
         if grid.width() <= width || columns.len() <= 1 {
             return grid.render(width, palette) + &note;
         }
-        columns.pop();
+        // What has failed is not left out for want of room, before anything else has been.
+        let least = columns.iter().rposition(|def| !QUIET.contains(&def.name)).filter(|at| *at > 0);
+        columns.remove(least.unwrap_or(columns.len() - 1));
     }
 }
 
@@ -327,6 +330,20 @@ mod tests {
             assert!(!text.contains("broken") && !text.contains("round trip"), "{text}");
         }
         assert!(table(&[], &[], &WHOLE, 80, PLAIN).contains("no run"));
+    }
+
+    #[test]
+    fn what_has_failed_is_in_every_table() {
+        let mut failed = point("0%", 12.3456, Some(0.0712));
+        for (def, value) in FIGURES.iter().zip(&mut failed.figures) {
+            let mean = f64::from(u8::from(def.name == "changes_failed"));
+            if QUIET.contains(&def.name) {
+                *value = Some(MeanInterval { mean, half_width: None, count: 1 });
+            }
+        }
+        let text = table(&["loss".into()], &[failed], &WHOLE, 60, PLAIN);
+        assert!(text.contains("missing %") && text.contains("changes that failed"), "{text}");
+        assert!(!text.contains("expired") && !text.contains("longest gap"), "{text}");
     }
 
     const PLAIN: Palette = Palette { coloured: false };

@@ -176,6 +176,7 @@ fn help_on_transports_is_a_table_that_fits() {
         assert!(table.out.lines().next().unwrap().contains(transport.scheme), "{}", table.out);
     }
     assert!(run(&["--json", "help", "transports"]).out.starts_with(r#"{"record":"feature","schema":1,"#));
+    assert_eq!(run(&["--color", "never", "help", "transports"]).out, table.out);
     // Help on commands is as before.
     assert!(run(&["help", "compare"]).out.contains("--link"));
     assert_eq!(run(&["help", "transport"]).code, Some(2));

@@ -3,7 +3,7 @@
 mod page;
 mod schema;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::Path;
@@ -37,14 +37,20 @@ fn run_in(directory: &Path, arguments: &[&str]) -> Ran {
     finish(antiphon().current_dir(directory).args(arguments).arg("--json"))
 }
 
-/// The fields of a definition of the schema.
-fn fields(definition: &Value) -> BTreeSet<String> {
-    let names = definition["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
-    names.filter(|name| !COMMON.contains(&name.as_str())).collect()
+/// The fields of a definition of the schema, and their types as the page writes them.
+fn fields(definition: &Value) -> BTreeMap<String, String> {
+    let required = definition["required"].as_array().expect("a list");
+    let properties = definition["properties"].as_object().into_iter().flatten();
+    let own = properties.filter(|(name, _)| !COMMON.contains(&name.as_str()));
+    let described = own.map(|(name, property)| {
+        let absent = if required.iter().any(|one| one == name) { "" } else { ", may be absent" };
+        (name.clone(), page::kind(property) + absent)
+    });
+    described.collect()
 }
 
 #[test]
-fn page_and_schema_list_the_same_fields() {
+fn page_and_schema_list_the_same_fields_of_the_same_types() {
     let (schema, page) = (Schema::read(), page::tables());
     let described = |name: &&String| schema.definitions()[*name].get("properties").is_some();
     let listed: BTreeSet<&String> = schema.definitions().keys().filter(described).collect();
@@ -83,18 +89,28 @@ fn records_of_compare_and_replay_fit() {
 
 #[test]
 fn a_transport_that_cannot_be_measured_is_a_failure_that_fits() {
+    // The reflector answers over rtp, and nobody listens for tcp.
+    let at = format!("127.0.0.1:{}", free_port());
+    let (mut reflector, mut lines, mut reflected) =
+        started(&["reflect", "--listen", &at, "-t", "rtp", "--time-limit", "30s"]);
+    let sentences = BufReader::new(reflector.stderr.as_mut().unwrap()).lines();
+    assert!(sentences.map_while(Result::ok).any(|sentence| sentence.contains("Stop with Ctrl-C")));
     let directory = tempfile::tempdir().unwrap();
-    // Nobody listens there.
-    let ran = run_in(
-        directory.path(),
-        &["compare", "127.0.0.1:9", "--seconds", "300ms", "--out", "none", "-t", "rtp,tcp"],
-    );
-    let failed = ran.out.contains(r#"{"record":"failure""#);
-    assert!(failed || ran.code == Some(4), "{:?} {}", ran.code, ran.err);
-    for line in ran.out.lines() {
-        let record: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(Schema::read().faults("compare", &record), Vec::<String>::new(), "{line}");
-    }
+    let ran =
+        run_in(directory.path(), &["compare", &at, "--seconds", "300ms", "--out", "none", "-t", "rtp,tcp"]);
+    reflector.kill().unwrap();
+    reflector.wait().unwrap();
+    lines.read_to_string(&mut reflected).unwrap();
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let noted = ran.out.contains(r#"{"record":"note""#).then_some("note");
+    let always = ["run", "link", "transport", "advice", "failure", "end"];
+    verify("compare", &ran.out, &[&always[..], noted.as_slice()].concat());
+    let records: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| {
+        let found = records.iter().filter(|record| record["record"] == kind);
+        found.map(|record| record["transport"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("transport"), of("failure")), (vec!["rtp"], vec!["tcp"]), "{}", ran.err);
 }
 
 /// A program whose first line has come: the record `run`, which says that it is ready.

@@ -6,4 +6,5 @@ mod json;
 mod lab;
 mod results;
 mod settings;
+mod streams;
 mod usage;

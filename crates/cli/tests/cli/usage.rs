@@ -87,13 +87,37 @@ fn a_missing_or_monstrous_sdp_is_refused() {
 }
 
 #[test]
-fn a_closed_standard_output_is_no_error() {
+fn results_that_cannot_be_written_are_a_failure() {
     use std::process::Stdio;
     let mut child =
         antiphon().args(["link", "--list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
-    assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0));
+    // The reader knows by itself that it has closed the pipe.
+    assert_eq!((ended.status.code(), ended.stderr.len()), (Some(1), 0));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = antiphon().args(["devices"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(said.contains("incomplete") && said.contains("No space left"), "{said}");
+}
+
+#[test]
+fn values_that_change_nothing_are_refused() {
+    let send = |more: &[&'static str]| [&["send", "tone:440Hz", "--seconds", "1s"], more].concat();
+    refused(&["compare", "-o", ""], &["--out", "none"]);
+    refused(&send(&["rtp://127.0.0.1:9/path"]), &["no path", "'/path'"]);
+    refused(&send(&["auto://127.0.0.1:9/path"]), &["no path", "'/path'"]);
+    refused(&send(&["rtp://127.0.0.1:9", "--congestion", "cubic"]), &["--congestion", "rtp"]);
+}
+
+#[test]
+fn a_comparison_without_a_peer_fails() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = socket.local_addr().unwrap().to_string();
+    let ran = run(&["compare", &silent, "-t", "rtp", "-s", "300ms", "-o", "none"]);
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    assert!(ran.err.contains("antiphon reflect"), "{}", ran.err);
 }
 
 #[test]

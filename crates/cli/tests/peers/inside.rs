@@ -58,6 +58,8 @@ fn guesses() -> Vec<String> {
     };
     let names: Vec<String> = listed.lines().filter_map(guess).collect();
     assert!(names.iter().any(|name| name == "stun"), "{listed}");
+    let ours = ["ip", "udp", "tcp", "sctp", "dccp", "rtp", "rtcp"];
+    assert!(names.iter().all(|name| !ours.contains(&name.as_str())), "ours stay enabled: {names:?}");
     names
 }
 

@@ -31,8 +31,18 @@ fn kernel(link: &str, runs: u64) -> f64 {
         Child::start(command, Duration::from_secs(120))
     };
     let children: Vec<Child> = (1..=runs).map(start).collect();
-    let means = children.into_iter().map(|child| {
-        let records = child.succeed().records("transport");
+    let mut again = 0;
+    let means = (1..).zip(children).map(|(seed, child)| {
+        let mut ended = child.end();
+        // The link also loses packets that open the connection, one of which is lost twice in one run of a hundred at 5 %: such a
+        // run has measured nothing, and is made again.
+        if ended.code != Some(0) && ended.err.contains("cannot be reached: timed out") {
+            again += 1;
+            assert!(again <= 2, "three runs of {runs} found no connection: {}", ended.err);
+            ended = start(seed + runs).end();
+        }
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let records = ended.records("transport");
         assert_eq!(records[0]["packets_sent"], PACKETS as u64);
         records[0]["one_way_ms"]["mean"].as_f64().expect("one machine, one clock")
     });

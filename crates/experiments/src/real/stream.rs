@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use antiphon::run::{RunPlan, Runner, StackPlan};
+use antiphon::run::{RunPlan, Runner, StackPlan, WirePlan};
 use antiphon::session::StreamFraming;
 use antiphon::{Error, ErrorKind};
 use antiphon_core::Instant;
@@ -58,7 +58,8 @@ impl Link<'_> {
         };
         let target = target(SocketAddr::new(place.address, 0));
         let socket = with_algorithm(spec.tcp.algorithm);
-        let plan = RunPlan { namespace: place.namespace, ..RunPlan::new(stack, target, socket, self.clock) };
+        let wire = WirePlan::new(stack, target, socket);
+        let plan = RunPlan { namespace: place.namespace, ..RunPlan::new(wire, self.clock) };
         let mut tries = 0;
         loop {
             tries += 1;
@@ -186,7 +187,9 @@ mod tests {
                 groups: 1,
             };
             let target = Target::Call(listener.local_addr().unwrap());
-            with_congestion(RunPlan::new(stack, target, socket, OsClock::new()).open().unwrap())
+            with_congestion(
+                RunPlan::new(WirePlan::new(stack, target, socket), OsClock::new()).open().unwrap(),
+            )
         };
         // Every Linux has Reno (tcp(7)).
         let facts = open(with_algorithm(Algorithm::Reno)).unwrap().finish().facts;

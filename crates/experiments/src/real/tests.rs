@@ -84,6 +84,35 @@ fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
     assert!(lost.iter().all(|lost| (2.5..=7.5).contains(lost)), "{lost:?} %");
 }
 
+/// The run's seed reaches the real link as it does the modelled one: a fade, or the time between two, lasts longer than any
+/// test, so that the seed alone decides whether a run's frames are lost.
+#[test]
+fn the_seed_of_a_run_decides_its_losses_as_in_the_model() {
+    if !has_router() {
+        // A proxy forks the seed once more, for each flow.
+        return;
+    }
+    let job = job("loss='1000s/1000s/100%/0%'", "transport='rtp'\ncount=20");
+    let six = super::super::Changes { repetitions: Some(6), ..Default::default() };
+    let job = job.with(&six).unwrap();
+    let length = millis(500);
+    let outcome = on_sockets(&job, length);
+    let setup = Setup { duration: length, ..job.scenario.setup(&[]).unwrap() };
+    let mut runs = Vec::new();
+    for finished in &outcome.finished {
+        let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
+        let real = finished.streams[0].1;
+        runs.push([modelled, real].map(|figures| (figures.sent, figures.received)));
+    }
+    assert_eq!(runs.len(), 6);
+    for [modelled, real] in &runs {
+        assert_eq!(modelled, real, "{runs:?}");
+    }
+    for received in [0.0, 20.0] {
+        assert!(runs.contains(&[(Some(20.0), Some(received)); 2]), "both occur: {runs:?}");
+    }
+}
+
 /// A stream of 0.9 Mbit/s of IP packets and as much other traffic exceed a link of 1.2 Mbit/s.
 #[test]
 fn other_traffic_crosses_the_same_link() {

@@ -52,6 +52,9 @@ impl RealMedium {
         if let Some(stream) = setup.streams.iter().find(|stream| stream.to.len() > 1) {
             return Err(refusal(&stream.name, "a stream to a group"));
         }
+        if let Some(stream) = setup.streams.iter().find(|stream| !stream.further.is_empty()) {
+            return Err(refusal(&stream.name, "a stream over several transports"));
+        }
         let mut notes = host_notes(setup);
         let links: Vec<&MediumSpec> = setup.media.iter().filter(|medium| is_link(&medium.kind)).collect();
         if let [_, second, ..] = links[..] {

@@ -46,7 +46,7 @@ pub(super) fn traffic(
     ])?;
     let start = start(section, duration)?;
     let treatment = treatment(section)?;
-    let longest = network.mtu(from, to) - UDP_IPV4_HEADERS;
+    let longest = network.mtu(section, nodes, from, to)? - UDP_IPV4_HEADERS;
     let payload = || payload(section, longest);
     let kind = match kind {
         Kind::Constant | Kind::Poisson => {

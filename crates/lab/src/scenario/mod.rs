@@ -40,6 +40,7 @@
 mod build;
 mod cell;
 mod error;
+mod further;
 mod load;
 mod media;
 mod read;

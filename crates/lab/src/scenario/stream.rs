@@ -5,21 +5,21 @@ use std::time::Duration;
 use antiphon_core::DEFAULT_LATENCY;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
-use antiphon_core::wire::UDP_IPV4_HEADERS;
+use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS};
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
+use antiphon_media::packet::RTP_HEADER;
 use antiphon_proto::{StackArgs, Transport};
 
 use super::build::Nodes;
 use super::error::{Fault, Read, clip};
+use super::further::{Around, further};
 use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
 use super::read::Section;
 use super::tcp;
 use super::topology::Network;
 use crate::setup::{Content, NodeId, SoundSpec, StreamSpec};
 
-/// The fixed header of RTP (RFC 3550 §5.1), with which every frame begins.
-const RTP_HEADER: usize = 12;
 /// Longer blocks are not live audio; and waiting frames must be kept.
 const LONGEST: Duration = Duration::from_secs(600);
 /// A frame on a byte stream may be longer than a packet, up to what RFC 4571 can frame.
@@ -40,7 +40,8 @@ pub(super) fn stream(
             format!("[{}] goes from {} to itself: name other nodes", section.place, nodes.name(from));
         return Err(section.fault(message));
     }
-    let mtu = to.iter().map(|to| network.mtu(from, *to)).min().unwrap_or(1500);
+    let mtus = to.iter().map(|to| network.mtu(section, nodes, from, *to)).collect::<Read<Vec<_>>>()?;
+    let mtu = mtus.into_iter().min().unwrap_or(ETHERNET_MTU);
     let latency = section
         .find("latency")?
         .map_or(Ok(DEFAULT_LATENCY), |value| value.duration(Duration::ZERO..=LONGEST))?;
@@ -52,6 +53,12 @@ pub(super) fn stream(
     let content = content(section, longest, duration)?;
     if matches!(content, Content::Medusa { .. }) && !reflected {
         return Err(section.fault("Medusa measures round trips: write reflected = true"));
+    }
+    let around = Around { nodes, network, duration, latency, between: [from, to[0]] };
+    let further = further(section, &around)?;
+    if !further.is_empty() && (to.len() > 1 || !matches!(content, Content::Sound(_))) {
+        let message = "only sound to one node changes its transport, or goes over several";
+        return Err(section.fault(message));
     }
     Ok(StreamSpec {
         name: name.into(),
@@ -69,11 +76,16 @@ pub(super) fn stream(
         latency,
         tcp: tcp::profile(section)?,
         treatment: treatment(section)?,
+        further,
     })
 }
 
 /// `rtp`, or with settings of its own: `arq?mode=as-published`.
-fn transport(section: &Section<'_>, mtu: usize, latency: Duration) -> Read<(&'static Transport, Query)> {
+pub(super) fn transport(
+    section: &Section<'_>,
+    mtu: usize,
+    latency: Duration,
+) -> Read<(&'static Transport, Query)> {
     let value = section.need("transport", "\"rtp\"")?;
     let text = value.text("\"rtp\"")?;
     let (scheme, query) = text.split_once('?').unwrap_or((text, ""));

@@ -8,6 +8,8 @@ use antiphon_session::Repetition;
 use proptest::prelude::*;
 use std::time::Duration;
 
+mod further;
+
 const EXAMPLE: &str = include_str!("../../scenarios/example-two-streams-on-dsl.toml");
 
 /// Every key that a scenario can have, at least once.

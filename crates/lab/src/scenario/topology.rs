@@ -7,6 +7,7 @@ use antiphon_link::{FDDI_MAX_FRAME, FDDI_OVERHEAD};
 
 use super::build::Nodes;
 use super::error::{Fault, Read};
+use super::read::Section;
 use crate::setup::{MediumKind, NodeId, Setup};
 
 /// Media and nodes as a tree.
@@ -40,7 +41,7 @@ impl MediumKind {
     }
 }
 
-/// Refuses circles and unreachable nodes; `places` has each medium's place in the text.
+/// Refuses circles and nodes that nothing joins, and which thus reach nobody; `places` has each medium's place in the text.
 pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &Nodes) -> Read<Network> {
     let mut network = Network { media: Vec::new(), nodes: setup.nodes.len() };
     for (medium, (span, place)) in setup.media.iter().zip(places) {
@@ -62,16 +63,18 @@ pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &No
         }
         network.media.push((members, medium.kind.mtu()));
     }
-    for n in 1..setup.nodes.len() {
-        if network.way(NodeId(0), NodeId(n)).is_none() {
-            let (a, b) = (nodes.name(NodeId(0)), nodes.name(NodeId(n)));
-            let message = format!(
-                "no route from {a} to {b}: connect them, for example with [link.NAME] between = [\"{a}\", \"{b}\"]"
-            );
-            return Err(Fault::new(nodes.place(NodeId(n)), message));
-        }
+    let joined = |node: NodeId| network.media.iter().any(|(members, _)| members.contains(&node));
+    if let Some(alone) = (1..setup.nodes.len()).map(NodeId).find(|node| !joined(*node)) {
+        return Err(Fault::new(nodes.place(alone), no_route(nodes, NodeId(0), alone)));
     }
     Ok(network)
+}
+
+fn no_route(nodes: &Nodes, from: NodeId, to: NodeId) -> String {
+    let (a, b) = (nodes.name(from), nodes.name(to));
+    format!(
+        "no route from {a} to {b}: connect them, for example with [link.NAME] between = [\"{a}\", \"{b}\"]"
+    )
 }
 
 impl Network {
@@ -107,9 +110,9 @@ impl Network {
         Some(way)
     }
 
-    /// The longest IP packet that fits the path between two nodes.
-    pub(super) fn mtu(&self, from: NodeId, to: NodeId) -> usize {
-        let way = self.way(from, to).unwrap_or_default();
-        way.iter().map(|medium| self.media[*medium].1).min().unwrap_or(ETHERNET_MTU)
+    /// The longest IP packet that fits the path between two nodes, for `section`; refuses nodes that no path joins.
+    pub(super) fn mtu(&self, section: &Section<'_>, nodes: &Nodes, from: NodeId, to: NodeId) -> Read<usize> {
+        let way = self.way(from, to).ok_or_else(|| section.fault(no_route(nodes, from, to)))?;
+        Ok(way.iter().map(|medium| self.media[*medium].1).min().unwrap_or(ETHERNET_MTU))
     }
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use antiphon_core::{
     CloseMode, Endpoint, Event, Input, Instant, Message, OnEndpoint, OneWire, Transmit, handle_due,
 };
+use antiphon_media::packet::RTP_HEADER;
 
 use super::meter::{Arrival, Meter, SharedLog};
 
-/// Version 2, payload type 96, then number, time stamp and SSRC (RFC 3550 §5.1).
-pub const RTP_HEADER: usize = 12;
 /// Ticks of the time stamps per second; what video uses, and no worse for a filling that is no sound.
 const CLOCK: u64 = 90_000;
 
@@ -70,6 +69,7 @@ impl Generator {
         first: u16,
     ) -> Self {
         let mut frame = vec![0; pace.frame.max(RTP_HEADER)];
+        // Version 2, payload type 96, then number, time stamp and SSRC (RFC 3550 §5.1).
         frame[..2].copy_from_slice(&[2 << 6, 96]);
         frame[8..12].copy_from_slice(&[0x4c, 0x41, 0x42, first as u8]);
         let buf = vec![0; if meter.is_some() { endpoint.profile().max_receive } else { 0 }];

@@ -64,6 +64,7 @@ pub(crate) mod meter;
 mod network;
 pub(crate) mod packet;
 pub(crate) mod participant;
+mod results;
 mod ring;
 pub(crate) mod routes;
 pub(crate) mod socket;
@@ -73,24 +74,21 @@ pub(crate) mod streams;
 mod tap;
 pub(crate) mod traffic;
 
-use std::io;
-
 use antiphon_core::wire::{ETHERNET_MTU, IPV4_HEADER, TCP_HEADER, UDP_IPV4_HEADERS};
-use antiphon_core::{Instant, nearest};
+use antiphon_core::{Instant, WireId};
 use antiphon_proto::Substrate;
 
 pub use error::{TapError, WorldError};
 pub use network::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
-use crate::figures::{Course, RunFigures};
+use crate::figures::RunFigures;
 use crate::setup::{NodeId, Setup, StreamSpec, TrafficKind, TrafficSpec};
 use crate::tcp::Profile;
 use network::{Arrival, Flow, FlowKind, Network};
 use routes::Map;
 use socket::Socket;
 use streams::StreamBuilder;
-use tap::Tap;
 use traffic::Traffic;
 
 /// Runs `setup` to its end. All that is random comes from `seed`.
@@ -125,7 +123,8 @@ enum App {
 
 struct Stream {
     name: String,
-    flow: u32,
+    /// Of each of its associations, the first one first.
+    flows: Vec<u32>,
     receivers: Vec<String>,
 }
 
@@ -139,13 +138,23 @@ impl World {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.streams {
             let flow = stream_flow(&map, spec)?;
-            let mtu = flow.ways.iter().map(|way| map.mtu(way)).min().unwrap_or(ETHERNET_MTU);
-            let sockets = StreamBuilder::new(spec, flows.len() as u32, mtu, until, seed)?.sockets()?;
+            let mtu = map.mtu_of(&flow.ways);
+            let first = flows.len() as u32;
+            let mut sockets = StreamBuilder::new(spec, first, mtu, until, seed)?.sockets()?;
             let receivers = spec.to.iter().map(|node| setup.nodes[node.0].name.clone()).collect();
-            streams.push(Stream { name: spec.name.clone(), flow: flows.len() as u32, receivers });
-            senders.push(apps.len());
-            apps.extend(sockets.into_iter().map(|socket| App::Socket(Box::new(socket))));
             flows.push(flow);
+            for (id, further) in (1..).zip(&spec.further) {
+                let own = spec.over(further);
+                let flow = stream_flow(&map, &own)?;
+                let builder =
+                    StreamBuilder::new(&own, flows.len() as u32, map.mtu_of(&flow.ways), until, seed)?;
+                builder.add_to(&mut sockets, WireId(id), further.joining)?;
+                flows.push(flow);
+            }
+            let own = first..flows.len() as u32;
+            senders.extend(own.clone().map(|_| apps.len()));
+            streams.push(Stream { name: spec.name.clone(), flows: own.collect(), receivers });
+            apps.extend(sockets.into_iter().map(|socket| App::Socket(Box::new(socket))));
         }
         let (mut pings, mut traffic, mut blasters) = (Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.traffic {
@@ -258,101 +267,6 @@ impl World {
         };
         self.net.agenda.set(self.net.components() + app, due);
     }
-
-    /// The figures so far.
-    pub fn figures(&self) -> RunFigures {
-        let mut streams: Vec<_> = Vec::new();
-        let mut others = Vec::new();
-        for stream in &self.streams {
-            let first = self.senders[stream.flow as usize];
-            for (receiver, node) in stream.receivers.iter().enumerate() {
-                let (App::Socket(near), App::Socket(far)) =
-                    (&self.apps[first], &self.apps[first + 1 + receiver])
-                else {
-                    continue;
-                };
-                let figures = streams::figures(near, far, stream.flow, &self.net);
-                if receiver == 0 {
-                    streams.push((stream.name.clone(), figures));
-                } else {
-                    others.push((format!("{}@{node}", stream.name), figures));
-                }
-            }
-        }
-        for (name, app) in &self.pings {
-            if let App::Traffic(traffic) = &self.apps[*app] {
-                streams.extend(traffic.figures().map(|figures| (name.clone(), figures)));
-            }
-        }
-        streams.extend(others);
-        let (media, parts) = self.net.media();
-        let media = media.iter().map(|medium| medium.figures(parts)).collect();
-        RunFigures { streams, media, events: self.events }
-    }
-
-    /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
-    pub fn course(&self, stream: &str) -> Option<Course> {
-        let flow = self.streams.iter().find(|one| one.name == stream)?.flow;
-        let first = self.senders[flow as usize];
-        match (&self.apps[first], &self.apps[first + 1]) {
-            (App::Socket(near), App::Socket(far)) => {
-                far.participant().course().or_else(|| near.participant().course())
-            }
-            _ => None,
-        }
-    }
-
-    /// Counters of a generator of traffic so far; `None` if there is none of that name.
-    pub fn traffic(&self, name: &str) -> Option<TrafficCounters> {
-        let (_, app) = self.traffic.iter().find(|(other, _)| other == name)?;
-        match &self.apps[*app] {
-            App::Traffic(traffic) => Some(traffic.counters()),
-            App::Socket(_) => None,
-        }
-    }
-
-    /// Captures what crosses a medium from now on into `out`, as pcapng: at `node`, or at all its nodes. Each node is
-    /// an interface of the capture; outbound packets are written as they are handed over, even if a queue then drops
-    /// them.
-    ///
-    /// A packet that two nodes see is in the file twice: an analyser takes that for a retransmission, so choose a node,
-    /// or filter by interface, to analyse TCP. Errors of `out` do not change the run; see [`Self::finish_captures`].
-    pub fn capture(
-        &mut self,
-        medium: &str,
-        node: Option<&str>,
-        out: Box<dyn io::Write>,
-    ) -> Result<(), TapError> {
-        let (media, _) = self.net.media();
-        let Some(number) = media.iter().position(|one| one.name == medium) else {
-            let known = media.iter().map(|one| one.name.as_str());
-            return Err(TapError::NoSuchMedium {
-                name: medium.into(),
-                nearest: nearest(medium, known).map(String::from),
-            });
-        };
-        let on_it = media[number].nodes.iter().map(|one| (*one, self.names[*one].as_str()));
-        let chosen: Vec<_> =
-            on_it.clone().filter(|(_, name)| node.is_none_or(|node| node == *name)).collect();
-        if let (Some(node), true) = (node, chosen.is_empty()) {
-            let nearest = nearest(node, on_it.map(|(_, name)| name)).map(String::from);
-            return Err(TapError::NoSuchNode { name: node.into(), medium: medium.into(), nearest });
-        }
-        let tap = Tap::new(number, medium, chosen.into_iter(), out)?;
-        self.net.add_tap(tap);
-        Ok(())
-    }
-
-    /// Ends all captures. Returns the first error of any; a file with an error holds what was written before.
-    pub fn finish_captures(&mut self) -> io::Result<()> {
-        let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
-        results.into_iter().collect()
-    }
-
-    /// Whether every packet in every medium is accounted for.
-    pub fn balances(&self) -> bool {
-        self.net.balances()
-    }
 }
 
 fn is_tcp(scheme: &str) -> bool {
@@ -366,7 +280,9 @@ fn tcp_flow(profile: &Profile) -> FlowKind {
 
 /// TCP connections of a setup.
 fn connections(setup: &Setup) -> usize {
-    let streams = setup.streams.iter().filter(|stream| is_tcp(&stream.transport)).count();
+    let further = |stream: &StreamSpec| stream.further.iter().filter(|one| is_tcp(&one.transport)).count();
+    let of = |stream: &StreamSpec| usize::from(is_tcp(&stream.transport)) + further(stream);
+    let streams: usize = setup.streams.iter().map(of).sum();
     streams + setup.traffic.iter().filter(|t| matches!(t.kind, TrafficKind::GreedyTcp { .. })).count()
 }
 

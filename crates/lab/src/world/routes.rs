@@ -154,6 +154,11 @@ impl<'a> Map<'a> {
             .min()
             .unwrap_or(ETHERNET_MTU)
     }
+
+    /// The largest IP packet that fits all media of all paths of a flow.
+    pub fn mtu_of(&self, ways: &[Way]) -> usize {
+        ways.iter().map(|way| self.mtu(way)).min().unwrap_or(ETHERNET_MTU)
+    }
 }
 
 fn fork(forks: &mut Vec<Fork>, node: usize) -> &mut Fork {

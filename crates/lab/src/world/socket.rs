@@ -1,26 +1,49 @@
-//! A port with its participant: the driver of the virtual world. Like `antiphon_net::drive`, it hands in what arrived,
+//! A participant with its ports: the driver of the virtual world. Like `antiphon_net::drive`, it hands in what arrived,
 //! pumps, and asks for the next time.
 
-use antiphon_core::{Input, Instant, Participant, PathId, Pumped, WireId, WireView, Wires, pump};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use antiphon_core::{Input, Instant, Participant, PathId, Pumped, Stack, WireId, WireView, Wires, pump};
+use antiphon_media::rtcp::Token;
+use antiphon_session::{Change, Joining};
 
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
 use super::participant::StreamParticipant;
+use super::sound::SILENCE;
 use super::stream_end::StreamEnd;
 
 /// A participant on a node.
 pub struct Socket {
     participant: StreamParticipant,
-    port: Port,
+    /// One for each wire, in the order of their numbers.
+    ports: Vec<Port>,
+    /// Further associations that it will begin, the next one first.
+    planned: VecDeque<Planned>,
+    changes: Vec<(Instant, Change)>,
     /// Nothing is done before this instant.
     starts: Instant,
 }
 
-/// The part below a participant: the port of its only wire.
-struct Port {
+/// A further association that a sender will begin.
+pub struct Planned {
+    pub at: Instant,
+    pub wire: WireId,
+    pub joining: Joining,
+    pub stack: Rc<dyn Stack>,
+    /// What a receiver recognises the sender by.
+    pub token: Token,
+}
+
+/// The part below a participant: the port of one of its wires.
+pub struct Port {
+    id: WireId,
     wire: Wire,
     flow: u32,
     way: u16,
+    /// Nothing passes before this instant.
+    opens: Instant,
     buf: Vec<u8>,
 }
 
@@ -36,10 +59,10 @@ pub enum Wire {
 }
 
 impl Socket {
-    /// A socket whose packets use `way` of `flow`.
-    pub fn new(participant: StreamParticipant, wire: Wire, flow: u32, way: u16, starts: Instant) -> Self {
-        let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
-        Socket { participant, port: Port { wire, flow, way, buf }, starts }
+    /// A socket with a port for the participant's first wire.
+    pub fn new(participant: StreamParticipant, port: Port, starts: Instant) -> Self {
+        let (planned, changes) = (VecDeque::new(), Vec::new());
+        Socket { participant, ports: vec![port], planned, changes, starts }
     }
 
     /// Its participant.
@@ -47,19 +70,40 @@ impl Socket {
         &self.participant
     }
 
-    /// A packet has come to this port.
+    /// Adds the port of a further wire that the participant calls, as planned.
+    pub fn call_on(&mut self, port: Port, planned: Planned) {
+        self.ports.push(port);
+        let place = self.planned.partition_point(|other| other.at <= planned.at);
+        self.planned.insert(place, planned);
+    }
+
+    /// Adds the port of a further wire on which the participant listens.
+    pub fn listen_on(&mut self, port: Port, stack: Rc<dyn Stack>) {
+        if let StreamParticipant::Receiver(session, _) = &mut self.participant {
+            session.listen(Instant::ZERO, port.id, stack, SILENCE);
+        }
+        self.ports.push(port);
+    }
+
+    /// What became of its further associations, and when.
+    pub fn changes(&self) -> &[(Instant, Change)] {
+        &self.changes
+    }
+
+    /// A packet has come to one of its ports.
     pub fn on_arrival(&mut self, arrival: Arrival, net: &mut Network) {
         let (now, parcel) = (arrival.at, arrival.parcel);
-        if now < self.starts {
+        let Some(port) = self.ports.iter_mut().find(|port| port.flow == parcel.flow) else { return };
+        if now < self.starts.max(port.opens) {
             return;
         }
-        match (parcel.body, &mut self.port.wire) {
+        match (parcel.body, &mut port.wire) {
             // The kernel drops packets with a wrong checksum.
-            (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(self.port.flow).damaged),
+            (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(port.flow).damaged),
             (Body::Datagram(mut datagram), Wire::Datagrams { .. }) => {
                 let bytes = datagram.payload_mut();
                 let input = Input::Datagram { path: PathId::default(), bytes, received_at: now };
-                self.participant.get_mut().handle_input(now, WIRE, input);
+                self.participant.get_mut().handle_input(now, port.id, input);
             }
             (Body::Segment(segment), Wire::Stream(end, _)) => end.on_segment(now, segment, net),
             _ => {}
@@ -72,16 +116,33 @@ impl Socket {
         if now < self.starts {
             return;
         }
-        let Socket { participant, port, .. } = self;
-        port.tell(now, participant);
-        let participant = participant.get_mut();
-        port.resume(now, participant, net);
-        let mut busy = 0;
-        while pump(participant, now, &mut PortWires { port: &mut *port, net: &mut *net }) == Pumped::Busy {
-            busy += 1;
-            assert!(busy < MOST_BUSY_HERE, "a participant of flow {} is never quiet at {now:?}", port.flow);
+        self.begin_planned(now);
+        let Socket { participant, ports, .. } = self;
+        for port in ports.iter_mut().filter(|port| port.opens <= now) {
+            port.tell(now, participant);
+            port.resume(now, participant.get_mut(), net);
         }
-        port.finish(now, participant, net);
+        let user = participant.get_mut();
+        let mut busy = 0;
+        while pump(user, now, &mut PortWires { ports: &mut *ports, net: &mut *net }) == Pumped::Busy {
+            busy += 1;
+            let flow = ports[0].flow;
+            assert!(busy < MOST_BUSY_HERE, "a participant of flow {flow} is never quiet at {now:?}");
+        }
+        for port in ports.iter_mut().filter(|port| port.opens <= now) {
+            port.finish(now, user, net);
+        }
+        if let StreamParticipant::Sender(session) = participant {
+            self.changes.extend(std::iter::from_fn(|| session.poll_change()).map(|change| (now, change)));
+        }
+    }
+
+    fn begin_planned(&mut self, now: Instant) {
+        let StreamParticipant::Sender(session) = &mut self.participant else { return };
+        while let Some(due) = self.planned.pop_front_if(|planned| planned.at <= now) {
+            let Planned { wire, joining, stack, token, .. } = due;
+            session.call_further(now, wire, &[PathId::default()], &*stack, joining, token);
+        }
     }
 
     /// When it is opened.
@@ -93,20 +154,35 @@ impl Socket {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let participant = self.participant.get();
         let own = if participant.is_finished() { None } else { participant.poll_timeout() };
-        let tcp = self.stream_end().and_then(|end| end.tcp.poll_timeout());
-        [own, tcp].into_iter().flatten().min().map(|at| at.max(self.starts))
+        let planned = self.planned.front().filter(|_| !participant.is_finished()).map(|next| next.at);
+        let tcp = self.stream_ends().filter_map(|end| end.tcp.poll_timeout()).min();
+        [own, planned, tcp].into_iter().flatten().min().map(|at| at.max(self.starts))
     }
 
-    /// The connection below, if there is one.
-    pub fn stream_end(&self) -> Option<&StreamEnd> {
-        match &self.port.wire {
+    /// The connections below.
+    pub fn stream_ends(&self) -> impl Iterator<Item = &StreamEnd> {
+        self.ports.iter().filter_map(|port| match &port.wire {
             Wire::Datagrams { .. } => None,
-            Wire::Stream(end, _) => Some(end),
-        }
+            Wire::Stream(end, _) => Some(&**end),
+        })
     }
 }
 
 impl Port {
+    /// The port of wire `id`, whose packets use `way` of `flow`.
+    pub fn new(id: WireId, wire: Wire, flow: u32, way: u16, opens: Instant) -> Self {
+        let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
+        Port { id, wire, flow, way, opens, buf }
+    }
+
+    /// Whether its participant calls it so.
+    fn is(&self, wire: WireId) -> bool {
+        match &self.wire {
+            Wire::Datagrams { .. } => self.id == wire,
+            Wire::Stream(end, _) => end.is(wire),
+        }
+    }
+
     /// Lets the connection below do what is due, and hands in what it received.
     fn tell(&mut self, now: Instant, participant: &mut StreamParticipant) {
         if let Wire::Stream(end, _) = &mut self.wire {
@@ -153,20 +229,24 @@ impl Port {
     }
 }
 
-/// The port, and the network behind it.
+/// The ports, and the network behind them.
 struct PortWires<'a> {
-    port: &'a mut Port,
+    ports: &'a mut [Port],
     net: &'a mut Network,
 }
 
 impl Wires for PortWires<'_> {
     fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        self.port.flush(now, WireView::new(participant, wire), self.net);
+        let Self { ports, net } = self;
+        if let Some(port) = ports.iter_mut().find(|port| port.is(wire) && port.opens <= now) {
+            port.flush(now, WireView::new(participant, wire), net);
+        }
     }
 
-    fn close(&mut self, now: Instant, _wire: WireId) {
+    fn close(&mut self, now: Instant, wire: WireId) {
+        let port = self.ports.iter_mut().find(|port| port.is(wire));
         // Datagrams have nothing to close.
-        if let Wire::Stream(end, _) = &mut self.port.wire {
+        if let Some(Port { wire: Wire::Stream(end, _), .. }) = port {
             end.tcp.close(now);
         }
     }
@@ -181,7 +261,6 @@ pub fn forward(receivers: usize) -> u16 {
 const READ_ROOM: usize = 4_096;
 /// Calls of `pump` at one instant: with its rounds 4096 messages, one after the outcome of the other. A burst at the
 /// end of a stall is bounded by what fits the socket.
-/// blockade is bounded by what fits the socket.
 const MOST_BUSY_HERE: u32 = 64;
-/// The one wire that participants call or listen on.
+/// The first wire that participants call or listen on.
 pub const WIRE: WireId = WireId(0);

@@ -119,7 +119,9 @@ pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<Strea
         description: None,
         any_payload_type: false,
         silence: SILENCE,
-        ordered: stack.open(Instant::ZERO, Role::Listener).profile().ordered,
+        // What comes over another transport may be in any order.
+        ordered: stack.open(Instant::ZERO, Role::Listener).profile().ordered
+            && builder.spec.further.is_empty(),
     };
     let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(NullSink::new(format))));
     let mut session = Session::new(session_config(builder, seed), Instant::ZERO);

@@ -5,7 +5,6 @@ use antiphon_core::{BrokenReason, ByteCount, Input, Instant, KernelReport, Parti
 
 use super::network::Network;
 use super::packet::{Body, Carried, Parcel};
-use super::socket::WIRE;
 use crate::tcp::{Closed, Segment, State, Tcp};
 
 /// A TCP, and the state that its user has been told.
@@ -13,6 +12,8 @@ pub struct StreamEnd {
     pub tcp: Tcp,
     flow: u32,
     way: u16,
+    /// The wire on which its participant calls or listens.
+    own: WireId,
     /// The participant's number of the connection; an incoming one has none before it is accepted.
     wire: Option<WireId>,
     told_connected: bool,
@@ -23,11 +24,16 @@ pub struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// An end whose packets use `way` of `flow`.
-    pub fn new(tcp: Tcp, flow: u32, way: u16) -> Self {
+    /// An end of a connection of the participant's wire `own`, whose packets use `way` of `flow`.
+    pub fn new(tcp: Tcp, own: WireId, flow: u32, way: u16) -> Self {
         let (told_connected, told_gone, is_waiting) = (false, false, false);
         let next_report = Instant::ZERO;
-        StreamEnd { tcp, flow, way, wire: None, told_connected, told_gone, is_waiting, next_report }
+        StreamEnd { tcp, flow, way, own, wire: None, told_connected, told_gone, is_waiting, next_report }
+    }
+
+    /// Whether its participant calls it so.
+    pub fn is(&self, wire: WireId) -> bool {
+        self.wire.unwrap_or(self.own) == wire
     }
 
     /// A segment has arrived.
@@ -65,11 +71,11 @@ impl StreamEnd {
     /// stays small however much follows a hole. `accepts`: it is offered the connection.
     pub fn tell(&mut self, now: Instant, participant: &mut dyn Participant, accepts: bool, buf: &mut [u8]) {
         if !accepts {
-            self.wire = Some(WIRE);
+            self.wire = Some(self.own);
         }
         if self.tcp.is_established() && !self.told_connected {
             self.told_connected = true;
-            self.wire = self.wire.or_else(|| participant.accept(now, WIRE));
+            self.wire = self.wire.or_else(|| participant.accept(now, self.own));
             match self.wire {
                 Some(wire) => participant.handle_input(now, wire, Input::Connected),
                 None => self.tcp.close(now),

@@ -4,22 +4,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::wire::TCP_NOT_SENT_LOW_WATER;
-use antiphon_core::{Endpoint, Instant, Rng, Role, SendError, Single, Stack};
+use antiphon_core::{Endpoint, Instant, Rng, Role, SendError, Single, Stack, WireId};
 use antiphon_measure::{BufferRule, percent};
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
+use antiphon_media::packet::RTP_HEADER;
+use antiphon_media::rtcp::Token;
 use antiphon_proto::{OpenError, StackArgs, Substrate, Transport};
-use antiphon_session::{Framing, Policy, Reflector, ReflectorConfig, Session, framed};
+use antiphon_session::{Change, Framing, Joining, Policy, Reflector, ReflectorConfig, Session, framed};
 
 use super::check;
 use super::error::WorldError;
-use super::generator::{Generator, Listener, Pace, RTP_HEADER};
+use super::generator::{Generator, Listener, Pace};
 use super::loopback::unread;
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
 use super::network::Network;
-use super::packet::UDP_HEADERS;
+use super::packet::{Tally, UDP_HEADERS};
 use super::participant::StreamParticipant;
-use super::socket::{Socket, WIRE, Wire, forward};
+use super::socket::{Planned, Port, Socket, WIRE, Wire, forward};
 use super::sound::{self, Clip, SILENCE};
 use super::stream_end::StreamEnd;
 use crate::figures::StreamFigures;
@@ -77,6 +79,9 @@ impl<'a> StreamBuilder<'a> {
         check::tcp(&self.spec.name, &self.spec.tcp)?;
         if self.spec.to.len() > MOST_RECEIVERS {
             return Err(self.quantity("a group has 10000 receivers at most"));
+        }
+        if !self.spec.further.is_empty() && !matches!(self.spec.content, Content::Sound(_)) {
+            return Err(self.quantity("only sound changes its transport, or goes over several"));
         }
         let frame = self.check_content()?;
         if self.frames() > MOST_FRAMES {
@@ -294,8 +299,14 @@ impl<'a> StreamBuilder<'a> {
 
     /// A socket for the sender, or for a receiver.
     fn socket(&self, participant: StreamParticipant, receiver: Option<usize>) -> Socket {
-        let way = receiver.map_or(forward(self.spec.to.len()), |receiver| receiver as u16 + 1);
         let starts = if receiver.is_none() { self.start } else { Instant::ZERO };
+        Socket::new(participant, self.port(WIRE, receiver), starts)
+    }
+
+    /// The port of a wire, of the sender or of a receiver.
+    fn port(&self, id: WireId, receiver: Option<usize>) -> Port {
+        let way = receiver.map_or(forward(self.spec.to.len()), |receiver| receiver as u16 + 1);
+        let opens = if receiver.is_none() { self.start } else { Instant::ZERO };
         let wire = if self.is_stream() {
             let tcp =
                 if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
@@ -305,14 +316,31 @@ impl<'a> StreamBuilder<'a> {
                 Content::Medusa { .. } => true,
                 Content::Sound(_) => false,
             };
-            Wire::Stream(
-                Box::new(StreamEnd::new(tcp, self.flow, way)),
-                (!fills).then_some(TCP_NOT_SENT_LOW_WATER),
-            )
+            let low_water = (!fills).then_some(TCP_NOT_SENT_LOW_WATER);
+            Wire::Stream(Box::new(StreamEnd::new(tcp, id, self.flow, way)), low_water)
         } else {
             Wire::Datagrams { most: self.most }
         };
-        Socket::new(participant, wire, self.flow, way, starts)
+        Port::new(id, wire, self.flow, way, opens)
+    }
+
+    /// Adds this stream's path to the sockets of a sender and its receiver, as their wire `id`.
+    pub fn add_to(&self, sockets: &mut [Socket], id: WireId, joining: Joining) -> Result<(), WorldError> {
+        let [near, far] = sockets else {
+            let (stream, receivers) = (self.spec.name.clone(), sockets.len() - 1);
+            return Err(WorldError::NoGroup {
+                stream,
+                receivers,
+                what: "a stream with several associations",
+            });
+        };
+        let mut token = Token::default();
+        Rng::fork(self.seed, "token").fill(&mut token);
+        let stack = self.stack(self.fork(&format!("near {}", id.0)))?;
+        let planned = Planned { at: self.start, wire: id, joining, stack, token };
+        near.call_on(self.port(id, None), planned);
+        far.listen_on(self.port(id, Some(0)), self.stack(self.fork(&format!("far {}", id.0)))?);
+        Ok(())
     }
 }
 
@@ -344,18 +372,24 @@ impl Played {
 }
 
 /// The figures of a stream at one of its receivers.
-pub fn figures(sender: &Socket, receiver: &Socket, flow: u32, net: &Network) -> StreamFigures {
+pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network) -> StreamFigures {
     let measured = receiver.participant().figures().or_else(|| sender.participant().figures());
-    let repeated = match sender.stream_end() {
-        Some(end) => end.tcp.stats().retransmitted_segments,
-        None => sender.participant().counters().retransmitted,
+    let repeated = match (sender.stream_ends().next(), flows) {
+        (Some(end), [_]) => Some(end.tcp.stats().retransmitted_segments),
+        (None, [_]) => Some(sender.participant().counters().retransmitted),
+        // Those of transports that are no longer used are not known.
+        _ => None,
     };
-    let tally = net.pool.tally(flow);
+    let sum =
+        |of: fn(&Tally) -> u64| Some(flows.iter().map(|flow| of(net.pool.tally(*flow))).sum::<u64>() as f64);
+    let wire_bytes = flows.iter().map(|flow| net.flow(*flow as usize).wire_bytes).sum::<u64>();
+    let failed = sender.changes().iter().filter(|(_, change)| matches!(change, Change::Failed(..))).count();
     StreamFigures {
-        wire_bytes: Some(net.flow(flow as usize).wire_bytes as f64),
-        retransmissions: Some(repeated as f64),
-        mac_exhausted: Some(tally.exhausted.get() as f64),
-        queue_dropped: Some(tally.overflowed.get() as f64),
+        changes_failed: (flows.len() > 1).then_some(failed as f64),
+        wire_bytes: Some(wire_bytes as f64),
+        retransmissions: repeated.map(|count| count as f64),
+        mac_exhausted: sum(|tally| tally.exhausted.get()),
+        queue_dropped: sum(|tally| tally.overflowed.get()),
         ..measured.unwrap_or_default()
     }
 }

@@ -11,6 +11,7 @@ use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeSpec, SoundSpe
 use crate::tcp::Profile;
 
 mod any;
+mod associations;
 mod fates;
 mod media;
 mod medusa;

@@ -8,6 +8,7 @@ use antiphon_measure::percent;
 use super::meter::Delays;
 use super::network::{Arrival, Network};
 use super::packet::{Body, PING_HEADERS, Parcel, UDP_HEADERS};
+use super::socket::WIRE;
 use super::stream_end::StreamEnd;
 use crate::figures::StreamFigures;
 use crate::setup::{TrafficKind, TrafficSpec};
@@ -327,8 +328,8 @@ impl Ping {
 impl Greedy {
     fn new(profile: Profile, flow: u32, start: Instant) -> Self {
         Greedy {
-            near: StreamEnd::new(Tcp::connect(profile), flow, 0),
-            far: StreamEnd::new(Tcp::accept(profile), flow, 1),
+            near: StreamEnd::new(Tcp::connect(profile), WIRE, flow, 0),
+            far: StreamEnd::new(Tcp::accept(profile), WIRE, flow, 1),
             start,
             buf: vec![0; 16_384],
         }

@@ -7,6 +7,8 @@ use crate::fate::Fate;
 use crate::figures::RunFacts;
 use crate::packet_log::{PacketArrival, PacketLogConfig};
 
+mod confidence;
+
 /// What a transport was measured at.
 struct Run {
     log: PacketLog,

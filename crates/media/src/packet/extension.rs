@@ -159,7 +159,7 @@ pub(super) struct Elements {
     pub group: Option<InBandGroup>,
 }
 
-/// The profile of RFC 8285 §4.2.
+/// The profile of header extensions with one-byte element headers (RFC 8285 §4.2).
 pub(super) const ONE_BYTE_PROFILE: u16 = 0xbede;
 const NTP_BYTES: usize = 8;
 /// All three elements, padded.

@@ -347,8 +347,8 @@ impl Packetiser {
 const BLOCKS: RangeInclusive<u32> = 16..=4096;
 /// The third of [`ExtensionIds::default`].
 const GROUP_ID: u8 = 3;
-/// The fixed header (RFC 3550 §5.1).
-const RTP_HEADER: usize = 12;
+/// Bytes of RTP's fixed header (RFC 3550 §5.1).
+pub const RTP_HEADER: usize = 12;
 /// The first packets carry the format, so that the loss of a few does not delay the start…
 const ANNOUNCE_FIRST: u64 = 32;
 /// …and one in this many afterwards, for late joiners: 85 ms at 256 sample frames and 48 kHz, 0.4 bytes each.

@@ -74,6 +74,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn the_bytes_are_those_of_rfc_3550() {
+        let app = App { ssrc: 0x0102_0304, kind: AppKind::Join, token: *b"sixteen  letters" };
+        // Version 2, subtype 1, APP = 204, 6 words after the first, the source, the name, and the token.
+        let bytes = b"\x81\xcc\x00\x06\x01\x02\x03\x04ANTIsixteen  letters";
+        assert_eq!(&app.to_bytes(), bytes);
+        let kinds = [AppKind::Announce, AppKind::Join, AppKind::Accept, AppKind::Leave];
+        assert_eq!(kinds.map(|kind| App { kind, ..app }.to_bytes()[0]), [0x80, 0x81, 0x82, 0x83]);
+    }
+
+    #[test]
+    fn a_packet_that_is_cut_off_or_continued_is_none() {
+        let bytes = App { ssrc: 7, kind: AppKind::Leave, token: [3; 16] }.to_bytes();
+        assert!((0..bytes.len()).all(|len| App::parse(&bytes[..len]).is_none()));
+        for more in 1..8 {
+            assert_eq!(App::parse(&[&bytes[..], &vec![0; more]].concat()), None);
+        }
+    }
+
     proptest! {
         #[test]
         fn packets_are_read_as_written(ssrc in any::<u32>(), kind in 0usize..4, token in any::<Token>()) {

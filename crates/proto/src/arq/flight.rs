@@ -35,6 +35,9 @@ pub(super) struct Flight {
     repeated: u64,
     /// The window was halved, and the event is still to be reported.
     halved: bool,
+    /// Whether the peer has acknowledged something, or was called by us. To another address nothing is repeated: a forged packet
+    /// would make us send its owner many times what it cost.
+    is_proved: bool,
 }
 
 /// A message in flight.
@@ -87,7 +90,13 @@ impl Flight {
             recovered_at: 0,
             repeated: 0,
             halved: false,
+            is_proved: true,
         }
+    }
+
+    /// The peer has to prove that it hears us.
+    pub fn expect_proof(&mut self) {
+        self.is_proved = false;
     }
 
     /// Reserves memory for `messages` in flight, all of which may be retransmitted.
@@ -146,6 +155,8 @@ impl Flight {
         if latest >= next || last_of(ack.map).is_some_and(|last| floor + 1 + last >= next) {
             return Err(NeverSent);
         }
+        // Our epoch is random: who knows it has heard us.
+        self.is_proved = true;
         self.measure(latest, ack, received_at);
         let before = self.ring.held();
         for number in self.ring.first()..floor {
@@ -259,8 +270,9 @@ impl Flight {
     /// Handles a message that counts as lost. If it is given up, returns until when an answer to it may still come.
     fn repeat_or_give_up(&mut self, now: Instant, number: u64) -> Option<Instant> {
         let rto = self.rtt.rto();
+        let most = if self.is_proved { MAX_TRIES } else { 1 };
         let entry = self.ring.entry_mut(number)?;
-        if entry.is_in_time(now) && entry.tries < MAX_TRIES {
+        if entry.is_in_time(now) && entry.tries < most {
             entry.fate = Fate::Repeats;
             self.repeats.push_back(number);
             return None;

@@ -71,6 +71,12 @@ impl Improved {
         }
     }
 
+    /// For a listener: its peer has to prove that it hears us.
+    pub fn of_listener(mut self) -> Self {
+        self.flight.expect_proof();
+        self
+    }
+
     fn max_message(&self) -> usize {
         self.max_datagram.saturating_sub(DATA_HEADER)
     }

@@ -48,6 +48,8 @@ pub(super) struct Published {
     /// No entry is due before this.
     next_due: Option<Instant>,
     paper_loop: Option<PaperLoop>,
+    /// Whether the peer has acknowledged something, or was called by us; see [`super::flight`].
+    is_proved: bool,
     max_datagram: usize,
     tally: Tally,
     state: State,
@@ -78,10 +80,18 @@ impl Published {
             acks: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             paper_loop: settings.paper_loop.map(PaperLoop::new),
+            is_proved: true,
             max_datagram,
             tally: Tally::default(),
             state: State::Open,
         }
+    }
+
+    /// For a listener: its peer has to prove that it hears us. The published numbers begin with 1, so a forger can guess what to
+    /// acknowledge; the improved mode has a random epoch. Not with the published loop, which a study runs to the letter.
+    pub fn of_listener(mut self) -> Self {
+        self.is_proved = self.paper_loop.is_some();
+        self
     }
 
     fn max_message(&self) -> usize {
@@ -112,6 +122,7 @@ impl Published {
 
     fn settle(&mut self, number: u64) {
         if let Some(entry) = self.flight.take(number) {
+            self.is_proved = true;
             self.queue.finish(entry.message, Outcome::Acked);
         }
         if self.flight.is_empty() {
@@ -131,7 +142,7 @@ impl Published {
                 continue;
             }
             if entry.due <= now {
-                if entry.repetitions_left == 0 {
+                if entry.repetitions_left == 0 || !self.is_proved {
                     if let Some(entry) = self.flight.take(number) {
                         self.queue.finish(entry.message, Outcome::RetriesExhausted);
                     }

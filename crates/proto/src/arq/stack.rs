@@ -32,7 +32,8 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
         Some(_) => None,
         None => settings::read(&crate::query::with(args.query, "mode", "as-published")).ok(),
     };
-    let profile = |settings: Settings| endpoint(settings, args.max_datagram, args.seed).profile();
+    let profile =
+        |settings: Settings| endpoint(settings, args.max_datagram, args.seed, Role::Listener).profile();
     let other = published.map(|settings| (settings, profile(settings)));
     let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.seed));
     Ok(Rc::new(ArqStack { settings, other, max_datagram, seeds }))
@@ -41,9 +42,9 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
 impl Stack for ArqStack {
     fn open(&self, _now: Instant, role: Role) -> Box<dyn Endpoint> {
         let (max_datagram, seed) = (self.max_datagram, self.seeds.next());
-        let own = endpoint(self.settings, max_datagram, seed);
+        let own = endpoint(self.settings, max_datagram, seed, role);
         let Some((published, profile)) = self.other.filter(|_| role == Role::Listener) else { return own };
-        let open = Box::new(move |_now| endpoint(published, max_datagram, seed));
+        let open = Box::new(move |_now| endpoint(published, max_datagram, seed, role));
         Box::new(Adaptive::new(own, Other { speaks: speaks_text, profile, open }))
     }
 
@@ -60,9 +61,17 @@ impl Stack for ArqStack {
     }
 }
 
-fn endpoint(settings: Settings, max_datagram: usize, seed: u64) -> Box<dyn Endpoint> {
-    match settings {
-        Settings::Published(settings) => Box::new(Published::new(settings, max_datagram, FIRST_NUMBER)),
-        Settings::Improved(settings) => Box::new(Improved::new(settings, max_datagram, seed)),
+fn endpoint(settings: Settings, max_datagram: usize, seed: u64, role: Role) -> Box<dyn Endpoint> {
+    match (settings, role) {
+        (Settings::Published(settings), Role::Caller) => {
+            Box::new(Published::new(settings, max_datagram, FIRST_NUMBER))
+        }
+        (Settings::Published(settings), Role::Listener) => {
+            Box::new(Published::new(settings, max_datagram, FIRST_NUMBER).of_listener())
+        }
+        (Settings::Improved(settings), Role::Caller) => Box::new(Improved::new(settings, max_datagram, seed)),
+        (Settings::Improved(settings), Role::Listener) => {
+            Box::new(Improved::new(settings, max_datagram, seed).of_listener())
+        }
     }
 }

@@ -83,6 +83,23 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_round_trip_of_a_period_counts_and_not_the_last() {
+        let mut pipe = PipeAck::default();
+        let now = stream(&mut pipe, 0, 20, 1000.0);
+        let now = stream(&mut pipe, now, 20, 100.0);
+        assert_eq!(pipe.most(), 8000.0);
+        pipe.on_ack(Instant::from_millis(now + 3_000), 100.0, SRTT);
+        assert!(pipe.most() < 100.0, "nothing remains after a silence of three periods: {}", pipe.most());
+    }
+
+    #[test]
+    fn a_burst_of_acknowledgements_is_no_rate() {
+        let mut pipe = PipeAck::default();
+        [0, 1, 40].into_iter().for_each(|at| pipe.on_ack(Instant::from_millis(at), 1000.0, SRTT));
+        assert_eq!(pipe.most(), 2000.0, "of a whole round trip");
+    }
+
+    #[test]
     fn a_silent_path_shows_little() {
         let mut pipe = PipeAck::default();
         pipe.on_ack(Instant::from_millis(0), 1000.0, SRTT);

@@ -95,6 +95,10 @@ mod tests {
 
     const NOW: Instant = Instant::from_millis(1000);
 
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     /// What a SACK with this cumulative TSN, and perhaps a duplicate, says of a probe.
     fn settled(probe: &mut TailProbe, cumulative: u32, duplicate: Option<u32>) -> bool {
         let mut value = cumulative.to_be_bytes().to_vec();
@@ -120,8 +124,36 @@ mod tests {
         );
         let mut probe = sent(true);
         assert!(!settled(&mut probe, 7, Some(7)) && probe.open.is_none(), "it came twice");
+        let mut probe = sent(true);
+        assert!(settled(&mut probe, 8, Some(5)), "another one came twice");
         let mut probe = sent(false);
+        assert!(!settled(&mut probe, 6, None) && probe.open.is_some(), "not yet");
         assert!(!settled(&mut probe, 7, None) && probe.open.is_none(), "it was new");
+    }
+
+    #[test]
+    fn a_probe_is_due_where_nothing_else_reveals_a_loss() {
+        let settings = settings::read(&"".parse().unwrap(), None).unwrap();
+        let due = |change: fn(&mut Association)| {
+            let mut association =
+                Association::answering(&settings, 9899, &Tcb::default(), PathId(0), 1452, NOW);
+            association.paths[0].rtt.on_sample(ms(40));
+            association.paths[0].flight = 100;
+            change(&mut association);
+            association.schedule_probe(NOW, ms(10));
+            association.paths[0].tail.at.map(|at| at.since(NOW))
+        };
+        assert_eq!(due(|_| ()), Some(ms(90)), "one packet, whose acknowledgement may be delayed");
+        assert_eq!(due(|one| one.paths[0].flight = 5_000), Some(ms(80)));
+        assert_eq!(due(|one| one.paths[0].t3 = Some(NOW + ms(30))), Some(ms(30)), "in place of T3");
+        assert_eq!(due(|one| one.paths[0].t3 = Some(NOW + ms(100))), Some(ms(90)));
+        let nothing: [fn(&mut Association); 4] = [
+            |one| one.paths[0].flight = 0,
+            |one| one.paths[0].errors = 1,
+            |one| one.paths[0].window.recover(Seq32(9), 9),
+            |one| one.paths[0].tail.on_send(Seq32(7), false),
+        ];
+        assert!(nothing.into_iter().all(|change| due(change).is_none()));
     }
 
     #[test]

@@ -188,6 +188,34 @@ mod tests {
     }
 
     #[test]
+    fn what_silence_took_returns_in_slow_start() {
+        let mut window = Window::new(FULL);
+        (window.cwnd, window.ssthresh) = (100 * FULL, FULL);
+        window.on_send(Instant::from_millis(0), 70 * MS);
+        window.on_send(Instant::from_millis(140), 70 * MS);
+        window.on_ack(FULL, window.cwnd, Seq32(1));
+        assert_eq!(window.cwnd, 26 * FULL, "with each acknowledgement");
+    }
+
+    #[test]
+    fn acknowledgements_of_an_unused_window_save_up_one_step() {
+        let mut window = Window::new(FULL);
+        (window.cwnd, window.ssthresh) = (20 * FULL, FULL);
+        (0..100).for_each(|n| window.on_ack(FULL, 0, Seq32(n)));
+        assert_eq!(window.cwnd, 20 * FULL);
+        (100..110).for_each(|n| window.on_ack(FULL, window.cwnd, Seq32(n)));
+        assert_eq!(window.cwnd, 21 * FULL, "once, and not for each that came meanwhile");
+    }
+
+    #[test]
+    fn after_a_time_out_any_loss_counts() {
+        let mut window = Window::new(FULL);
+        window.recover(Seq32(100), 9);
+        window.on_timeout(window.cwnd, 0);
+        assert!(!window.in_recovery() && !window.has_answered(9));
+    }
+
+    #[test]
     fn a_window_used_by_half_grows_to_twice_what_is_used() {
         let mut window = Window::new(FULL);
         (0..100).for_each(|n| window.on_ack(FULL, 8 * FULL, Seq32(n)));

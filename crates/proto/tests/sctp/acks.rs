@@ -115,6 +115,22 @@ fn a_lost_tail_is_found_by_a_probe() {
     }
 }
 
+/// Where the probe is lost as well, only the time-out is left, and its least value decides when.
+#[test]
+fn the_least_time_out_decides_when_a_lost_probe_is_repaired() {
+    let age = |query| {
+        let found = Loss { query, lost: (399, 2), ..ONE_PATH }.run();
+        assert_eq!(found.retransmitted, 2, "the probe and what the time-out sends");
+        found.age(399)
+    };
+    // The probe goes out after some 120 ms. By default the time-out is a round trip and 30 ms.
+    assert!(age("") < Duration::from_millis(250), "{:?}", age(""));
+    for (query, least) in [("rto-min=500ms", 500), (SLOW, 1000)] {
+        let (age, least) = (age(query), Duration::from_millis(least));
+        assert!((least..least + Duration::from_millis(250)).contains(&age), "{query}: {age:?}");
+    }
+}
+
 #[test]
 fn lost_sacks_do_not_close_the_window() {
     // A time-out of some 70 ms passes without an answer, but only acknowledgements were lost.

@@ -42,8 +42,14 @@ fn reliable_messages_all_arrive_and_are_acked() {
     let (flow, mean, p99, max) = figures("reliability=full");
     assert_eq!((flow.arrivals.len(), count(&flow, |o| *o == Outcome::Acked)), (2000, 2000));
     assert!((22.0..25.0).contains(&mean) && p99 <= 85.0 && max <= 170.0, "{mean} {p99} {max}");
-    let ordered = (1..=4).map(|seed| figures_of("reliability=full&order=ordered", seed).1).sum::<f64>() / 4.0;
-    assert!(ordered > mean + 1.0 && ordered < 35.0, "the order is waited for: {ordered}");
+    for seed in 1..=6 {
+        let unordered = figures_of("reliability=full", seed).1;
+        let ordered = figures_of("reliability=full&order=ordered", seed).1;
+        assert!(
+            ordered > unordered + 1.0 && ordered < 35.0,
+            "seed {seed}, the order is waited for: {ordered}"
+        );
+    }
     // Of 2000, about five are lost again when retransmitted. Later messages reveal it: the time-out of RFC 9260, a
     // second and more, is not waited for.
     // With this seed no packet of the handshake is lost, which only the first time-out repairs.

@@ -76,4 +76,5 @@ fn stereo_above_its_share_yields() {
     });
     println!("stereo and transfer: {rates:.2?} Mbit/s");
     assert!(rates[0] <= rates[1], "it takes no more than half: {rates:?}");
+    assert!(rates[0] > 0.5, "and gets along with a good part of it: {rates:?}");
 }

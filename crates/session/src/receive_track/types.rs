@@ -69,7 +69,7 @@ pub enum Notice {
         /// Its SSRC.
         ssrc: u32,
     },
-    /// Another source sends here, too; it is not mixed in.
+    /// Another source also sends here; its packets are ignored.
     UnknownSource {
         /// Its SSRC.
         ssrc: u32,

@@ -39,7 +39,16 @@ pub enum ChangeFailure {
         /// What is sent.
         needed: usize,
     },
-    /// The session sends to no peer that was called, or has as many associations as it can.
+    /// The stream has as many associations as it can.
+    #[error("the stream is sent over {most} transports, which is the most that is possible")]
+    TooMany {
+        /// How many a stream may have.
+        most: usize,
+    },
+    /// Another association is about to take the place of the first one.
+    #[error("the stream is moving to another transport at the moment: try again when it has moved")]
+    Moving,
+    /// The session sends to no peer that was called.
     #[error("there is no stream to which an association could be added")]
     NoStream,
 }

@@ -74,10 +74,12 @@ impl Session {
         }
         let found = self.peers.iter().enumerate().find_map(|(at, peer)| Some((at, peer.as_ref()?)));
         let (at, peer) = found.ok_or(ChangeFailure::NoStream)?;
-        let moves = joining == Joining::Instead
-            && peer.further.iter().any(|one| one.joining == Some(Joining::Instead));
-        if peer.further.len() + 1 >= MOST_ASSOCIATIONS || moves {
-            return Err(ChangeFailure::NoStream);
+        if joining == Joining::Instead && peer.further.iter().any(|one| one.joining == Some(Joining::Instead))
+        {
+            return Err(ChangeFailure::Moving);
+        }
+        if peer.further.len() + 1 >= MOST_ASSOCIATIONS {
+            return Err(ChangeFailure::TooMany { most: MOST_ASSOCIATIONS });
         }
         Ok(at)
     }
@@ -184,17 +186,18 @@ impl Session {
         true
     }
 
-    /// The first of the further associations becomes the first one; that one stays, and is sent nothing. Returns whether
-    /// there was one.
-    fn promote(&mut self, at: usize) -> bool {
-        let Some(peer) = &mut self.peers[at] else { return false };
+    /// The first of the further associations becomes the first one, those that the receiver has taken before others; that
+    /// one stays, and is sent nothing. Returns the one that was promoted, if there was one.
+    fn promote(&mut self, at: usize) -> Option<Further> {
+        let peer = self.peers[at].as_mut()?;
         let usable = |one: &Further| one.connected && one.joining.is_some();
-        let Some(next) = peer.further.iter().position(usable) else { return false };
-        let next = peer.further.remove(next);
+        let taken = peer.further.iter().position(|one| usable(one) && one.accepted.is_some());
+        let place = taken.or_else(|| peer.further.iter().position(usable))?;
+        let next = peer.further.remove(place);
         if let Some(before) = peer.take_place(next) {
             peer.further.push(before);
         }
-        true
+        Some(next)
     }
 
     /// Another sender takes the place of the peer at `at`: nothing further of the previous one counts.
@@ -232,9 +235,10 @@ impl Session {
     /// The first association has ended: returns whether another takes its place.
     pub(super) fn goes_on_without(&mut self, at: usize, id: AssociationId) -> bool {
         let wire = self.peers[at].as_ref().and_then(|peer| peer.wire);
-        if self.state != State::Open || !self.promote(at) {
+        if self.state != State::Open {
             return false;
         }
+        let Some(next) = self.promote(at) else { return false };
         // It is gone, and no longer stands among the others.
         if let Some(peer) = &mut self.peers[at] {
             peer.further.retain(|one| one.id != id);
@@ -242,6 +246,9 @@ impl Session {
         if let Some(wire) = wire.filter(|_| self.listening.is_empty()) {
             self.associations.close_wire(wire);
             self.further.changes.push_back(Change::Failed(wire, ChangeFailure::Ended));
+        }
+        if next.joining == Some(Joining::Instead) {
+            self.further.changes.extend(next.wire.map(Change::Moved));
         }
         true
     }

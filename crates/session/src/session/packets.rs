@@ -1,7 +1,7 @@
 //! Handles what a session receives: sound, reports, and anything else.
 
 use antiphon_core::{Instant, Profile, Received, Wire};
-use antiphon_media::packet::{PacketKind, classify};
+use antiphon_media::packet::{PacketKind, classify, unmark_returned};
 
 use super::{Session, tell};
 use crate::observer::Seen;
@@ -15,6 +15,9 @@ impl Session {
         }
         let mut buf = std::mem::take(&mut self.buf);
         while let Some((id, received)) = self.associations.poll_message(&mut buf) {
+            if self.config.reflected.is_some() {
+                unmark_returned(&mut buf[..received.len]);
+            }
             let bytes = &buf[..received.len];
             let Some(at) = self.peer_at(id) else {
                 self.on_candidate(now, id, bytes);

@@ -132,7 +132,10 @@ fn a_repair_that_can_arrive_in_time_is_sent() {
     // as the stream has, so it is held back whenever more than 1 % were lost lately. How often differs from seed to seed.
     let runs: Vec<(f64, f64)> = (1..9).map(|seed| in_time("dccp", seed)).collect();
     let mean = runs.iter().map(|(in_time, _)| in_time).sum::<f64>() / runs.len() as f64;
-    assert!((0.90..0.96).contains(&mean) && runs.iter().all(|run| run.1 == 0.0), "dccp: {runs:?}");
+    // The same on every machine: 91.6 % of all, in each run between 89.6 and 95.0 %.
+    assert!((0.906..0.926).contains(&mean), "dccp: {mean} {runs:?}");
+    let each = |run: &(f64, f64)| (0.885..0.96).contains(&run.0) && run.1 == 0.0;
+    assert!(runs.iter().all(each), "dccp: {runs:?}");
 }
 
 #[test]

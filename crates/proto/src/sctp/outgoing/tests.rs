@@ -164,6 +164,62 @@ fn a_lost_retransmission_is_found_by_a_later_arrival() {
 }
 
 #[test]
+fn a_chunk_reneged_between_others_is_outstanding_and_tells_no_round_trip() {
+    let mut sender = with_a_gap();
+    // The fourth and the sixth arrive, and the fifth is reported no more.
+    sender.sack(NOW + ms(41), 2, &[(2, 2), (4, 4)]).unwrap();
+    assert_eq!((sender.out.flight(), sender.paths[0].flight), (600, 600));
+    let rtt = sender.paths[0].rtt.smoothed().srtt();
+    sender.sack(NOW + ms(61), 2, &[(2, 4)]).unwrap();
+    assert_eq!(sender.paths[0].rtt.smoothed().srtt(), rtt, "which of its transmissions arrived is not known");
+}
+
+#[test]
+fn a_retransmitted_chunk_tells_no_round_trip() {
+    let mut sender = with_a_gap();
+    assert_eq!(sender.find_overtaken(NOW + ms(50)), [2, 3]);
+    let rtt = sender.paths[0].rtt.smoothed().srtt();
+    sender.sack(NOW + ms(120), 5, &[]).unwrap();
+    assert_eq!(sender.paths[0].rtt.smoothed().srtt(), rtt);
+}
+
+#[test]
+fn three_misses_are_no_loss_on_a_path_that_reorders() {
+    for (reorders, lost) in [(false, vec![2]), (true, vec![])] {
+        let mut sender = Sender::new();
+        for tsn in 0..6 {
+            sender.send(300, None);
+            assert_eq!(sender.packet(NOW), [tsn]);
+        }
+        if reorders {
+            sender.sack(NOW + ms(40), 0, &[(2, 2)]).unwrap();
+        }
+        sender.sack(NOW + ms(41), 2, &[]).unwrap();
+        for last in 2..5 {
+            sender.sack(NOW + ms(42), 2, &[(2, last)]).unwrap();
+        }
+        assert_eq!(sender.packet(NOW + ms(42)), lost, "reorders: {reorders}");
+    }
+}
+
+#[test]
+fn a_retransmission_that_arrives_overtakes_what_left_before() {
+    let mut sender = Sender::new();
+    sender.send(300, None);
+    sender.packet(NOW);
+    sender.sack(NOW + ms(40), 1, &[]).unwrap();
+    for tsn in [1, 2] {
+        sender.send(300, None);
+        assert_eq!(sender.packet(NOW + ms(50)), [tsn]);
+    }
+    sender.out.take_for_lost(0, &mut sender.paths);
+    assert_eq!(sender.packet(NOW + ms(60)), [1]);
+    // Nothing beyond it has arrived.
+    sender.sack(NOW + ms(100), 2, &[]).unwrap();
+    assert_eq!(sender.packet(NOW + ms(100)), [2]);
+}
+
+#[test]
 fn a_partly_sent_expired_message_is_skipped_as_a_whole() {
     let mut sender = Sender::new();
     let deadline = NOW + Duration::from_millis(20);

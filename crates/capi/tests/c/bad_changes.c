@@ -1,0 +1,105 @@
+/* Asks for changes of a stream's transport, and for receiving on several addresses, in every wrong way, and expects an
+ * error each time. Ends with 0 when it got them all. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "antiphon.h"
+
+static int failures;
+
+static void expect(int good, int line, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "line %d: %s (%s)\n", line, what, antiphon_last_error());
+        failures++;
+    }
+}
+
+#define EXPECT(condition) expect((condition), __LINE__, #condition)
+
+static void receiving(void)
+{
+    struct antiphon_sound *sound;
+    const char *uris[40];
+    char free_uri[40];
+    struct sockaddr_in here;
+    size_t n;
+    socklen_t len = sizeof here;
+    int sock = socket(AF_INET, SOCK_DGRAM, 0);
+    memset(&here, 0, sizeof here);
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT(bind(sock, (struct sockaddr *)&here, sizeof here) == 0);
+    EXPECT(getsockname(sock, (struct sockaddr *)&here, &len) == 0);
+    /* Free again, and not assigned soon. */
+    close(sock);
+    snprintf(free_uri, sizeof free_uri, "rtp://@127.0.0.1:%d", ntohs(here.sin_port));
+    for (n = 0; n < sizeof uris / sizeof *uris; n++)
+        uris[n] = free_uri;
+    EXPECT(antiphon_sound_receive_on(NULL, 1, "null:", &sound) == ANTIPHON_INVALID && sound == NULL);
+    EXPECT(antiphon_sound_receive_on(uris, 0, "null:", &sound) == ANTIPHON_INVALID);
+    EXPECT(antiphon_sound_receive_on(uris, ANTIPHON_SOUND_MAX_URIS + 1, "null:", &sound) == ANTIPHON_INVALID);
+    EXPECT(antiphon_sound_receive_on(uris, SIZE_MAX, "null:", &sound) == ANTIPHON_INVALID);
+    EXPECT(antiphon_sound_receive_on(uris, 1, NULL, &sound) == ANTIPHON_INVALID);
+    EXPECT(antiphon_sound_receive_on(uris, 1, "null:", NULL) == ANTIPHON_INVALID);
+    uris[1] = NULL;
+    EXPECT(antiphon_sound_receive_on(uris, 2, "null:", &sound) == ANTIPHON_INVALID);
+    EXPECT(strstr(antiphon_last_error(), "uris[1]") != NULL);
+    uris[1] = "\xff";
+    EXPECT(antiphon_sound_receive_on(uris, 2, "null:", &sound) == ANTIPHON_INVALID);
+    uris[1] = "tcp://127.0.0.1:9";
+    EXPECT(antiphon_sound_receive_on(uris, 2, "null:", &sound) == ANTIPHON_USAGE && sound == NULL);
+
+    EXPECT(antiphon_sound_receive_on(uris, 1, "null:", &sound) == ANTIPHON_OK);
+    EXPECT(antiphon_sound_switch(sound, "rtp://127.0.0.1:9") == ANTIPHON_USAGE);
+    EXPECT(strstr(antiphon_last_error(), "its sender") != NULL);
+    EXPECT(antiphon_sound_close(sound) == ANTIPHON_OK);
+}
+
+static void sending(void)
+{
+    static const char *const wrong[] = {
+        "", "pigeon://127.0.0.1:9", "auto://127.0.0.1:9", "rtp://", "tcp://@127.0.0.1:9", "srp://127.0.0.1:99999",
+        "srp://127.0.0.1:9?rate=44.1kHz"
+    };
+    struct antiphon_sound *sound, *closed;
+    char own[8];
+    size_t n;
+    int code;
+    EXPECT(antiphon_sound_switch(NULL, "rtp://127.0.0.1:9") == ANTIPHON_BAD_HANDLE);
+    EXPECT(antiphon_sound_also((struct antiphon_sound *)(void *)own, "rtp://127.0.0.1:9") == ANTIPHON_BAD_HANDLE);
+    EXPECT(antiphon_sound_send("tone:440Hz", "rtp://127.0.0.1:9", &sound) == ANTIPHON_OK);
+    EXPECT(antiphon_sound_switch(sound, NULL) == ANTIPHON_INVALID);
+    EXPECT(antiphon_sound_also(sound, "\xff\xfe") == ANTIPHON_INVALID);
+    for (n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        EXPECT(antiphon_sound_switch(sound, wrong[n]) == ANTIPHON_USAGE);
+        EXPECT(antiphon_sound_also(sound, wrong[n]) == ANTIPHON_USAGE);
+    }
+    /* Nothing listens at port 9, which the sender may have noticed. */
+    closed = sound;
+    code = antiphon_sound_close(sound);
+    EXPECT(code == ANTIPHON_OK || code == ANTIPHON_UNREACHABLE);
+    EXPECT(antiphon_sound_switch(closed, "rtp://127.0.0.1:9") == ANTIPHON_BAD_HANDLE);
+
+    EXPECT(antiphon_sound_send("tone:440Hz", "auto://127.0.0.1:9", &sound) == ANTIPHON_OK);
+    EXPECT(antiphon_sound_switch(sound, "rtp://127.0.0.1:9") == ANTIPHON_USAGE);
+    EXPECT(strstr(antiphon_last_error(), "name a transport") != NULL);
+    EXPECT(antiphon_sound_close(sound) < 0);
+}
+
+int main(void)
+{
+    /* A watchdog of its own, should the test be killed. */
+    alarm(100);
+    receiving();
+    sending();
+    if (failures == 0)
+        printf("everything wrong was refused\n");
+    return failures != 0;
+}

@@ -1,0 +1,184 @@
+//! The values that shells complete, and parsers that list them.
+
+use std::ffi::OsStr;
+
+use antiphon::AUTO;
+use antiphon::link::PRESETS;
+use antiphon::measure::Purpose;
+use antiphon::media::SampleFormat;
+use antiphon::media::conceal::Concealment;
+use antiphon::proto::TRANSPORTS;
+use antiphon::session::StreamFraming;
+use antiphon::sound::Clip;
+use antiphon_experiments::PaperResults;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command};
+
+/// A parser whose values shells complete, while it takes others, too: names of presets, schemes, formats.
+pub fn completed<P: TypedValueParser>(
+    parser: P,
+    names: fn() -> Vec<String>,
+) -> impl TypedValueParser<Value = P::Value> {
+    Completed { parser, names }
+}
+
+/// `names` is called for completions only: some lists take time to read.
+#[derive(Clone)]
+struct Completed<P> {
+    parser: P,
+    names: fn() -> Vec<String>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for Completed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    names.into_iter().map(Into::into).collect()
+}
+
+/// The names of the presets of links.
+pub fn presets() -> Vec<String> {
+    named(PRESETS.iter().map(|preset| preset.name))
+}
+
+/// The beginnings of the URIs of all transports.
+pub fn schemes() -> Vec<String> {
+    TRANSPORTS
+        .iter()
+        .map(|transport| transport.scheme)
+        .chain([AUTO])
+        .map(|scheme| format!("{scheme}://"))
+        .collect()
+}
+
+/// What a source can be, apart from the path of a file.
+pub fn sources() -> Vec<String> {
+    let clips = Clip::ALL.iter().map(|clip| format!("clip:{}", clip.name()));
+    clips.chain(named(["file:", "tone:440Hz", "tone:sweep", "tone:click", "tone:noise", "-"])).collect()
+}
+
+/// What a sink can be, apart from the path of a file.
+pub fn sinks() -> Vec<String> {
+    named(["file:", "null:", "-"])
+}
+
+/// The names of the papers.
+pub fn papers() -> Vec<String> {
+    known_papers().iter().map(|paper| paper.paper.key.into()).collect()
+}
+
+/// The names of the papers and of their experiments.
+pub fn experiments() -> Vec<String> {
+    let of = |paper: &PaperResults| {
+        let key = paper.paper.key;
+        let experiments = paper.paper.experiments.iter().map(move |it| format!("{key}/{}", it.key));
+        std::iter::once(key.to_string()).chain(experiments).collect::<Vec<_>>()
+    };
+    known_papers().iter().flat_map(of).collect()
+}
+
+fn known_papers() -> Vec<PaperResults> {
+    PaperResults::read(&[], &mut |_, _| Ok(None)).expect("no file is read, so nothing can fail")
+}
+
+/// The names of sample formats.
+pub fn formats() -> Vec<String> {
+    named(SampleFormat::ALL.map(SampleFormat::name))
+}
+
+/// The kinds of concealment.
+pub fn concealments() -> Vec<String> {
+    named(Concealment::ALL.map(Concealment::name))
+}
+
+/// The kinds of framing.
+pub fn framings() -> Vec<String> {
+    named(StreamFraming::ALL.map(StreamFraming::name))
+}
+
+/// Values of `--protect`.
+pub fn protections() -> Vec<String> {
+    named(["none", "repeat:2,spacing=10ms"])
+}
+
+/// The code points that sound is sent with.
+pub fn classes() -> Vec<String> {
+    named(["ef", "af41", "cs5", "cs0", "le"])
+}
+
+/// A purpose, by its name.
+pub fn purpose() -> impl TypedValueParser<Value = Purpose> {
+    let named = |name: String| Purpose::ALL.into_iter().find(|purpose| purpose.name() == name);
+    PossibleValuesParser::new(Purpose::ALL.map(Purpose::name))
+        .map(move |name| named(name).expect("only names of purposes pass"))
+}
+
+/// The names of all transports, without their titles, which would make every option's help a paragraph.
+pub fn transport() -> PossibleValuesParser {
+    PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
+}
+
+/// A transport with its own keys, such as `srp?mode=as-published`. Lists all names like [`transport`].
+pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
+    #[derive(Clone)]
+    struct Parser;
+
+    impl TypedValueParser for Parser {
+        type Value = String;
+
+        fn parse_ref(
+            &self,
+            command: &Command,
+            arg: Option<&Arg>,
+            value: &OsStr,
+        ) -> Result<String, clap::Error> {
+            let check = |text: &str| antiphon::check_transport(text).map(|()| text.to_string());
+            TypedValueParser::parse_ref(&check, command, arg, value)
+        }
+
+        fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+            Some(Box::new(TRANSPORTS.iter().map(|transport| PossibleValue::new(transport.scheme))))
+        }
+    }
+
+    Parser
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{dscp, link};
+
+    #[test]
+    fn completed_values_are_accepted() {
+        assert!(presets().iter().all(|name| link(name).is_ok()));
+        assert!(formats().iter().all(|name| name.parse::<SampleFormat>().is_ok()));
+        assert!(classes().iter().all(|name| dscp(name).is_ok()));
+        assert!(
+            sources()
+                .iter()
+                .filter(|uri| *uri != "file:" && *uri != "-")
+                .all(|uri| { uri.parse::<antiphon::sound::SourceSpec>().is_ok() })
+        );
+        assert!(
+            concealments().iter().all(|name| name.parse::<antiphon::media::conceal::Concealment>().is_ok())
+        );
+        assert!(framings().iter().all(|name| name.parse::<antiphon::session::StreamFraming>().is_ok()));
+        assert!(protections().iter().all(|name| name.parse::<antiphon::session::Repetition>().is_ok()));
+        assert!(!papers().is_empty() && experiments().len() > papers().len());
+    }
+}

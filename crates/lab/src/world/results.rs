@@ -1,0 +1,133 @@
+//! What a world tells of its run: figures, outcomes, changes, members, captures.
+
+use std::io;
+
+use antiphon_core::{Instant, nearest};
+use antiphon_session::{Change, Member};
+
+use super::participant::StreamParticipant;
+use super::tap::Tap;
+use super::{App, TapError, TrafficCounters, World, streams};
+use crate::figures::{Course, RunFigures};
+
+impl World {
+    /// The figures so far.
+    pub fn figures(&self) -> RunFigures {
+        let mut streams: Vec<_> = Vec::new();
+        let mut others = Vec::new();
+        for stream in &self.streams {
+            let first = self.senders[stream.flows[0] as usize];
+            for (receiver, node) in stream.receivers.iter().enumerate() {
+                let (App::Socket(near), App::Socket(far)) =
+                    (&self.apps[first], &self.apps[first + 1 + receiver])
+                else {
+                    continue;
+                };
+                let figures = streams::figures(near, far, &stream.flows, &self.net);
+                if receiver == 0 {
+                    streams.push((stream.name.clone(), figures));
+                } else {
+                    others.push((format!("{}@{node}", stream.name), figures));
+                }
+            }
+        }
+        for (name, app) in &self.pings {
+            if let App::Traffic(traffic) = &self.apps[*app] {
+                streams.extend(traffic.figures().map(|figures| (name.clone(), figures)));
+            }
+        }
+        streams.extend(others);
+        let (media, parts) = self.net.media();
+        let media = media.iter().map(|medium| medium.figures(parts)).collect();
+        RunFigures { streams, media, events: self.events }
+    }
+
+    /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
+    pub fn course(&self, stream: &str) -> Option<Course> {
+        let first = self.sender_of(stream)?;
+        match (&self.apps[first], &self.apps[first + 1]) {
+            (App::Socket(near), App::Socket(far)) => {
+                far.participant().course().or_else(|| near.participant().course())
+            }
+            _ => None,
+        }
+    }
+
+    /// What became of the further associations of `stream` so far, in order; the *n*-th of its setup is wire *n*, from 1.
+    /// Empty if there is no stream of that name.
+    pub fn changes(&self, stream: &str) -> &[(Instant, Change)] {
+        match self.sender_of(stream).map(|first| &self.apps[first]) {
+            Some(App::Socket(near)) => near.changes(),
+            _ => &[],
+        }
+    }
+
+    /// The receivers of a stream of sound as their reports show them to its sender: of a group there are many. Empty if there is
+    /// no such stream.
+    pub fn members(&self, stream: &str) -> &[Member] {
+        match self.sender_of(stream).map(|first| &self.apps[first]) {
+            Some(App::Socket(near)) => match near.participant() {
+                StreamParticipant::Sender(session) => session.members(),
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
+
+    fn sender_of(&self, stream: &str) -> Option<usize> {
+        let flows = &self.streams.iter().find(|one| one.name == stream)?.flows;
+        Some(self.senders[flows[0] as usize])
+    }
+
+    /// Counters of a generator of traffic so far; `None` if there is none of that name.
+    pub fn traffic(&self, name: &str) -> Option<TrafficCounters> {
+        let (_, app) = self.traffic.iter().find(|(other, _)| other == name)?;
+        match &self.apps[*app] {
+            App::Traffic(traffic) => Some(traffic.counters()),
+            App::Socket(_) => None,
+        }
+    }
+
+    /// Captures what crosses a medium from now on into `out`, as pcapng: at `node`, or at all its nodes. Each node is
+    /// an interface of the capture; outbound packets are written as they are handed over, even if a queue then drops
+    /// them.
+    ///
+    /// A packet that two nodes see is in the file twice: an analyser takes that for a retransmission, so choose a node,
+    /// or filter by interface, to analyse TCP. Errors of `out` do not change the run; see [`Self::finish_captures`].
+    pub fn capture(
+        &mut self,
+        medium: &str,
+        node: Option<&str>,
+        out: Box<dyn io::Write>,
+    ) -> Result<(), TapError> {
+        let (media, _) = self.net.media();
+        let Some(number) = media.iter().position(|one| one.name == medium) else {
+            let known = media.iter().map(|one| one.name.as_str());
+            return Err(TapError::NoSuchMedium {
+                name: medium.into(),
+                nearest: nearest(medium, known).map(String::from),
+            });
+        };
+        let on_it = media[number].nodes.iter().map(|one| (*one, self.names[*one].as_str()));
+        let chosen: Vec<_> =
+            on_it.clone().filter(|(_, name)| node.is_none_or(|node| node == *name)).collect();
+        if let (Some(node), true) = (node, chosen.is_empty()) {
+            let nearest = nearest(node, on_it.map(|(_, name)| name)).map(String::from);
+            return Err(TapError::NoSuchNode { name: node.into(), medium: medium.into(), nearest });
+        }
+        let tap = Tap::new(number, medium, chosen.into_iter(), out)?;
+        self.net.add_tap(tap);
+        Ok(())
+    }
+
+    /// Ends all captures. Returns the first error of any; a file with an error holds what was written before.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        let results: Vec<_> = self.net.take_taps().into_iter().map(Tap::finish).collect();
+        results.into_iter().collect()
+    }
+
+    /// Whether every packet in every medium is accounted for.
+    pub fn balances(&self) -> bool {
+        self.net.balances()
+    }
+}

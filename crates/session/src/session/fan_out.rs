@@ -1,0 +1,118 @@
+//! The messages of the send track on their way to each association of each peer.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, StreamId, sooner};
+
+use super::change::Destinations;
+use super::end::State;
+use super::{Session, tell};
+use crate::associations::Associations;
+use crate::manager::{Budget, CongestionManager, TrackId};
+use crate::observer::{Observer, Seen, Sent};
+use crate::peer::{Peer, PlayoutDelay};
+use crate::protect::Emit;
+use crate::send_track::tag;
+use crate::store::Stored;
+
+impl Session {
+    /// Makes the track's messages that are due, and sends them to every peer, as far as the congestion manager lets it.
+    pub(super) fn run_track(&mut self, now: Instant) {
+        let Some(track) = &mut self.send else { return };
+        if self.state == State::Open {
+            track.advance(now);
+        }
+        if self.held_until.is_some_and(|until| until > now) {
+            return;
+        }
+        let budget = self.manager.budget(now, TrackId::SOUND);
+        self.held_until = None;
+        let mut used = 0;
+        let mut fan_out = FanOut {
+            now,
+            delay: self.config.playout_delay,
+            associations: &mut self.associations,
+            manager: &mut *self.manager,
+            observers: &mut self.observers,
+        };
+        loop {
+            if let Budget::Bytes(most, again) = budget
+                && used >= most
+            {
+                self.held_until = Some(again.max(now + SHORTEST_HOLD));
+                return;
+            }
+            let Some(emit) = track.poll(now) else { return };
+            let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
+            let ssrc = track.ssrc_of(stored.group);
+            let mut of_use = false;
+            for peer in self.peers.iter_mut().flatten() {
+                of_use |= fan_out.to(peer, emit, &stored, ssrc, bytes);
+            }
+            used += if of_use { bytes.len() } else { 0 };
+        }
+    }
+
+    /// When [`Self::run_track`] has something to do.
+    pub(super) fn next_fan_out(&self) -> Option<Instant> {
+        let track = self.send.as_ref().filter(|_| self.state == State::Open)?;
+        match self.held_until {
+            // Media is made in time, and waits in the store.
+            Some(until) => sooner(track.next_advance(), Some(until)),
+            None => track.poll_timeout(),
+        }
+    }
+}
+
+/// Hands messages to associations.
+struct FanOut<'a> {
+    now: Instant,
+    /// The playout delay of a peer that has reported none.
+    delay: PlayoutDelay,
+    associations: &'a mut Associations,
+    manager: &'a mut dyn CongestionManager,
+    observers: &'a mut [Box<dyn Observer>],
+}
+
+impl FanOut<'_> {
+    /// Sends one message to `peer`, over each of its associations. Returns whether it was still of use: what has waited too long
+    /// expires in the endpoints, and takes nothing of the budget.
+    fn to(&mut self, peer: &mut Peer, emit: Emit, stored: &Stored, ssrc: u32, bytes: &[u8]) -> bool {
+        let destinations = Destinations::of(peer);
+        let Some((first, others)) = destinations.ids().split_first() else { return false };
+        let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
+        let Self { now, associations, manager, .. } = self;
+        let now = *now;
+        let of_use = deadline.is_none_or(|deadline| deadline >= now);
+        let mut send = |id| {
+            let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
+            let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
+            if of_use {
+                manager.on_sent(now, id, TrackId::SOUND, bytes.len());
+            }
+            associations.send(now, id, Message { stream, ..Message::new(tag(emit), bytes, deadline) })
+        };
+        if emit.copy == 0 {
+            peer.outcomes.begin(emit.number, destinations.ids().len());
+        }
+        let result = send(*first);
+        let others_refused = others.iter().filter(|id| send(**id).is_err()).count();
+        for _ in 0..others_refused + usize::from(result.is_err()) {
+            let outcome = peer.outcomes.settle(emit.number, None);
+            peer.counters.settled += u64::from(outcome.is_some());
+        }
+        if emit.copy == 0 {
+            peer.counters.accepted += u64::from(result.is_ok());
+            peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
+            peer.counters.refused += u64::from(result.is_err());
+            peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, bytes.len());
+            let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
+            let sent = Sent { number, group, info, len, due: stored.due, result };
+            tell(self.observers, now, &Seen::Sent(sent));
+        }
+        of_use
+    }
+}
+
+/// A manager that names no later instant is asked again after this time, so that a thread does not spin.
+const SHORTEST_HOLD: Duration = Duration::from_millis(1);
