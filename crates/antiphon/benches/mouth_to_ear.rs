@@ -100,6 +100,7 @@ fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -
         epoch: clock.epoch(),
         seed: 1,
         woken: false,
+        keeps: 0,
     };
     let source = Box::new(Clicks { format, at: 0, end: frames });
     let track = SendTrack::new(source, config).expect("a plain stream");

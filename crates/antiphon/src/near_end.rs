@@ -104,6 +104,7 @@ impl NearEnd {
             epoch: clock.epoch(),
             seed: options.seed,
             woken: false,
+            keeps: 0,
         };
         let send = SendTrack::new(source, send)?;
         let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());

@@ -14,9 +14,11 @@
 //! `docs/architecture.md` describes how these objects work together.
 
 mod arrivals;
+mod arrived;
 mod associations;
 mod call_log;
 mod convert;
+mod delivery;
 mod framed;
 mod framing;
 mod looks;
@@ -54,4 +56,4 @@ pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_
 pub use session::{
     Change, ChangeFailure, LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig,
 };
-pub use store::{Store, Stored};
+pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

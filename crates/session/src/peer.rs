@@ -7,6 +7,7 @@ use antiphon_core::{BrokenReason, Instant, Outcome, WireId};
 use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
+use crate::delivery::Delivery;
 use crate::members::{Member, Members};
 
 /// Counts of what a peer's associations did with the messages sent to it.
@@ -22,6 +23,8 @@ pub struct PeerCounters {
     pub expired: u64,
     /// Messages that have an outcome.
     pub settled: u64,
+    /// Messages to a recording that were sent again after a break.
+    pub repeated: u64,
 }
 
 impl std::ops::AddAssign for PeerCounters {
@@ -31,6 +34,7 @@ impl std::ops::AddAssign for PeerCounters {
         self.refused += other.refused;
         self.expired += other.expired;
         self.settled += other.settled;
+        self.repeated += other.repeated;
     }
 }
 
@@ -74,6 +78,8 @@ pub struct Peer {
     pub(crate) goodbyes: Vec<Vec<u8>>,
     pub(crate) outcomes: Outcomes,
     pub(crate) counters: PeerCounters,
+    /// Of a peer that is to get every message.
+    pub(crate) delivery: Option<Delivery>,
     /// Its associations beside the first one.
     pub(crate) further: Vec<Further>,
 }
@@ -116,6 +122,7 @@ impl Peer {
             goodbyes: Vec::new(),
             outcomes,
             counters: PeerCounters::default(),
+            delivery: None,
             further: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@
 
 mod change;
 mod data;
+mod deliver;
 mod end;
 mod fan_out;
 mod figures;
@@ -13,6 +14,7 @@ mod foreign;
 mod further;
 mod packets;
 mod peers;
+mod receipts;
 mod reports;
 
 use std::rc::Rc;
@@ -37,8 +39,10 @@ use crate::peer::{Peer, PeerCounters, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;
+use deliver::Redial;
 use end::State;
 use further::FurtherState;
+use receipts::Receipts;
 
 pub use data::{LinkState, MessagePort};
 
@@ -95,6 +99,11 @@ pub struct Session {
     /// Silence after which another sender may take a single peer's place.
     silence: Duration,
     further: FurtherState,
+    /// How to call the peer again.
+    redial: Option<Redial>,
+    /// How long a recording that confirms nothing more is waited for.
+    patience: Duration,
+    receipts: Receipts,
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
@@ -139,6 +148,9 @@ impl Session {
             listening: Vec::new(),
             silence: Duration::ZERO,
             further: FurtherState::default(),
+            redial: None,
+            patience: PATIENCE,
+            receipts: Receipts::default(),
             send: None,
             receive: None,
             data: None,
@@ -193,7 +205,7 @@ impl Session {
     pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
         let id = self.associations.call(now, wire, paths, stack);
         let at = self.new_peer(now);
-        self.attach(id, at);
+        self.attach(now, id, at);
         id
     }
 
@@ -244,6 +256,7 @@ impl Session {
                 _ if !current => self.on_other_event(at, id, &event),
                 Event::Connected => self.on_connected(now, at),
                 Event::Broken(reason) => self.on_broken(now, at, reason),
+                Event::Writable => self.on_writable(at),
                 _ => {}
             }
         }
@@ -287,6 +300,7 @@ impl Session {
         if self.state.receives() {
             tell(&mut self.observers, now, &Seen::Broken { reason });
         }
+        self.renew(now, at);
     }
 
     fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
@@ -295,6 +309,9 @@ impl Session {
             return;
         }
         let Some(outcome) = peer.outcomes.settle(number, Some(outcome)) else { return };
+        if let Some(delivery) = &mut peer.delivery {
+            delivery.on_outcome(now, outcome);
+        }
         peer.counters.settled += 1;
         peer.counters.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
         tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
@@ -340,8 +357,11 @@ impl Participant for Session {
         self.hear(now);
         self.send_messages(now);
         self.play(now);
+        self.step_redial(now);
         self.run_track(now);
+        self.deliver(now);
         self.send_reports(now);
+        self.send_receipts(now);
         self.step(now);
         self.step_further(now);
         self.hear(now);
@@ -372,6 +392,7 @@ impl Participant for Session {
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, self.next_give_up());
         let due = sooner(due, self.next_further());
+        let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         sooner(due, sooner(self.next_report(), self.next_step()))
     }
 
@@ -389,6 +410,10 @@ impl Participant for Session {
         self.state == State::Finished
     }
 }
+
+/// How long a recording that confirms nothing more is waited for: as long as a laptop may be on its way, or a server be
+/// restarted.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tells all observers.
 fn tell(observers: &mut [Box<dyn Observer>], now: Instant, seen: &Seen) {

@@ -91,6 +91,7 @@ pub fn near(
         epoch: Epoch::default(),
         seed: builder.fork("rtp"),
         woken: false,
+        keeps: 0,
     };
     let track = SendTrack::new(Box::new(source), track)
         .map_err(|error| WorldError::quantity(&spec.name, error.to_string()))?;

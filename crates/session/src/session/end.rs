@@ -77,7 +77,7 @@ impl Session {
                 return self.close(now);
             }
         }
-        if self.send.as_ref().is_some_and(SendTrack::is_drained) {
+        if self.send.as_ref().is_some_and(SendTrack::is_drained) && !self.is_owed(now) {
             self.end_sending(now);
             self.state = State::SayingGoodbye { byes: 0, next: now };
             return self.say_goodbye(now, 0, now);
@@ -195,7 +195,7 @@ impl Session {
 
     pub(super) fn on_closed(&mut self, now: Instant, id: AssociationId, at: usize, reason: CloseReason) {
         self.peer_of[id.index()] = None;
-        if self.goes_on_without(at, id) {
+        if self.goes_on_without(at, id) || self.calls_again(now, at) {
             return;
         }
         let Some(peer) = &mut self.peers[at] else { return };

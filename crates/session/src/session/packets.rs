@@ -28,6 +28,7 @@ impl Session {
             }
             match classify(bytes) {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired),
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
@@ -48,6 +49,7 @@ impl Session {
     }
 
     pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
+        let tells_receipts = self.tells_receipts(at);
         let Some(track) = &mut self.receive else { return };
         let reflected = self.config.reflected.is_some();
         // Only our own packets come back from a reflector.
@@ -55,15 +57,20 @@ impl Session {
             self.foreign += 1;
             return;
         }
-        let (peer, observers) = (&mut self.peers[at], &mut self.observers);
+        let tells_receipts = tells_receipts && !reflected;
+        let (peer, observers, receipts) = (&mut self.peers[at], &mut self.observers, &mut self.receipts);
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {
                 if let Some(peer) = peer {
                     peer.rtcp.begin_receiving(rate);
                 }
+                receipts.begin();
                 tell(observers, now, &Seen::Began { rate });
             }
             Told::Arrived { ssrc, arrived, behind } => {
+                if tells_receipts {
+                    receipts.on_packet(now, ssrc, arrived.sequence);
+                }
                 // A session sends no report on its own stream.
                 if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind && !reflected) {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);

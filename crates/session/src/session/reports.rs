@@ -60,8 +60,12 @@ impl Session {
             }
             _ => {}
         });
-        peer.playout_delay = peer.members.playout_delay(now).or(peer.playout_delay);
+        let delay = peer.members.playout_delay(now).or(peer.playout_delay);
+        let told = std::mem::replace(&mut peer.playout_delay, delay) != delay;
         self.report_timers.set(at, peer.rtcp.poll_timeout());
+        if told {
+            self.judge_delivery(now, at);
+        }
         if result.is_err() {
             self.on_malformed();
         }

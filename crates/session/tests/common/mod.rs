@@ -58,6 +58,7 @@ pub fn track_config(format: StreamFormat, seed: u64) -> SendTrackConfig {
         epoch: Epoch::default(),
         seed,
         woken: false,
+        keeps: antiphon_session::KEPT_BYTES,
     }
 }
 
