@@ -253,6 +253,11 @@ impl Playout {
         self.lanes[group].renumber();
     }
 
+    /// The next packet goes on with the stream after a gap: wherever it is, the stream is taken up there at once.
+    pub fn expect_jump(&mut self) {
+        self.far_run = FAR_PACKETS - 1;
+    }
+
     /// The stream has ended: buffered packets are played without waiting for missing ones.
     pub fn finish(&mut self) {
         self.finished = true;

@@ -27,6 +27,11 @@ impl ArrivedPackets {
         self.ssrc
     }
 
+    /// So many packets did not come, more than sequence numbers alone show.
+    pub fn skip(&mut self, packets: u64) {
+        self.numbers.skip(packets);
+    }
+
     /// A packet has arrived, for the first time or again.
     pub fn on_packet(&mut self, sequence: u16) {
         let number = self.numbers.extend(sequence.into());

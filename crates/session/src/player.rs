@@ -200,6 +200,14 @@ impl Player {
         }
     }
 
+    /// The next packet goes on after a gap.
+    pub fn expect_jump(&mut self) {
+        match self {
+            Player::Unclocked(playout) => playout.expect_jump(),
+            Player::Clocked { playout, .. } => playout.expect_jump(),
+        }
+    }
+
     fn restart_group(&mut self, group: usize) {
         match self {
             Player::Unclocked(playout) => playout.restart_group(group),

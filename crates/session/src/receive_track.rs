@@ -1,6 +1,7 @@
 //! Receives one medium: packets told apart by sender, one sender followed, duplicates dropped, buffered, played out in
 //! time.
 
+mod continuing;
 mod end;
 mod figures;
 mod types;
@@ -19,6 +20,7 @@ use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
+use continuing::{Continues, Newest};
 
 /// A medium that is received.
 pub struct ReceiveTrack {
@@ -27,6 +29,8 @@ pub struct ReceiveTrack {
     tracker: SourceTracker,
     stream: Option<Stream>,
     recoverer: Box<dyn Recoverer>,
+    /// Of each channel group the packet that was sent last, as far as packets have come.
+    newest: Vec<Option<Newest>>,
     notices: Vec<Notice>,
     formats: Formats,
     /// The first packet of a sender whose format only the payload type tells, until a second one follows it.
@@ -57,6 +61,13 @@ pub(crate) enum Told<'a> {
         /// Rate of its time stamps, in Hz.
         rate: u32,
     },
+    /// The next packet of the stream that is followed comes after a gap: so many packets are missing, more than its
+    /// sequence number alone shows.
+    Skipped {
+        /// SSRC under which it came.
+        ssrc: u32,
+        packets: u64,
+    },
     /// A packet of the stream that is followed came.
     Arrived {
         /// SSRC under which it came.
@@ -86,6 +97,7 @@ impl ReceiveTrack {
             open_sink,
             stream: None,
             recoverer: Box::new(Distinct::new(1)),
+            newest: Vec::with_capacity(1),
             notices: Vec::with_capacity(MOST_NOTICES),
             held: None,
             unknown_run: 0,
@@ -195,6 +207,10 @@ impl ReceiveTrack {
         // A copy may come later than RFC 3550 A.1 lets a packet come, and a restarted sender's packet may look like
         // such a copy.
         let behind = self.is_behind(view, origin);
+        let continues = self.continues(view, &part);
+        if let Continues::After { packets: 1.. } = continues {
+            self.tracker.continue_at(origin.group, view.sequence);
+        }
         // One association counts as one path here; SSRCs tell the senders behind it apart.
         let verdict = match behind {
             true => Verdict::Accepted,
@@ -202,6 +218,7 @@ impl ReceiveTrack {
         };
         match verdict {
             Verdict::Accepted => {}
+            Verdict::NewStream | Verdict::Resumed if continues != Continues::Not => {}
             Verdict::Resumed => {
                 self.recoverer.restart(origin.group);
                 if let Some(stream) = self.stream.as_mut().filter(|stream| stream.groups == part.groups) {
@@ -220,6 +237,9 @@ impl ReceiveTrack {
             }
             Verdict::UnknownSource { .. } | Verdict::Jump | Verdict::Own => return,
         }
+        if let Continues::After { packets } = continues {
+            self.go_on_after(view, origin.group, packets, tell);
+        }
         let mut arrived = Arrived {
             group: origin.group,
             sequence: view.sequence,
@@ -237,6 +257,7 @@ impl ReceiveTrack {
             self.counters.duplicates += 1;
             return tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
         }
+        self.note_newest(view, &part);
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
         arrived.inserted = self.insert(now, received, view, part);
@@ -290,6 +311,8 @@ impl ReceiveTrack {
     fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: &mut dyn FnMut(Told<'_>)) {
         let Part { origin, groups, format, sample } = part;
         (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
+        self.newest.clear();
+        self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
         self.recoverer = Box::new(Distinct::new(groups.count()));
         self.finish_playout(now);

@@ -83,10 +83,12 @@ impl Receipt {
     pub fn parse(bytes: &[u8]) -> Option<Receipt> {
         let (header, runs) = bytes.split_first_chunk::<HEADER>()?;
         let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if header[..2] != [VERSION, PACKET_TYPE] || &header[8..12] != NAME || bytes.len() != 4 * (length + 1) {
+        if header[..2] != [VERSION, PACKET_TYPE] || &header[8..12] != NAME || bytes.len() != 4 * (length + 1)
+        {
             return None;
         }
-        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word =
+            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let mut receipt = Receipt::new(word(4), word(12), word(16), word(20));
         let span = receipt.next.wrapping_sub(receipt.complete);
         // Runs ascend between `complete` and `next`; numbers wrap.
@@ -129,7 +131,8 @@ mod tests {
         assert!(receipt.add(0x1_0000..0x1_0002));
         let mut buf = [0; Receipt::MOST];
         let len = receipt.write(&mut buf);
-        let expected = b"\x80\xcc\x00\x07\x01\x02\x03\x04ANTR\x05\x06\x07\x08\0\x01\0\0\0\x01\0\x10\0\x01\0\0\0\0\0\x02";
+        let expected =
+            b"\x80\xcc\x00\x07\x01\x02\x03\x04ANTR\x05\x06\x07\x08\0\x01\0\0\0\x01\0\x10\0\x01\0\0\0\0\0\x02";
         assert_eq!(&buf[..len], expected);
         assert!(crate::packet::classify(&buf[..len]) == Some(crate::packet::PacketKind::Rtcp));
     }

@@ -67,6 +67,12 @@ impl Session {
                 receipts.begin();
                 tell(observers, now, &Seen::Began { rate });
             }
+            Told::Skipped { ssrc, packets } => {
+                if let Some(peer) = peer {
+                    peer.rtcp.skip_packets(ssrc, packets);
+                }
+                receipts.skip(ssrc, packets);
+            }
             Told::Arrived { ssrc, arrived, behind } => {
                 if tells_receipts {
                     receipts.on_packet(now, ssrc, arrived.sequence);

@@ -36,6 +36,13 @@ impl Receipts {
         self.due = Some((due, REPEATS));
     }
 
+    /// Packets of a source did not come, more than its sequence numbers alone show.
+    pub fn skip(&mut self, ssrc: u32, packets: u64) {
+        if let Some(source) = self.sources.iter_mut().find(|source| source.ssrc() == ssrc) {
+            source.skip(packets);
+        }
+    }
+
     /// Writes nothing, but says whether it is time to tell.
     fn is_due(&mut self, now: Instant) -> bool {
         let Some((due, left)) = self.due.filter(|(due, _)| *due <= now) else { return false };
