@@ -361,6 +361,14 @@ impl Sink for Paced {
         self.0.period()
     }
 
+    fn room(&self) -> usize {
+        self.0.room()
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        self.0.silence(frames)
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.0.finish()
     }

@@ -21,6 +21,7 @@ mod convert;
 mod delivery;
 mod framed;
 mod framing;
+mod gaps;
 mod looks;
 mod manager;
 mod marks;
@@ -43,13 +44,15 @@ pub use call_log::{CallLog, CallProgress};
 pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
+pub use gaps::{Gap, Gaps};
 pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
 pub use members::Member;
 pub use observer::{Arrived, Observer, Seen, Sent};
 pub use peer::{Joining, Peer, PeerCounters, PlayoutDelay};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
-    GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig, ReceiveTrackCounters,
+    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
+    ReceiveTrackCounters,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};

@@ -1,6 +1,7 @@
 //! Receives one medium: packets told apart by sender, one sender followed, duplicates dropped, buffered, played out in
 //! time.
 
+mod bridging;
 mod continuing;
 mod end;
 mod figures;
@@ -13,13 +14,17 @@ use antiphon_media::packet::{Depacketiser, ExtensionIds, MediaPacket, RtpView, p
 use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
 use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
 
-pub use types::{GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters};
+pub use types::{
+    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters,
+};
 
 use crate::framing::StreamFraming;
+use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
+use bridging::BehindGap;
 use continuing::{Continues, Newest};
 
 /// A medium that is received.
@@ -31,6 +36,12 @@ pub struct ReceiveTrack {
     recoverer: Box<dyn Recoverer>,
     /// Of each channel group the packet that was sent last, as far as packets have come.
     newest: Vec<Option<Newest>>,
+    /// When the last packet of the stream came.
+    last_came: Instant,
+    /// A packet behind a gap, until what is before it has been played.
+    behind_gap: Option<BehindGap>,
+    /// When a full sink is asked again.
+    look_at: Option<Instant>,
     notices: Vec<Notice>,
     formats: Formats,
     /// The first packet of a sender whose format only the payload type tells, until a second one follows it.
@@ -98,6 +109,9 @@ impl ReceiveTrack {
             stream: None,
             recoverer: Box::new(Distinct::new(1)),
             newest: Vec::with_capacity(1),
+            last_came: Instant::ZERO,
+            behind_gap: None,
+            look_at: None,
             notices: Vec::with_capacity(MOST_NOTICES),
             held: None,
             unknown_run: 0,
@@ -189,10 +203,10 @@ impl ReceiveTrack {
                 return;
             };
             if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
-                self.follow(now, held.received, &first, part, tell);
+                self.follow(now, held.received, &first, &held.bytes, part, tell);
             }
         }
-        self.follow(now, received, view, part, tell);
+        self.follow(now, received, view, bytes, part, tell);
     }
 
     fn follow(
@@ -200,6 +214,7 @@ impl ReceiveTrack {
         now: Instant,
         received: Received,
         view: &RtpView<'_>,
+        bytes: &[u8],
         part: Part,
         tell: &mut dyn FnMut(Told<'_>),
     ) {
@@ -260,7 +275,8 @@ impl ReceiveTrack {
         self.note_newest(view, &part);
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
-        arrived.inserted = self.insert(now, received, view, part);
+        arrived.inserted = self.insert(now, received, view, bytes, part);
+        self.last_came = now;
         tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
     }
 
@@ -277,8 +293,10 @@ impl ReceiveTrack {
         now: Instant,
         received: Received,
         view: &RtpView<'_>,
+        bytes: &[u8],
         part: Part,
     ) -> Option<Inserted> {
+        let most_gap = self.most_gap(now);
         let stream = self.stream.as_mut()?;
         if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
             self.counters.other_format += 1;
@@ -294,6 +312,14 @@ impl ReceiveTrack {
             self.pace = Some(time.duration() / stream.groups.count() as u32);
         }
         let packet = MediaPacket { recovered: received.repaired, ..packet };
+        if let Some(bridge) =
+            stream.gap_before(&packet, most_gap).filter(|_| self.config.long_gaps == LongGaps::Silence)
+        {
+            (stream.bridge, self.behind_gap) = (Some(bridge), Some(BehindGap::new(received, part, bytes)));
+            stream.playout.finish();
+            self.cross(now);
+            return Some(Inserted::Buffered);
+        }
         let (inserted, dropped) = stream.insert(group, received.received_at, now, &packet, &mut self.error);
         self.counters.overrun_frames += dropped;
         Some(inserted)
@@ -351,8 +377,22 @@ impl ReceiveTrack {
         let block = vec![0.0; SINK_BLOCK_FRAMES * channels];
         let depacketiser = Depacketiser::grouped(format, sample, groups);
         let past = PlayoutCounters::default();
-        let (end, played_to) = (self.end, None);
-        Ok(Stream { depacketiser, groups, past, playout, sink, block, ending: false, end, played_to })
+        let (end, played_to, gaps) = (self.end, None, Gaps::new());
+        let (ending, written, bridge) = (false, 0, None);
+        Ok(Stream {
+            depacketiser,
+            groups,
+            past,
+            playout,
+            sink,
+            block,
+            ending,
+            end,
+            played_to,
+            written,
+            gaps,
+            bridge,
+        })
     }
 
     /// Plays what is due.
@@ -367,6 +407,8 @@ impl ReceiveTrack {
             stream.ending = self.lingering.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
+        self.cross(now);
+        self.look_at = self.is_full().then(|| now + LOOK_AGAIN);
     }
 
     /// The stream is over: plays what is buffered, whatever is missing.
@@ -382,7 +424,17 @@ impl ReceiveTrack {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
         let playout = playing.and_then(|stream| stream.playout.poll_timeout());
-        sooner(playout, self.linger_end())
+        sooner(sooner(playout, self.look_at), self.linger_end())
+    }
+
+    /// Where the sink has no sound of the sender, if it has no clock.
+    pub fn gaps(&self) -> Option<&Gaps> {
+        self.stream.as_ref().map(|stream| &stream.gaps)
+    }
+
+    /// Sample frames written to a sink without a clock.
+    pub fn written_frames(&self) -> u64 {
+        self.stream.as_ref().map_or(0, |stream| stream.written)
     }
 
     /// Notices for the user, oldest first.
@@ -407,6 +459,8 @@ impl ReceiveTrack {
     }
 }
 
+/// How soon a sink that was full is asked again: disks write what they have within milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Packets of unknown format before the user is notified: Antiphon's own senders tell the format in one packet of
 /// sixteen.
 const UNKNOWN_PATIENCE: u32 = 50;

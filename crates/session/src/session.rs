@@ -104,6 +104,8 @@ pub struct Session {
     /// How long a recording that confirms nothing more is waited for.
     patience: Duration,
     receipts: Receipts,
+    /// The receive track has no room: nothing is fetched, and streams are not read.
+    holds_up: bool,
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
@@ -151,6 +153,7 @@ impl Session {
             redial: None,
             patience: PATIENCE,
             receipts: Receipts::default(),
+            holds_up: false,
             send: None,
             receive: None,
             data: None,
@@ -398,6 +401,10 @@ impl Participant for Session {
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
         self.associations.knows(wire, path)
+    }
+
+    fn takes(&self, wire: WireId) -> bool {
+        !self.holds_up || self.listening.iter().any(|(listener, _)| *listener == wire)
     }
 
     fn stop(&mut self, now: Instant) {

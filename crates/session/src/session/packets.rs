@@ -13,6 +13,14 @@ impl Session {
         if self.data.is_some() {
             return self.fetch_messages();
         }
+        let was_full =
+            std::mem::replace(&mut self.holds_up, self.receive.as_ref().is_some_and(ReceiveTrack::is_full));
+        if self.holds_up {
+            return self.associations.pause_all();
+        }
+        if was_full {
+            self.associations.resume_all();
+        }
         let mut buf = std::mem::take(&mut self.buf);
         while let Some((id, received)) = self.associations.poll_message(&mut buf) {
             if self.config.reflected.is_some() {
@@ -34,6 +42,11 @@ impl Session {
                 None => self.on_malformed(),
             }
             self.look_for_framing(bytes);
+            if self.receive.as_mut().is_some_and(|track| track.has_no_room(now)) {
+                self.holds_up = true;
+                self.associations.pause_all();
+                break;
+            }
         }
         self.buf = buf;
         self.judge_framing();

@@ -10,9 +10,10 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Source, StreamFormat};
 use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
-    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
+    LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
     SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
+use antiphon_testkit::Kept;
 
 /// The datagram size of the tests: an Ethernet path over IPv6.
 pub const MAX_DATAGRAM: usize = 1452;
@@ -100,12 +101,31 @@ pub fn receiving(
     now: Instant,
 ) -> Session {
     let stack = framed_stack(name, framing);
-    let track = receive_config(latency, stack.open(now, Role::Listener).profile().ordered);
+    let profile = stack.open(now, Role::Listener).profile();
+    let track = ReceiveTrackConfig {
+        reliable: profile.reliable && framing == StreamFraming::Rtp,
+        ..receive_config(latency, profile.ordered)
+    };
     let tells = Some(latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
     let config = SessionConfig { tells, ends_with_stream, framing, ..session_config("far", 99) };
     let mut session = Session::new(config, now);
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     session.listen(now, WIRE, stack, SILENCE);
+    session
+}
+
+/// A session that records into memory, with this in place of long gaps.
+pub fn recording_with(name: &str, kept: &Kept, long_gaps: LongGaps) -> Session {
+    let stack = stack(name);
+    let profile = stack.open(Instant::ZERO, Role::Listener).profile();
+    let track =
+        ReceiveTrackConfig { reliable: profile.reliable, long_gaps, ..receive_config(None, profile.ordered) };
+    let config = SessionConfig { tells: Some(PlayoutDelay::Unbounded), ..session_config("far", 99) };
+    let mut session = Session::new(config, Instant::ZERO);
+    let kept = kept.clone();
+    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
+    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    session.listen(Instant::ZERO, WIRE, stack, SILENCE);
     session
 }
 
@@ -117,6 +137,8 @@ pub fn receive_config(latency: Option<Duration>, ordered: bool) -> ReceiveTrackC
         any_payload_type: false,
         silence: SILENCE,
         ordered,
+        reliable: false,
+        long_gaps: LongGaps::Silence,
     }
 }
 

@@ -1,11 +1,15 @@
 //! Recordings over reliable transports: outages, breaks and stopped receivers cost nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use antiphon_core::{Instant, Participant, PathId};
-use antiphon_session::{PlayoutDelay, SendTrack, Session, SessionConfig};
+use antiphon_media::{Sink, SinkError};
+use antiphon_session::{LongGaps, OpenSink, PlayoutDelay, SendTrack, Session, SessionConfig};
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
-use crate::common::session_config;
-use crate::world::{WIRE, World, heard, ms, receive_session, stack, track_config};
+use crate::common::{recording_with, sending, session_config};
+use crate::world::{WIRE, World, heard, ms, receive_session, receive_session_with, stack, track_config};
 
 const END: Instant = Instant::from_millis(900_000);
 
@@ -86,6 +90,119 @@ fn an_outage_costs_a_recording_nothing() {
                 world.near.sent()
             );
         }
+    }
+}
+
+/// Takes a quarter of a second of sound, then nothing for a minute, as a disk that spins up.
+struct Slow {
+    kept: Kept,
+    format: antiphon_media::StreamFormat,
+    room: Arc<AtomicUsize>,
+}
+
+impl Sink for Slow {
+    fn format(&self) -> antiphon_media::StreamFormat {
+        self.format
+    }
+
+    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
+        let frames = block.len() / self.format.channels();
+        let room = self.room.load(Ordering::Relaxed);
+        assert!(frames <= room, "{frames} sample frames where there is room for {room}");
+        self.room.store(room - frames, Ordering::Relaxed);
+        self.kept.sink(self.format).push(block)
+    }
+
+    fn clocked(&self) -> bool {
+        false
+    }
+
+    fn wants(&self) -> Option<usize> {
+        None
+    }
+
+    fn period(&self) -> Option<usize> {
+        None
+    }
+
+    fn room(&self) -> usize {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        panic!("{frames} sample frames are missing");
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_slow_disk_holds_up_the_sender() {
+    for name in ["tcp", "sctp?reliability=full"] {
+        let (kept, frames, room) = (Kept::default(), 15 * 48_000, Arc::new(AtomicUsize::new(12_000)));
+        let (sink_kept, sink_room) = (kept.clone(), room.clone());
+        let open: OpenSink = Box::new(move |format, _| {
+            Ok(Box::new(Slow { kept: sink_kept.clone(), format, room: sink_room.clone() }))
+        });
+        let far = receive_session_with(name, None, open, true, Instant::ZERO);
+        let near = persistent(name, frames);
+        let mut world = match name {
+            "tcp" => World::piped(near, far, ms(10), 100_000),
+            _ => World::linked(near, far, "delay=10ms", 1),
+        };
+        world.run_until(Instant::from_millis(60_000));
+        assert!(!kept.is_empty() && kept.len() <= 24_000, "{name}: {}", kept.len());
+        room.store(usize::MAX, Ordering::Relaxed);
+        world.run(END);
+        assert!(
+            is_exact(&kept, frames),
+            "{name}: {} samples of {}, {:?}",
+            kept.len(),
+            2 * frames,
+            world.near.sent()
+        );
+    }
+}
+
+/// What a stream that was cut off for a while is recorded as: silence in its place, unless gaps are to be cut out.
+#[test]
+fn a_recording_is_as_long_as_the_performance() {
+    for (outage, long_gaps) in
+        [(2_500, LongGaps::Silence), (30_000, LongGaps::Silence), (30_000, LongGaps::Cut)]
+    {
+        let (kept, frames) = (Kept::default(), 45 * 48_000);
+        let near = sending(
+            &*stack("rtp"),
+            Noise::new(stereo(), frames),
+            track_config(stereo(), 5),
+            PlayoutDelay::Unbounded,
+        );
+        let far = recording_with("rtp", &kept, long_gaps);
+        let mut world = World::linked(near, far, "delay=10ms", 1);
+        world.outage(Instant::from_millis(5_000)..Instant::from_millis(5_000 + outage));
+        world.run(END);
+        assert!(world.far.is_finished());
+        let track = heard(&world.far);
+        let (lost, packets) = (track.playout().unwrap().lost, track.counters().packets);
+        assert_eq!(packets + lost, world.near.sent().peers.accepted, "both ends count alike");
+        let expected_loss = outage as f64 * 48.0 / 256.0;
+        assert!((lost as f64 - expected_loss).abs() < 2.0, "{lost} lost of about {expected_loss}");
+        let samples = kept.samples();
+        let whole = expected(stereo(), 0, frames);
+        if long_gaps == LongGaps::Cut {
+            assert!(samples.len() as u64 <= 2 * (frames - 29 * 48_000), "{}", samples.len());
+            continue;
+        }
+        assert_eq!(samples.len() as u64, 2 * frames, "{outage} ms");
+        let gaps = track.gaps().unwrap();
+        let [gap] = gaps.list() else { panic!("{:?}", gaps.list()) };
+        assert_eq!((gap.frames, gaps.frames()), (lost * 256, lost * 256));
+        let (from, to) = (2 * gap.at as usize, 2 * (gap.at + gap.frames) as usize);
+        assert!(samples[..from] == whole[..from], "before the gap");
+        // Concealment fades the first packets in.
+        assert!(samples[to + 2048..] == whole[to + 2048..], "after the gap, at its place");
     }
 }
 
