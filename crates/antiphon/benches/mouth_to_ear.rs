@@ -134,6 +134,8 @@ fn receive(
         any_payload_type: false,
         silence: SILENCE,
         ordered: runner.profile().ordered,
+        reliable: false,
+        long_gaps: antiphon_session::LongGaps::default(),
     };
     let mut ear = Some(ear);
     let open_sink: OpenSink = Box::new(move |_, _| Ok(Box::new(ear.take().expect("one stream"))));

@@ -195,10 +195,10 @@ mod tests {
         }
 
         fn takes(&self, _wire: WireId) -> bool {
-        true
-    }
+            true
+        }
 
-    fn stop(&mut self, _now: Instant) {}
+        fn stop(&mut self, _now: Instant) {}
 
         fn is_finished(&self) -> bool {
             self.left == 0

@@ -195,9 +195,7 @@ impl TcpLine {
     fn sleep(&mut self, wait: Wait) -> bool {
         let sleep = match &self.stream {
             // Only a connection with nothing else to watch may sleep in the receiving call.
-            Some(stream) if self.may_sleep_in_call() => {
-                self.timeout.plan(stream, wait)
-            }
+            Some(stream) if self.may_sleep_in_call() => self.timeout.plan(stream, wait),
             _ => Sleep::polling(wait),
         };
         if let Sleep::Poll(time) = sleep {

@@ -34,8 +34,6 @@ pub(crate) struct Delivery {
     began: Option<Instant>,
     /// When something was last confirmed or, before that, handed over.
     progress: Instant,
-    /// Messages handed over more than once.
-    repeated: u64,
     /// Messages that could not be kept until they were confirmed.
     lost: u64,
 }
@@ -87,7 +85,6 @@ impl Delivery {
             settled: number,
             began: None,
             progress: now,
-            repeated: 0,
             lost: 0,
         }
     }
@@ -97,9 +94,9 @@ impl Delivery {
         self.confirmed
     }
 
-    /// Messages handed over more than once.
-    pub fn repeated(&self) -> u64 {
-        self.repeated
+    /// Every earlier message has arrived, or cannot be sent any more, as far as is known by now.
+    pub fn arrived(&self) -> u64 {
+        if self.has_receipts() { self.confirmed } else { self.confirmed.max(self.settled) }
     }
 
     /// Messages that could not be kept until they were confirmed.
@@ -151,19 +148,24 @@ impl Delivery {
             again.next += 1;
         }
         let window = MOST_UNCONFIRMED * self.groups.len() as u64;
-        (self.next < store.next() && self.next < self.confirmed + window).then_some(self.next)
+        while self.next < store.held() && self.next < self.confirmed + window {
+            if store.get(self.next).is_some() {
+                return Some(self.next);
+            }
+            // A spool has dropped it.
+            self.on_unsendable();
+        }
+        None
     }
 
     /// The message that [`Self::next`] named was handed over. Returns whether it was the first time.
     pub fn on_handed(&mut self, now: Instant, stored: &Stored) -> bool {
         if let Some(again) = &mut self.again {
             again.next += 1;
-            self.repeated += 1;
             return false;
         }
         self.next = stored.number + 1;
         if stored.number < self.reached {
-            self.repeated += 1;
             return false;
         }
         self.reached = self.next;
@@ -251,11 +253,11 @@ impl Delivery {
 
     fn confirm(&mut self, now: Instant, store: &Store) {
         let before = self.confirmed;
-        let arrived = |number: u64| {
-            let (stored, _) = store.get(number)?;
-            Some(self.groups[stored.group].has(stored.index))
+        // What the store does not have was dropped, and counted as lost.
+        let settled = |number: u64| {
+            store.get(number).is_none_or(|(stored, _)| self.groups[stored.group].has(stored.index))
         };
-        while self.confirmed < self.reached && arrived(self.confirmed) == Some(true) {
+        while self.confirmed < self.reached && settled(self.confirmed) {
             self.confirmed += 1;
         }
         if self.confirmed > before {

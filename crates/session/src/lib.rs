@@ -36,6 +36,7 @@ mod recover;
 mod reflector;
 mod send_track;
 mod session;
+mod spool;
 mod store;
 
 pub use arrivals::ArrivalTable;
@@ -48,7 +49,7 @@ pub use gaps::{Gap, Gaps};
 pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
 pub use members::Member;
 pub use observer::{Arrived, Observer, Seen, Sent};
-pub use peer::{Joining, Peer, PeerCounters, PlayoutDelay};
+pub use peer::{Joining, Peer, PeerCounters, PeerEnd, PlayoutDelay};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
     GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
@@ -59,4 +60,5 @@ pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_
 pub use session::{
     Change, ChangeFailure, LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig,
 };
+pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Instant, Outcome, WireId};
+use antiphon_core::{BrokenReason, CloseReason, Instant, Outcome, WireId};
 use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
@@ -25,6 +25,12 @@ pub struct PeerCounters {
     pub settled: u64,
     /// Messages to a recording that were sent again after a break.
     pub repeated: u64,
+    /// Messages to a recording that could not be kept until it confirmed them.
+    pub dropped: u64,
+    /// Messages to a recording which neither it nor, if it sends no receipts, the transport has confirmed yet.
+    pub unconfirmed: u64,
+    /// Whether a recording confirms what it has.
+    pub receipts: bool,
 }
 
 impl std::ops::AddAssign for PeerCounters {
@@ -35,7 +41,21 @@ impl std::ops::AddAssign for PeerCounters {
         self.expired += other.expired;
         self.settled += other.settled;
         self.repeated += other.repeated;
+        self.dropped += other.dropped;
+        self.unconfirmed += other.unconfirmed;
+        self.receipts |= other.receipts;
     }
+}
+
+/// Why a stream that is sent ended before all of it was, or without its receiver's confirming it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerEnd {
+    /// The receiver said goodbye.
+    Left,
+    /// The association ended.
+    Closed(CloseReason),
+    /// A recording confirmed nothing more for the patience.
+    Silent,
 }
 
 /// How long a packet is of use to a peer.
@@ -163,6 +183,14 @@ impl Peer {
     /// Outcomes of the messages sent to it.
     pub fn counters(&self) -> PeerCounters {
         self.counters
+    }
+
+    /// The same with what is known of a recording, of a track with so many messages.
+    pub(crate) fn counted(&self, messages: u64) -> PeerCounters {
+        let Some(delivery) = &self.delivery else { return self.counters };
+        let receipts = delivery.has_receipts();
+        let unconfirmed = messages.saturating_sub(delivery.arrived());
+        PeerCounters { dropped: delivery.lost(), unconfirmed, receipts, ..self.counters }
     }
 
     /// Reports sent and received.

@@ -427,14 +427,15 @@ impl ReceiveTrack {
         sooner(sooner(playout, self.look_at), self.linger_end())
     }
 
+    /// Rate and length of what was written to a sink without a clock, and where it has no sound of the sender; takes the list.
+    pub fn take_gaps(&mut self) -> Option<(u32, u64, Gaps)> {
+        let stream = self.stream.as_mut()?;
+        Some((stream.format().0.rate(), stream.written, std::mem::take(&mut stream.gaps)))
+    }
+
     /// Where the sink has no sound of the sender, if it has no clock.
     pub fn gaps(&self) -> Option<&Gaps> {
         self.stream.as_ref().map(|stream| &stream.gaps)
-    }
-
-    /// Sample frames written to a sink without a clock.
-    pub fn written_frames(&self) -> u64 {
-        self.stream.as_ref().map_or(0, |stream| stream.written)
     }
 
     /// Notices for the user, oldest first.

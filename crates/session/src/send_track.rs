@@ -12,6 +12,7 @@ use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
 use crate::protect::{Emit, Protector, Repeat, Repetition};
+use crate::spool::Spool;
 use crate::store::{Store, StoreRoom};
 
 /// How a track is sent.
@@ -256,6 +257,16 @@ impl SendTrack {
     pub(crate) fn keep_from(&mut self, number: u64, waits: bool) {
         self.store.keep_from(number);
         self.waits = waits;
+    }
+
+    /// What is to be kept of a live source, and memory has no room for, waits in `spool`.
+    pub fn set_spool(&mut self, spool: Box<dyn Spool>) {
+        self.store.set_spool(spool);
+    }
+
+    /// Fetches what waits in the spool.
+    pub(crate) fn refill(&mut self) {
+        self.store.refill();
     }
 
     /// Whether the source waits until messages that are kept have been confirmed.

@@ -35,7 +35,7 @@ use crate::looks::of_messages;
 use crate::manager::{CongestionManager, GrantAll};
 use crate::members::Members;
 use crate::observer::{Observer, Seen};
-use crate::peer::{Peer, PeerCounters, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;
@@ -103,6 +103,8 @@ pub struct Session {
     redial: Option<Redial>,
     /// How long a recording that confirms nothing more is waited for.
     patience: Duration,
+    /// Why the stream ended, if neither by its own end nor by ours.
+    peer_end: Option<PeerEnd>,
     receipts: Receipts,
     /// The receive track has no room: nothing is fetched, and streams are not read.
     holds_up: bool,
@@ -128,6 +130,10 @@ pub struct Session {
     past: PeerCounters,
     past_reports: Vec<Option<RemoteReport>>,
     past_members: Members,
+    /// The playout delay that the last peer reported.
+    past_delay: Option<PlayoutDelay>,
+    /// Why the last peer, which never answered, could not be reached.
+    past_unanswered: Option<BrokenReason>,
     unknown_sources: u64,
     /// Messages from a reflector that are not ours.
     foreign: u64,
@@ -152,6 +158,7 @@ impl Session {
             further: FurtherState::default(),
             redial: None,
             patience: PATIENCE,
+            peer_end: None,
             receipts: Receipts::default(),
             holds_up: false,
             send: None,
@@ -170,6 +177,8 @@ impl Session {
             past: PeerCounters::default(),
             past_reports: Vec::new(),
             past_members: Members::default(),
+            past_delay: None,
+            past_unanswered: None,
             unknown_sources: 0,
             foreign: 0,
             other_framing: 0,
@@ -294,7 +303,8 @@ impl Session {
     }
 
     fn on_broken(&mut self, now: Instant, at: usize, reason: BrokenReason) {
-        if let Some(peer) = &mut self.peers[at] {
+        // A receiver that leaves at the first goodbye is no error.
+        if let Some(peer) = self.peers[at].as_mut().filter(|_| self.state == State::Open) {
             peer.broken = Some(reason);
         }
         if let Some(data) = &mut self.data {

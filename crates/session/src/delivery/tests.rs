@@ -55,7 +55,7 @@ fn receipts_confirm_and_a_break_repeats_the_rest() {
     assert_eq!((delivery.confirmed(), delivery.has_receipts(), delivery.progress()), (12, true, at(250)));
     delivery.rewind();
     assert_eq!(hand_all(&mut delivery, at(300), &store), (12..20).collect::<Vec<_>>());
-    assert_eq!((delivery.repeated(), delivery.is_complete(at(300), &store)), (8, false));
+    assert!(!delivery.is_complete(at(300), &store));
     // An old receipt that was on its way takes nothing back.
     delivery.on_receipt(at(310), 0, &receipt(0, 9, 9, &[]), &store);
     assert_eq!(delivery.confirmed(), 12);

@@ -101,7 +101,7 @@ impl Newest {
         }
         // So many packets fit into the time; a pause makes it longer than its packets, and never shorter.
         let most = u64::from(ticks).div_ceil(u64::from(self.frames));
-        let cycles = most.saturating_sub(u64::from(low)) + TOLERANCE >> 16;
+        let cycles = (most.saturating_sub(u64::from(low)) + TOLERANCE) >> 16;
         let packets = u64::from(low) + (cycles << 16);
         let slack = TOLERANCE + most / 100;
         if packets == 0 || packets.abs_diff(most) > slack {

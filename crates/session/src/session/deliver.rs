@@ -15,24 +15,34 @@ use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::observer::{Seen, Sent};
-use crate::peer::{Peer, PlayoutDelay};
+use crate::peer::{Peer, PeerEnd, PlayoutDelay};
 use crate::protect::Emit;
-use crate::send_track::tag;
+use crate::send_track::{SendTrack, tag};
 
 /// How to call the peer again when its association has ended.
 pub(super) struct Redial {
     wire: WireId,
     paths: Vec<PathId>,
     stack: Rc<dyn Stack>,
+    /// Whether a peer is called again that does not record, or that has never answered.
+    always: bool,
     /// When to call next, while there is no connection.
     next: Option<Instant>,
 }
 
 impl Session {
-    /// Calls a peer as [`Self::call`] does, and again whenever the association has ended without our doing.
-    pub fn keep_calling(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: Rc<dyn Stack>) {
+    /// Calls a peer as [`Self::call`] does, and again whenever the association has ended without our doing: one that records,
+    /// or, with `always`, any.
+    pub fn keep_calling(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        paths: &[PathId],
+        stack: Rc<dyn Stack>,
+        always: bool,
+    ) {
         self.call(now, wire, paths, &*stack);
-        self.redial = Some(Redial { wire, paths: paths.to_vec(), stack, next: None });
+        self.redial = Some(Redial { wire, paths: paths.to_vec(), stack, always, next: None });
     }
 
     /// Decides whether the peer at `at` gets every message: it records, and its transport loses nothing.
@@ -65,6 +75,7 @@ impl Session {
         if !self.peers.iter().flatten().any(|peer| peer.delivery.is_some()) {
             return;
         }
+        self.send.iter_mut().for_each(SendTrack::refill);
         for at in 0..self.peers.len() {
             if self.peers[at].as_ref().is_some_and(|peer| peer.delivery.is_some()) {
                 self.hand_over(now, at);
@@ -158,12 +169,40 @@ impl Session {
         })
     }
 
+    /// Whether a peer that is owed something has confirmed nothing for the patience.
+    pub(super) fn has_fallen_silent(&self, now: Instant) -> bool {
+        self.next_silence().is_some_and(|silent| silent <= now)
+    }
+
+    /// When that will be so.
+    pub(super) fn next_silence(&self) -> Option<Instant> {
+        let store = self.send.as_ref()?.store();
+        let owed = self.peers.iter().flatten().filter_map(|peer| peer.delivery.as_ref());
+        let owed = owed.filter(|delivery| delivery.confirmed() < store.next());
+        owed.map(|delivery| delivery.progress() + self.patience).min()
+    }
+
+    /// The receivers of the peer at `at` have said goodbye: the stream ends, unless they are waited for.
+    pub(super) fn on_left(&mut self, now: Instant, at: usize) {
+        let waits = self.redial.as_ref().is_none_or(|redial| redial.always);
+        let called = self.listening.is_empty() && self.config.reflected.is_none();
+        let Some(peer) = &self.peers[at] else { return };
+        if !called || waits || self.state != State::Open || !peer.members.have_left() {
+            return;
+        }
+        self.peer_end.get_or_insert(PeerEnd::Left);
+        self.close(now);
+    }
+
     /// The first association of the peer at `at` has broken or ended: returns whether another is called.
     pub(super) fn calls_again(&mut self, now: Instant, at: usize) -> bool {
         if self.state != State::Open && !self.is_owed(now) {
             return false;
         }
         let (Some(redial), Some(peer)) = (&mut self.redial, &mut self.peers[at]) else { return false };
+        if !redial.always && (peer.delivery.is_none() || !peer.answered) {
+            return false;
+        }
         redial.next = Some(now);
         (peer.association, peer.connected) = (None, false);
         if let Some(delivery) = &mut peer.delivery {

@@ -13,7 +13,6 @@ use antiphon_session::{
     LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
     SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
-use antiphon_testkit::Kept;
 
 /// The datagram size of the tests: an Ethernet path over IPv6.
 pub const MAX_DATAGRAM: usize = 1452;
@@ -111,21 +110,6 @@ pub fn receiving(
     let mut session = Session::new(config, now);
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     session.listen(now, WIRE, stack, SILENCE);
-    session
-}
-
-/// A session that records into memory, with this in place of long gaps.
-pub fn recording_with(name: &str, kept: &Kept, long_gaps: LongGaps) -> Session {
-    let stack = stack(name);
-    let profile = stack.open(Instant::ZERO, Role::Listener).profile();
-    let track =
-        ReceiveTrackConfig { reliable: profile.reliable, long_gaps, ..receive_config(None, profile.ordered) };
-    let config = SessionConfig { tells: Some(PlayoutDelay::Unbounded), ..session_config("far", 99) };
-    let mut session = Session::new(config, Instant::ZERO);
-    let kept = kept.clone();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
-    session.listen(Instant::ZERO, WIRE, stack, SILENCE);
     session
 }
 
