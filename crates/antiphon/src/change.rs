@@ -323,7 +323,7 @@ impl Arriving {
     ) -> Result<(), Error> {
         let name = opened.scheme();
         let added = opened.add(wire, name, lines, stacks)?;
-        session.call_further(now, wire, &added.paths, &*added.stack, joining, self.token);
+        session.call_further(now, wire, &added.paths, &added.stack, joining, self.token);
         Ok(())
     }
 

@@ -38,6 +38,7 @@ mod render;
 mod requirement;
 mod send;
 mod show;
+mod spool;
 mod stream_plan;
 mod table;
 mod task;
@@ -77,6 +78,7 @@ pub use receive::{MissingSound, ReceiveStatus, ReceiveSummary, Recording, receiv
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use requirement::{Judgement, Requirement};
 pub use send::{ConfirmedBy, SendMember, SendStatus, SendSummary, Shortfall, send};
+pub use spool::SpoolPlace;
 pub use table::{figure_row, figure_rows};
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

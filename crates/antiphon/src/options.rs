@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::SpoolPlace;
 use antiphon_core::DEFAULT_LATENCY;
 use antiphon_link::DuplexSpec;
 use antiphon_measure::Purpose;
@@ -117,6 +118,8 @@ pub struct SendOptions {
     pub sdp: Option<PathBuf>,
     /// Keep calling a peer that is absent.
     pub wait_for_peer: bool,
+    /// Where sound of a live source waits that a recording cannot be sent for now, and memory has no room for.
+    pub spool: SpoolPlace,
     /// File for a capture of the socket.
     pub capture: Option<PathBuf>,
     /// File for a path passport: when each packet was sent and arrived, or that it was lost.
@@ -257,6 +260,7 @@ impl Default for SendOptions {
             length: None,
             sdp: None,
             wait_for_peer: false,
+            spool: SpoolPlace::default(),
             capture: None,
             passport: None,
             command: String::new(),

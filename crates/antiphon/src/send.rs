@@ -18,8 +18,10 @@ use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Asker, Changes};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
+use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
+use crate::spool::{self, Kept, SpoolKeeper};
 use crate::transport::StreamUri;
 use crate::{Error, ErrorKind, SendOptions};
 use outcome::Outcome;
@@ -44,6 +46,9 @@ pub struct SendSummary {
     pub members_reported: Vec<SendMember>,
     /// Changes of the transport that were asked for and did not happen, and why.
     pub failures: Vec<String>,
+    /// What of a live source was dropped, since there was no room to keep it while the recording could not be reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped_sound: Vec<MissingSound>,
     /// What says that the receiver has it.
     pub confirmed_by: ConfirmedBy,
     /// Why it did not arrive whole, if something speaks against it.
@@ -143,11 +148,11 @@ impl Prepared {
             }
             status(&last);
         });
-        let Ended { mut notes, files, last, members } =
+        let Ended { mut notes, files, last, members, kept } =
             result.map_err(|_| Error::failed("the media thread panicked"))??;
         recent.on_look(last.look);
         let stopped = stop.is_asked();
-        let outcome = Outcome { last: &last, rate, total, playout_delay, stopped };
+        let outcome = Outcome { last: &last, rate, total, playout_delay, stopped, dropped: &kept.dropped };
         let (confirmed_by, shortfall) = (outcome.confirmed_by(), outcome.shortfall());
         let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
         let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
@@ -164,6 +169,7 @@ impl Prepared {
             notes,
             members_reported: members,
             failures,
+            dropped_sound: kept.dropped,
             confirmed_by,
             shortfall,
         })
@@ -189,6 +195,7 @@ struct Ended {
     files: Vec<String>,
     last: Snapshot,
     members: Vec<SendMember>,
+    kept: Kept,
 }
 
 /// The media thread: opens the socket, writes the SDP, streams.
@@ -218,7 +225,8 @@ fn run(
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let track = plan.track(options, runner.max_packet(), waker.is_some());
     let meter = PeakMeter::default();
-    let track = SendTrack::new(meter.source(plan.source), track)?;
+    let mut track = SendTrack::new(meter.source(plan.source), track)?;
+    let keeper = if is_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
     if let Some(path) = &options.sdp {
         write_sdp(path, &track, &plan.uri, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
@@ -248,7 +256,27 @@ fn run(
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    Ok(Ended { notes, files, last, members })
+    // The spool ends with the session.
+    drop(session);
+    let kept = keeper.map(SpoolKeeper::finish).unwrap_or_default();
+    notes.extend(kept.trouble.clone());
+    Ok(Ended { notes, files, last, members, kept })
+}
+
+/// What a recording misses of a live source waits for it in a file, if the transport loses nothing.
+fn keep_in_spool(
+    options: &SendOptions,
+    runner: &Runner,
+    track: &mut SendTrack,
+    tell: &mpsc::Sender<String>,
+) -> Result<Option<SpoolKeeper>, Error> {
+    if !runner.profile().reliable {
+        return Ok(None);
+    }
+    let started = spool::start(&options.spool, track.longest_message(), spool::MOST_SPOOLED, tell.clone())?;
+    let Some((spool, keeper)) = started else { return Ok(None) };
+    track.set_spool(spool);
+    Ok(Some(keeper))
 }
 
 /// Opens the wire; `wait`: tries again for as long as nobody accepts the call.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use antiphon::SpoolPlace;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{ByteCount, UnitError};
@@ -273,6 +274,15 @@ impl WireFormat {
                 )))
             }
         }
+    }
+}
+
+/// A directory for what waits, or none.
+pub fn spool(text: &str) -> Result<SpoolPlace, String> {
+    match text {
+        "" => Err("write a directory, or off".into()),
+        "off" => Ok(SpoolPlace::Off),
+        directory => Ok(SpoolPlace::In(directory.into())),
     }
 }
 

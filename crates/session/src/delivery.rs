@@ -5,6 +5,7 @@
 //! break, or where a receiver names it as missing. Receivers that send none are believed to have what the transport says
 //! that it delivered.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome};
@@ -21,8 +22,10 @@ pub(crate) struct Delivery {
     confirmed: u64,
     /// The next message to hand over.
     next: u64,
-    /// No message from this one on was ever handed over.
+    /// No message from this one on was ever handed over, or lost.
     reached: u64,
+    /// The same, without those that were lost.
+    handed: u64,
     /// To be handed over once more before the next one: those from the first number on that the receiver misses.
     again: Option<Again>,
     /// The transport takes nothing until it says so.
@@ -36,6 +39,8 @@ pub(crate) struct Delivery {
     progress: Instant,
     /// Messages that could not be kept until they were confirmed.
     lost: u64,
+    /// Those of them that had been handed over: the next receipt may say that they have arrived.
+    in_doubt: Range<u64>,
 }
 
 /// A channel group.
@@ -79,6 +84,7 @@ impl Delivery {
             confirmed: number,
             next: number,
             reached: number,
+            handed: number,
             again: None,
             blocked: false,
             proof: Proof::Unknown,
@@ -86,6 +92,7 @@ impl Delivery {
             began: None,
             progress: now,
             lost: 0,
+            in_doubt: 0..0,
         }
     }
 
@@ -169,6 +176,7 @@ impl Delivery {
             return false;
         }
         self.reached = self.next;
+        self.handed = self.next;
         self.groups[stored.group].last = Some((stored.index, stored.info.sequence));
         if self.began.is_none() {
             self.began = Some(now);
@@ -217,6 +225,7 @@ impl Delivery {
             group.stuck = Some(now);
             self.again = Some(Again { next: self.confirmed, until: self.reached });
         }
+        self.settle_doubts();
         self.confirm(now, store);
     }
 
@@ -245,10 +254,25 @@ impl Delivery {
     fn skip_forgotten(&mut self, store: &Store) {
         if self.confirmed < store.first() {
             self.lost += store.first() - self.confirmed;
+            if self.in_doubt.is_empty() {
+                self.in_doubt.start = self.confirmed;
+            }
+            self.in_doubt.end = store.first().min(self.handed);
             self.confirmed = store.first();
             self.next = self.next.max(self.confirmed);
             self.reached = self.reached.max(self.next);
         }
+    }
+
+    /// Of what could not be kept, some may have arrived before the break. Each block of a stream is one message of each group.
+    fn settle_doubts(&mut self) {
+        let groups = self.groups.len() as u64;
+        let arrived = self
+            .in_doubt
+            .clone()
+            .filter(|number| self.groups[(number % groups) as usize].has(number / groups));
+        self.lost -= (arrived.count() as u64).min(self.lost);
+        self.in_doubt = 0..0;
     }
 
     fn confirm(&mut self, now: Instant, store: &Store) {

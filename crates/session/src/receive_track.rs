@@ -36,8 +36,8 @@ pub struct ReceiveTrack {
     recoverer: Box<dyn Recoverer>,
     /// Of each channel group the packet that was sent last, as far as packets have come.
     newest: Vec<Option<Newest>>,
-    /// When the last packet of the stream came.
-    last_came: Instant,
+    /// When the recording began.
+    began: Instant,
     /// A packet behind a gap, until what is before it has been played.
     behind_gap: Option<BehindGap>,
     /// When a full sink is asked again.
@@ -109,7 +109,7 @@ impl ReceiveTrack {
             stream: None,
             recoverer: Box::new(Distinct::new(1)),
             newest: Vec::with_capacity(1),
-            last_came: Instant::ZERO,
+            began: Instant::ZERO,
             behind_gap: None,
             look_at: None,
             notices: Vec::with_capacity(MOST_NOTICES),
@@ -276,7 +276,6 @@ impl ReceiveTrack {
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
         arrived.inserted = self.insert(now, received, view, bytes, part);
-        self.last_came = now;
         tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
     }
 
@@ -358,6 +357,7 @@ impl ReceiveTrack {
         }
         match self.open(now, part, first) {
             Ok(stream) => {
+                self.began = now;
                 self.stream = Some(stream);
                 self.notice(Notice::Began(format, sample));
             }

@@ -5,6 +5,7 @@ use antiphon_session::{PeerEnd, PlayoutDelay};
 
 use super::status::Snapshot;
 use crate::ErrorKind;
+use crate::receive::MissingSound;
 
 /// Why a stream did not arrive whole, or may not have.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -38,6 +39,8 @@ pub(super) struct Outcome<'a> {
     pub playout_delay: PlayoutDelay,
     /// Whether the user ended it.
     pub stopped: bool,
+    /// What a spool had no room for.
+    pub dropped: &'a [MissingSound],
 }
 
 impl Outcome<'_> {
@@ -77,8 +80,9 @@ impl Outcome<'_> {
         }
         if peers.dropped > 0 {
             return failed(format!(
-                "{} packets are missing in the recording: there was no room to keep them while it could not be reached",
-                peers.dropped
+                "{} packets are missing in the recording: there was no room to keep them while it could not be reached{}",
+                peers.dropped,
+                places(self.dropped)
             ));
         }
         if peers.unconfirmed > 0 {
@@ -102,6 +106,21 @@ impl Outcome<'_> {
 
     fn seconds(&self, frames: u64) -> String {
         format!("{:.1} s", MediaTime::new(frames, self.rate).duration().as_secs_f64())
+    }
+}
+
+/// Where sound was dropped.
+fn places(dropped: &[MissingSound]) -> String {
+    let place = |one: &MissingSound| format!("{:.1} s at {:.1} s", one.duration_s, one.at_s);
+    match dropped {
+        [] => String::new(),
+        [few @ ..] if few.len() <= 4 => {
+            format!(" ({})", few.iter().map(place).collect::<Vec<_>>().join(", "))
+        }
+        [first, .., last] => {
+            format!(" (in {} places, from {} to {})", dropped.len(), place(first), place(last))
+        }
+        [one] => format!(" ({})", place(one)),
     }
 }
 

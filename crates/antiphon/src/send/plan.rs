@@ -47,6 +47,7 @@ impl SendPlan {
                 framing.name()
             )));
         }
+        options.spool.check()?;
         let opened = open_source(&options.source)?;
         let has = opened.source.format();
         let (format, map) = stream_format(options, keys, has)?;

@@ -8,7 +8,7 @@ use antiphon::measure::Purpose;
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
 use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
-use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, Switch};
+use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
@@ -91,6 +91,11 @@ pub struct SendArgs {
     /// Write an SDP file for other players
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
+    /// Where sound of a live source waits while a recording cannot be reached
+    /// and memory is full, up to 1 GB: a directory, or off [default: the cache
+    /// directory]
+    #[arg(long, value_name = "DIR|off", value_parser = values::spool, value_hint = ValueHint::DirPath, help_heading = "Stream")]
+    pub spool: Option<SpoolPlace>,
     /// Keep trying until the peer answers
     #[arg(short, long, help_heading = "Stream")]
     pub wait_for_peer: bool,
@@ -232,6 +237,7 @@ impl SendArgs {
             length: self.seconds,
             sdp: self.sdp.clone(),
             wait_for_peer: self.wait_for_peer,
+            spool: self.spool.clone().unwrap_or_default(),
             capture: self.capture.clone(),
             passport: self.passport.clone(),
             command: String::new(),

@@ -141,7 +141,7 @@ impl Socket {
         let StreamParticipant::Sender(session) = &mut self.participant else { return };
         while let Some(due) = self.planned.pop_front_if(|planned| planned.at <= now) {
             let Planned { wire, joining, stack, token, .. } = due;
-            session.call_further(now, wire, &[PathId::default()], &*stack, joining, token);
+            session.call_further(now, wire, &[PathId::default()], &stack, joining, token);
         }
     }
 

@@ -41,9 +41,10 @@ impl ReceiveTrack {
     /// one is a jump of its clock, or forged, and would only fill the disk.
     pub(super) fn most_gap(&self, now: Instant) -> u64 {
         let Some(stream) = &self.stream else { return 0 };
-        let time = now.since(self.last_came) + SLACK;
+        let time = now.since(self.began) + SLACK;
         let rate = u128::from(stream.format().0.rate());
-        u64::try_from(time.as_nanos() * rate / 1_000_000_000).unwrap_or(u64::MAX)
+        let due = u64::try_from(time.as_nanos() * rate / 1_000_000_000).unwrap_or(u64::MAX);
+        due.saturating_sub(stream.written + stream.playout.buffer().level())
     }
 
     /// Writes the silence of a gap once all before it has been written, and takes the packet behind it.

@@ -211,9 +211,25 @@ impl Session {
         true
     }
 
+    /// Another association has become the first one of the peer at `at`: what is not confirmed is handed over again, if it is to
+    /// be, and the peer is called again over the wire of that one.
+    pub(super) fn on_new_first(&mut self, now: Instant, at: usize) {
+        let Some(peer) = &mut self.peers[at] else { return };
+        if let Some(delivery) = &mut peer.delivery {
+            delivery.rewind();
+        }
+        let wire = peer.wire;
+        if let Some((wire, always)) = wire.zip(self.redial.as_ref().map(|redial| redial.always)) {
+            let called = self.called(wire);
+            self.redial = called.map(|(paths, stack)| Redial { wire, paths, stack, always, next: None });
+        }
+        self.judge_delivery(now, at);
+    }
+
     /// A byte stream has broken under an association: a new association begins, whose messages are not behind old ones.
     pub(super) fn renew(&mut self, now: Instant, at: usize) {
-        let Some(peer) = self.peers[at].as_ref().filter(|peer| peer.delivery.is_some()) else { return };
+        let records = |peer: &&Box<Peer>| peer.delivery.is_some() && peer.further.is_empty();
+        let Some(peer) = self.peers[at].as_ref().filter(records) else { return };
         if let (Some(id), Some(_)) = (peer.association, &self.redial) {
             self.associations.end(now, id, CloseReason::Peer);
         }

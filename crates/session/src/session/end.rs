@@ -205,7 +205,7 @@ impl Session {
 
     pub(super) fn on_closed(&mut self, now: Instant, id: AssociationId, at: usize, reason: CloseReason) {
         self.peer_of[id.index()] = None;
-        if self.goes_on_without(at, id) || self.calls_again(now, at) {
+        if self.goes_on_without(now, at, id) || self.calls_again(now, at) {
             return;
         }
         if self.send.is_some() && self.state == State::Open {

@@ -6,6 +6,7 @@
 //! have passed, all that the first still carries is late: it is closed.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, Event, Instant, Message, PathId, Role, Stack, Tag, WireId, sooner};
@@ -25,6 +26,8 @@ pub(super) struct FurtherState {
     own: Token,
     /// The token that the sender announced that is followed.
     announced: Option<Token>,
+    /// How each further wire was called.
+    stacks: Vec<(WireId, Vec<PathId>, Rc<dyn Stack>)>,
     /// The peer with several associations; sessions with many peers have none.
     at: Option<usize>,
     /// When to announce and show the token next.
@@ -42,7 +45,7 @@ impl Session {
         now: Instant,
         wire: WireId,
         paths: &[PathId],
-        stack: &dyn Stack,
+        stack: &Rc<dyn Stack>,
         joining: Joining,
         token: Token,
     ) {
@@ -56,7 +59,8 @@ impl Session {
         if let (Some(track), Some(peer)) = (&self.send, &mut self.peers[at]) {
             peer.outcomes.merge_from(track.store().next());
         }
-        let id = self.associations.call(now, wire, paths, stack);
+        let id = self.associations.call(now, wire, paths, &**stack);
+        self.further.stacks.push((wire, paths.to_vec(), Rc::clone(stack)));
         self.attach_further(now, id, at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
@@ -175,7 +179,7 @@ impl Session {
             AppKind::Leave if self.receive.is_some() && self.further.announced == Some(app.token) => {
                 self.associations.release(id);
                 if peer.association == Some(id) {
-                    self.promote(at);
+                    self.promote(now, at);
                 }
                 if let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.further_mut(id)) {
                     one.joining = None;
@@ -188,7 +192,7 @@ impl Session {
 
     /// The first of the further associations becomes the first one, those that the receiver has taken before others; that
     /// one stays, and is sent nothing. Returns the one that was promoted, if there was one.
-    fn promote(&mut self, at: usize) -> Option<Further> {
+    fn promote(&mut self, now: Instant, at: usize) -> Option<Further> {
         let peer = self.peers[at].as_mut()?;
         let usable = |one: &Further| one.connected && one.joining.is_some();
         let taken = peer.further.iter().position(|one| usable(one) && one.accepted.is_some());
@@ -197,7 +201,15 @@ impl Session {
         if let Some(before) = peer.take_place(next) {
             peer.further.push(before);
         }
+        self.on_new_first(now, at);
         Some(next)
+    }
+
+    /// How a further wire was called.
+    pub(super) fn called(&mut self, wire: WireId) -> Option<(Vec<PathId>, Rc<dyn Stack>)> {
+        let at = self.further.stacks.iter().position(|(one, ..)| *one == wire)?;
+        let (_, paths, stack) = self.further.stacks.remove(at);
+        Some((paths, stack))
     }
 
     /// Another sender takes the place of the peer at `at`: nothing further of the previous one counts.
@@ -233,12 +245,12 @@ impl Session {
     }
 
     /// The first association has ended: returns whether another takes its place.
-    pub(super) fn goes_on_without(&mut self, at: usize, id: AssociationId) -> bool {
+    pub(super) fn goes_on_without(&mut self, now: Instant, at: usize, id: AssociationId) -> bool {
         let wire = self.peers[at].as_ref().and_then(|peer| peer.wire);
         if self.state != State::Open {
             return false;
         }
-        let Some(next) = self.promote(at) else { return false };
+        let Some(next) = self.promote(now, at) else { return false };
         // It is gone, and no longer stands among the others.
         if let Some(peer) = &mut self.peers[at] {
             peer.further.retain(|one| one.id != id);
@@ -325,8 +337,9 @@ impl Session {
         let next = peer.further.remove(place);
         let before = peer.take_place(next);
         self.further.changes.extend(next.wire.map(Change::Moved));
+        peer.further.extend(before);
+        self.on_new_first(now, at);
         let Some(before) = before else { return };
-        peer.further.push(before);
         let token = self.further.own;
         (0..LEAVES).for_each(|_| self.tell(now, before.id, AppKind::Leave, token));
         self.associations.close(now, before.id, CloseMode::Graceful);

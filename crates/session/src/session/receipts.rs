@@ -16,6 +16,8 @@ pub(super) struct Receipts {
     sources: Vec<ArrivedPackets>,
     /// When to tell it next, and how often it is still told if nothing comes.
     due: Option<(Instant, u32)>,
+    /// Packets that have come since it was told.
+    untold: u32,
 }
 
 impl Receipts {
@@ -31,7 +33,8 @@ impl Receipts {
             self.sources.len() - 1
         });
         self.sources[at].on_packet(sequence);
-        let soon = now + TELL_EVERY;
+        self.untold += 1;
+        let soon = if self.untold >= MOST_UNTOLD { now } else { now + TELL_EVERY };
         let due = self.due.map_or(soon, |(due, _)| due.min(soon));
         self.due = Some((due, REPEATS));
     }
@@ -46,6 +49,7 @@ impl Receipts {
     /// Writes nothing, but says whether it is time to tell.
     fn is_due(&mut self, now: Instant) -> bool {
         let Some((due, left)) = self.due.filter(|(due, _)| *due <= now) else { return false };
+        self.untold = 0;
         self.due = left.checked_sub(1).map(|left| (due.max(now) + TELL_AGAIN, left));
         true
     }
@@ -90,6 +94,8 @@ impl Session {
 
 /// How often a receipt is sent while packets come: what a sender keeps grows with it.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+/// Packets after which one is sent at once: what a sender may send before it is confirmed is not what limits it.
+const MOST_UNTOLD: u32 = 256;
 /// How soon the last one is repeated, since an association may break as it is sent.
 const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// How often.

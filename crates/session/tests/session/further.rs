@@ -69,7 +69,7 @@ fn a_target_that_cannot_be_used_leaves_the_stream_as_it_is() {
     let small: antiphon_core::uri::Query = "".parse().unwrap();
     let args = antiphon_proto::StackArgs::new(&small, 1, 600, ms(80));
     let stack = (antiphon_proto::find("dccp").unwrap().stack)(&args).unwrap();
-    world.near.call_further(world.now, WireId(1), &[PathId(0)], &*stack, Joining::Instead, TOKEN);
+    world.near.call_further(world.now, WireId(1), &[PathId(0)], &stack, Joining::Instead, TOKEN);
     world.end();
     // Stereo of 256 sample frames, with its headers; 24 bytes of the datagrams are DCCP's.
     let small = ChangeFailure::TooSmall { most: 576, needed: 1056 };

@@ -19,7 +19,7 @@ fn narrow(datagram: usize) -> Rc<dyn Stack> {
     (antiphon_proto::find("dccp").unwrap().stack)(&args(&"".parse().unwrap())).unwrap()
 }
 
-fn call(world: &mut Wired, wire: u32, stack: &dyn Stack, joining: Joining) {
+fn call(world: &mut Wired, wire: u32, stack: &Rc<dyn Stack>, joining: Joining) {
     world.near.call_further(world.now, WireId(wire), &[PathId(0)], stack, joining, TOKEN);
 }
 
@@ -164,7 +164,7 @@ fn the_token_of_a_sender_that_is_gone_opens_nothing() {
 fn a_target_needs_room_for_the_longest_packet_and_no_more() {
     let mut world = Wired::new(&[("rtp", QUIET), ("dccp", QUIET), ("dccp", QUIET)], ms(80), 1);
     // Asked before the first packet was made.
-    call(&mut world, 1, &*narrow(600), Joining::Instead);
+    call(&mut world, 1, &narrow(600), Joining::Instead);
     world.run_for(ms(1_000));
     let [Change::Failed(_, ChangeFailure::TooSmall { needed, most })] = world.changes[..] else {
         panic!("{:?}", world.changes)
@@ -175,8 +175,8 @@ fn a_target_needs_room_for_the_longest_packet_and_no_more() {
         narrow(*datagram).open(Instant::ZERO, Role::Caller).profile().max_message >= needed
     };
     let fits = (600..1452).find(carries).expect("an Ethernet carries it");
-    call(&mut world, 1, &*narrow(fits - 1), Joining::Instead);
-    call(&mut world, 2, &*narrow(fits), Joining::Instead);
+    call(&mut world, 1, &narrow(fits - 1), Joining::Instead);
+    call(&mut world, 2, &narrow(fits), Joining::Instead);
     world.end();
     let short = ChangeFailure::TooSmall { most: needed - 1, needed };
     assert_eq!(of_wire(&world, 1)[1], Change::Failed(WireId(1), short));

@@ -1,18 +1,21 @@
 //! Live sources: how their delay develops.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use antiphon_core::{Instant, Participant};
+use antiphon_core::{Instant, Participant, PathId};
 use antiphon_media::{Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
-use antiphon_session::{PlayoutDelay, Seen, SendTrackConfig, Session};
+use antiphon_session::{
+    PlayoutDelay, Seen, SendTrack, SendTrackConfig, Session, SessionConfig, Spool, Stored,
+};
 use antiphon_testkit::{Kept, Noise, expected, sample, stereo};
 
-use crate::common::sending;
-use crate::world::{World, heard, ms, receive_session, stack, track_config};
+use crate::common::{sending, session_config};
+use crate::world::{WIRE, World, heard, ms, receive_session, stack, track_config};
 
 /// Captures noise in periods by a clock that runs `ppm` faster than the world's, from the start of time; its frame *n*
 /// is that of `expected`.
@@ -206,5 +209,90 @@ fn short_packets_of_a_long_block_leave_one_by_one() {
         }));
         assert!(sent.chunks(per_instant).all(|of_a_block| of_a_block.iter().all(|at| *at == of_a_block[0])));
         assert_eq!(instants.len() as u64, 5_000 / ptime, "{ptime} ms");
+    }
+}
+
+/// A spool without a bound, or of so many messages, of which the oldest are dropped.
+struct Queue {
+    waiting: VecDeque<(Stored, Vec<u8>)>,
+    most: usize,
+}
+
+impl Spool for Queue {
+    fn put(&mut self, stored: &Stored, bytes: &[u8]) {
+        if self.waiting.len() == self.most {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((*stored, bytes.to_vec()));
+    }
+
+    fn take(&mut self, buf: &mut [u8]) -> Option<(Stored, usize)> {
+        let (stored, bytes) = self.waiting.pop_front()?;
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        Some((stored, bytes.len()))
+    }
+
+    fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+}
+
+/// A recording of a microphone that cannot be reached from the third to the 33rd second, with room for 256 messages in memory
+/// and `most` in the spool.
+fn cut_off(most: Option<usize>) -> Live {
+    let (kept, clock) = (Kept::default(), Arc::new(AtomicU64::new(0)));
+    let format = stereo();
+    let source =
+        Microphone { format, now: clock.clone(), ppm: 0.0, period: 64, stuck: None, at: 0, skipped: 0 };
+    let config = SendTrackConfig { keeps: 256 * 1056, ..track_config(format, 5) };
+    let mut track = SendTrack::new(Box::new(source), config).expect("a track");
+    if let Some(most) = most {
+        track.set_spool(Box::new(Queue { waiting: VecDeque::new(), most }));
+    }
+    let delay = SessionConfig { playout_delay: PlayoutDelay::Of(ms(80)), ..session_config("near", 5) };
+    let mut near = Session::new(delay, Instant::ZERO);
+    near.set_send_track(track);
+    near.keep_calling(Instant::ZERO, WIRE, &[PathId(0)], stack("tcp"), true);
+    let mut live =
+        Live { world: World::piped(near, receive_session("tcp", None, &kept), ms(10), 100_000), kept, clock };
+    live.run_until(Instant::from_millis(3_000));
+    live.world.break_pipe();
+    live.run_until(Instant::from_millis(33_000));
+    live.world.connect();
+    // Four times as fast as it was missed would be done after ten seconds.
+    live.run_until(Instant::from_millis(43_000));
+    live
+}
+
+#[test]
+fn what_a_microphone_says_in_an_outage_reaches_the_recording() {
+    let live = cut_off(Some(usize::MAX));
+    let samples = live.kept.samples();
+    let seconds = samples.len() as f64 / 96_000.0;
+    assert!(seconds > 42.9, "{seconds} s of 43 after it");
+    // The first block is captured as the connection is there.
+    let first = (0..2_000).find(|first| samples[..512] == expected(stereo(), *first, 256)).expect("sound");
+    assert!(samples == expected(stereo(), first, samples.len() as u64 / 2));
+    let peers = live.world.near.sent().peers;
+    assert!((peers.dropped, peers.refused, peers.expired) == (0, 0, 0) && peers.repeated < 256, "{peers:?}");
+}
+
+#[test]
+fn what_a_spool_has_no_room_for_is_missing_and_counted() {
+    for most in [Some(1_000), None] {
+        let live = cut_off(most);
+        let (peers, track) = (live.world.near.sent().peers, heard(&live.world.far));
+        // Of 30 s, 5625 messages, memory has some and the spool its own.
+        let room = 256 + most.unwrap_or(0) as u64;
+        assert!((5_625 - room - 100..5_625 - room + 100).contains(&peers.dropped), "{peers:?}, {most:?}");
+        let gaps = track.gaps().expect("it records");
+        assert_eq!((gaps.frames(), track.playout().unwrap().lost), (peers.dropped * 256, peers.dropped));
+        let samples = live.kept.samples();
+        assert!(samples.len() as f64 / 96_000.0 > 42.9, "as long as the performance: {}", samples.len());
+        let tail = expected(stereo(), 42 * 48_000, 10_000);
+        assert!(
+            samples.windows(tail.len()).rev().take(200_000).any(|window| window == tail),
+            "the rest is whole"
+        );
     }
 }

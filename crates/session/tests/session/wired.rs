@@ -99,7 +99,7 @@ impl Wired {
     }
 
     pub fn go_further(&mut self, wire: u32, name: &str, joining: Joining) {
-        self.near.call_further(self.now, WireId(wire), &[PathId(0)], &*stack(name), joining, TOKEN);
+        self.near.call_further(self.now, WireId(wire), &[PathId(0)], &stack(name), joining, TOKEN);
     }
 
     fn drain(&mut self) {
