@@ -77,6 +77,7 @@ pub struct ReceiveSummary {
     /// Messages for the user.
     pub notes: Vec<String>,
     /// The file that was written, and what it misses.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
     /// A sentence if nothing was to be missing, and something is.
     pub shortfall: Option<String>,

@@ -8,13 +8,18 @@ use crate::ErrorKind;
 use crate::receive::MissingSound;
 
 /// Why a stream did not arrive whole, or may not have.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shortfall {
     /// A sentence with figures.
     pub message: String,
     /// [`ErrorKind::Unreachable`] where the receiver was lost.
-    #[serde(skip)]
     pub kind: ErrorKind,
+}
+
+impl serde::Serialize for Shortfall {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.message)
+    }
 }
 
 /// What says that a receiver has the stream.

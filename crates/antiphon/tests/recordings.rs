@@ -1,0 +1,179 @@
+//! Real sockets on loopback: recordings over reliable transports through paths that break.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use antiphon::media::Pull;
+use antiphon::sound::open_source;
+use antiphon::{ConfirmedBy, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
+use common::{NOISE, free_port, listen};
+
+/// Whether the path is there.
+type Presence = Arc<AtomicBool>;
+
+/// A relay of datagrams between one caller and `to`.
+fn relay_datagrams(to: SocketAddr, there: &Presence) -> SocketAddr {
+    let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let inside = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = outside.local_addr().unwrap();
+    inside.connect(to).unwrap();
+    let (back_out, back_in, back_there) =
+        (outside.try_clone().unwrap(), inside.try_clone().unwrap(), there.clone());
+    let caller = Arc::new(std::sync::Mutex::new(None));
+    let back_caller = caller.clone();
+    let up = there.clone();
+    std::thread::spawn(move || {
+        let mut buf = [0; 65_536];
+        while let Ok((len, from)) = outside.recv_from(&mut buf) {
+            *caller.lock().unwrap() = Some(from);
+            if up.load(Ordering::Relaxed) {
+                let _lost_as_on_any_path = inside.send(&buf[..len]);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut buf = [0; 65_536];
+        loop {
+            let Ok(len) = back_in.recv(&mut buf) else { continue };
+            let caller = *back_caller.lock().unwrap();
+            if let Some(caller) = caller.filter(|_| back_there.load(Ordering::Relaxed)) {
+                let _lost_as_on_any_path = back_out.send_to(&buf[..len], caller);
+            }
+        }
+    });
+    at
+}
+
+/// A relay of connections to `to`; those that exist are cut when the path goes, and refused while it is not there.
+fn relay_connections(to: SocketAddr, there: &Presence) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let there = there.clone();
+    std::thread::spawn(move || {
+        for caller in listener.incoming().map_while(Result::ok) {
+            if !there.load(Ordering::Relaxed) {
+                continue;
+            }
+            let Ok(callee) = TcpStream::connect(to) else { continue };
+            for (from, into) in [(&caller, &callee), (&callee, &caller)] {
+                let (mut from, mut into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
+                from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+                let there = there.clone();
+                std::thread::spawn(move || {
+                    let mut buf = [0; 4096];
+                    while there.load(Ordering::Relaxed) {
+                        match from.read(&mut buf) {
+                            Ok(0) => break,
+                            Ok(len) => {
+                                if into.write_all(&buf[..len]).is_err() {
+                                    break;
+                                }
+                            }
+                            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                            Err(_) => break,
+                        }
+                    }
+                    // What was under way is lost, as with a router that is switched off.
+                    let _gone_already = from.shutdown(std::net::Shutdown::Both);
+                    let _gone_already = into.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    at
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("antiphon-recordings-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    directory
+}
+
+fn sixteen_bits(sample: &f32) -> i16 {
+    (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16
+}
+
+fn samples(source: &str, frames: usize) -> Vec<i16> {
+    let mut opened = open_source(source).unwrap();
+    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 512]);
+    while all.len() < 2 * frames {
+        match opened.source.pull(&mut block) {
+            Pull::Frames(n) => all.extend(block[..2 * n].iter().map(sixteen_bits)),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => break,
+        }
+    }
+    all.truncate(2 * frames);
+    all
+}
+
+/// Six seconds of noise over `scheme`, whose path is gone for `outage` after two seconds of sound.
+fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveSummary, bool) {
+    let directory = scratch(&format!("{scheme}-{}", outage.as_millis()));
+    let (file, port, there) = (directory.join("take.wav"), free_port(), Presence::default());
+    there.store(true, Ordering::Relaxed);
+    let receiver = listen(ReceiveOptions {
+        source: match scheme {
+            "tcp" => format!("tcp://@127.0.0.1:{port}"),
+            _ => format!("{scheme}://127.0.0.1:{port}{query}"),
+        },
+        sink: file.display().to_string(),
+        length: Some(Duration::from_secs(60)),
+        ..ReceiveOptions::default()
+    });
+    let to = SocketAddr::from(([127, 0, 0, 1], port));
+    let relay = if scheme == "tcp" { relay_connections(to, &there) } else { relay_datagrams(to, &there) };
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("{scheme}://{relay}{query}"),
+        length: Some(Duration::from_secs(6)),
+        ..SendOptions::default()
+    };
+    let mut began: Option<std::time::Instant> = None;
+    let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |status| {
+        if status.sent_s >= 2.0 {
+            let began = *began.get_or_insert_with(std::time::Instant::now);
+            there.store(began.elapsed() >= outage, Ordering::Relaxed);
+        }
+    });
+    let sent = sent.expect("sending to loopback");
+    let received = receiver.join().unwrap().expect("receiving ends with the stream");
+    let whole = samples(NOISE, 6 * 48_000) == samples(&file.display().to_string(), usize::MAX / 2);
+    assert!(!Path::new(&format!("{}.json", file.display())).exists() || received.shortfall.is_some());
+    std::fs::remove_dir_all(directory).unwrap();
+    (sent, received, whole)
+}
+
+#[test]
+fn a_path_that_breaks_costs_a_recording_nothing() {
+    for (scheme, query) in [("tcp", ""), ("sctp", "?reliability=full")] {
+        let (sent, received, whole) = record(scheme, query, Duration::from_secs(3));
+        assert_eq!((&sent.shortfall, sent.confirmed_by), (&None, ConfirmedBy::Receiver), "{scheme}");
+        assert_eq!(
+            (sent.status.refused, sent.status.dropped, sent.status.unconfirmed),
+            (0, 0, 0),
+            "{scheme}"
+        );
+        assert!(whole && received.shortfall.is_none(), "{scheme}: {:?}", received.status);
+        assert!(!received.interrupted && received.status.lost == 0, "{scheme}: {:?}", received.status);
+    }
+}
+
+#[test]
+fn a_recording_of_an_unreliable_stream_is_as_long_and_lists_what_it_misses() {
+    let (sent, received, whole) = record("rtp", "", Duration::from_secs(3));
+    assert!(!whole && sent.shortfall.is_none(), "{:?}", sent.shortfall);
+    let recording = received.recording.expect("a file was written");
+    assert_eq!(recording.sample_frames, 6 * 48_000);
+    let [missing] = &recording.missing[..] else { panic!("{:?}", recording.missing) };
+    assert!((2.5..3.5).contains(&missing.duration_s) && (1.5..2.5).contains(&missing.at_s), "{missing:?}");
+    assert_eq!(received.status.lost * 256, missing.sample_frames);
+    assert!(received.shortfall.is_some_and(|text| text.contains("take.wav.json")));
+}
