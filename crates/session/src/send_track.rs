@@ -30,7 +30,8 @@ pub struct SendTrackConfig {
     pub seed: u64,
     /// Whether the participant is woken when a live source has sound; otherwise the source is asked every millisecond.
     pub woken: bool,
-    /// Bytes of messages that are kept for a recording until it has confirmed them.
+    /// Bytes of messages that are kept for a recording until it has confirmed them; 0: none, and what a transport does not
+    /// take or loses in a break is not sent again.
     pub keeps: usize,
 }
 
@@ -250,6 +251,11 @@ impl SendTrack {
     /// The messages that are remembered.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Whether messages can be kept for a recording.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.config.keeps > 0
     }
 
     /// Messages from `number` on are kept, as far as there is room, and with `waits` a source that can wait is not pulled

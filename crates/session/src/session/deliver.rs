@@ -52,7 +52,11 @@ impl Session {
         let records = peer.playout_delay.unwrap_or(self.config.playout_delay) == PlayoutDelay::Unbounded;
         let profile = |id| self.associations.endpoint(id).map(|endpoint| endpoint.profile());
         let is_reliable = peer.association.and_then(profile).is_some_and(|profile| profile.reliable);
-        let all = records && is_reliable && self.config.reflected.is_none() && track.copies() == 1;
+        let all = records
+            && is_reliable
+            && self.config.reflected.is_none()
+            && track.copies() == 1
+            && track.can_keep();
         match (&mut peer.delivery, all) {
             (None, true) => {
                 let groups = track.ssrcs().count();
