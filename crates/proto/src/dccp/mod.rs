@@ -40,15 +40,16 @@
 //! that live sound is there again soon after an outage; ECN is never asked for (marks that the peer reports are honoured;
 //! no socket here tells of marks that come); 24-bit sequence numbers are refused; the side that ends a connection forgets it
 //! when the other side has answered: the socket below keeps the address apart, so there is no TIMEWAIT.
-//! CCID 2's Ack Ratio stays at 2, the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348
-//! §5.5, optional) is left out.
+//! CCID 2's Ack Ratio is 1 or 2, never more; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
 
+mod alive;
 mod ccid;
 mod cookie;
 mod dissector;
 mod endpoint;
 mod features;
 mod logs;
+mod moves;
 mod read;
 mod receive;
 mod rtt;

@@ -276,6 +276,8 @@ impl Sctp {
                 path.errors = path.errors.max(MOST_PROBES);
                 return;
             }
+            // §8.4: it knows no such association.
+            _ if chunk.flags & REFLECTED != 0 => CloseReason::Restarted,
             _ => CloseReason::Peer,
         };
         self.end(now, self.closed_by(reason));

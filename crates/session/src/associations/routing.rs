@@ -41,8 +41,8 @@ impl Associations {
     ) -> Handled {
         let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
-        if let Some((id, local)) = known.or_else(|| self.by_id(wire, path, flow, bytes)) {
-            self.heard(now, id);
+        if let Some((id, local)) = known.or_else(|| self.by_id(now, wire, path, flow, bytes)) {
+            self.heard(now, id, local);
             self.give(now, id, Input::Datagram { path: local, bytes, received_at });
             return Handled::Taken;
         }
@@ -52,6 +52,7 @@ impl Associations {
     /// The association of a known peer that sends from a new path. The path is no route until the peer has proved it.
     fn by_id(
         &mut self,
+        now: Instant,
         wire: WireId,
         path: PathId,
         flow: u16,
@@ -60,10 +61,28 @@ impl Associations {
         let name = self.admissions.get(&wire)?.id_of(bytes)?;
         let id = *self.ids.get(&(wire, name))?;
         let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
-        if let Some(local) = association.paths.iter().position(|known| *known == path) {
-            return Some((id, PathId(local as u32)));
+        if let Some(known) = association.paths.iter().find(|known| known.path == path) {
+            return Some((id, known.local));
         }
-        (association.paths.len() < MOST_PATHS).then(|| (id, self.add_path(id, path, false)))
+        if association.paths.len() >= MOST_PATHS {
+            self.forget_path(now, id)?;
+        }
+        Some((id, self.add_path(id, path, false)))
+    }
+
+    /// Forgets a path on which nothing was heard for a while: a translator that changes its port again and again leaves
+    /// one each time. Those that were not proved go first. `None`: all are in use.
+    fn forget_path(&mut self, now: Instant, id: AssociationId) -> Option<()> {
+        let association = self.slots[id.index()].as_mut()?;
+        let idle = association.paths.iter().enumerate();
+        let idle = idle.filter(|(_, known)| now.since(known.last_heard) >= PATH_SILENCE);
+        let (at, _) = idle.min_by_key(|(_, known)| (known.routed, known.last_heard))?;
+        let known = association.paths.remove(at);
+        let key = association.wire.map(|wire| (wire, known.path, association.flow));
+        if let Some(key) = key.filter(|key| self.routes.get(key).is_some_and(|(other, _)| *other == id)) {
+            self.routes.remove(&key);
+        }
+        Some(())
     }
 
     /// A datagram of an unknown source.
@@ -164,7 +183,11 @@ impl Associations {
             Policy::Single { silence } => {
                 let Some(current) = admission.current else { return true };
                 let Some(association) = &self.slots[current.index()] else { return true };
-                let free = association.released || now.since(association.last_heard) >= silence;
+                // One that has shown that it receives what is sent there is no forgery: behind the same address it takes
+                // the place of the program before it at once, and from another address sooner than others.
+                let same = proved && association.paths.iter().any(|known| known.path == path);
+                let patience = if proved { silence / 2 } else { silence };
+                let free = association.released || same || now.since(association.last_heard) >= patience;
                 let heard_twice = association.heard_twice;
                 let second = self.admission_mut(listener).came_again(path);
                 if !free && (heard_twice || !second) {
@@ -217,9 +240,11 @@ impl Associations {
             .filter(move |(_, one)| one.listener == Some(listener))
     }
 
-    fn heard(&mut self, now: Instant, id: AssociationId) {
+    fn heard(&mut self, now: Instant, id: AssociationId, local: PathId) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         association.last_heard = now;
+        let known = association.paths.iter_mut().find(|known| known.local == local);
+        known.into_iter().for_each(|known| known.last_heard = now);
         let (began, again) = (association.began, !std::mem::replace(&mut association.heard_twice, true));
         let admission = association.listener.and_then(|listener| self.admissions.get_mut(&listener));
         if let Some(admission) = admission.filter(|_| again) {
@@ -255,6 +280,9 @@ impl Associations {
 
 /// The most paths of one association, in line with what transports of several paths keep.
 pub(crate) const MOST_PATHS: usize = 4;
+/// Silence after which a path makes room for a further one: twice the interval at which a peer with several paths probes
+/// each (RFC 9260 §8.3, a second here).
+const PATH_SILENCE: Duration = Duration::from_secs(2);
 /// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
 /// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes

@@ -26,6 +26,7 @@ mod parting;
 mod pipe;
 mod protect;
 mod recording;
+mod restarts;
 mod reflected;
 mod reflectors;
 mod round_trips;
