@@ -123,8 +123,8 @@ mod tests {
     fn keys_are_read_and_refusals_name_the_remedy() {
         let read = |text: &str| Settings::read(&text.parse().unwrap());
         assert_eq!(read(""), Ok(Settings::default()));
-        let all = read("ccid=3&order=newest&service=ab&dccp-port=6000&coverage=1&request-timeout=1s")
-            .unwrap();
+        let all =
+            read("ccid=3&order=newest&service=ab&dccp-port=6000&coverage=1&request-timeout=1s").unwrap();
         let service = u32::from_be_bytes(*b"ab  ");
         let expected = Settings {
             ccid: Some(3),

@@ -53,7 +53,6 @@ impl Timers {
     pub fn stop(&mut self) {
         (self.again, self.give_up) = (None, None);
     }
-
 }
 
 impl DccpEndpoint {
@@ -145,8 +144,7 @@ impl DccpEndpoint {
             _ => {}
         }
         let ahead = |at: &Instant| *at > self.clock;
-        let flush =
-            self.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
+        let flush = self.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
         let mut soonest = [self.queue.next_expiry(), self.timers.again, self.timers.give_up, flush]
             .into_iter()
             .flatten()
@@ -156,11 +154,10 @@ impl DccpEndpoint {
             let departure = flow.sender.next_departure().filter(|_| !self.queue.is_empty() && self.is_open());
             let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
             let open = open.into_iter().flatten().filter(ahead).min();
-            soonest =
-                [soonest, open, flow.sender.poll_timeout(), self.next_size(), self.next_question()]
-                    .into_iter()
-                    .flatten()
-                    .min();
+            soonest = [soonest, open, flow.sender.poll_timeout(), self.next_size(), self.next_question()]
+                .into_iter()
+                .flatten()
+                .min();
         }
         soonest
     }

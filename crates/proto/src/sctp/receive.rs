@@ -16,7 +16,7 @@ use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cau
 /// Path and time of arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    id: PathId,
+    pub id: PathId,
     /// Index of its path.
     pub path: usize,
     received_at: Instant,
