@@ -31,6 +31,7 @@ mod tcp_listening;
 mod tcp_setup;
 mod udp;
 mod wake;
+mod way;
 
 pub use address::{AddressError, Target};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};

@@ -88,6 +88,7 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     // After DSCP: setting the type of service sets the priority, too.
     note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
     note("receive time stamps", set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
+    note("count of drops", set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
     if options.busy_poll_us > 0 {
         let micros = options.busy_poll_us as i32;
         note("busy polling in the kernel", set_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros));
@@ -102,6 +103,24 @@ impl SocketOptions {
         let socket = socket2::SockRef::from(stream);
         self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
     }
+}
+
+/// Has the kernel report which of this machine's addresses each datagram was sent to.
+pub(crate) fn report_destinations(socket: &Socket, v6: bool) -> io::Result<()> {
+    if v6 {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    // For the IPv4 peers of a dual-stack socket, too.
+    set_int(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+}
+
+/// Takes a connected socket's peer away, and with it the source address that the kernel chose.
+pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live sockaddr of the length given.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Forbids (or allows) IP fragmentation of this socket's datagrams.
