@@ -238,6 +238,16 @@ impl UdpLine {
         true
     }
 
+    /// The path has become narrower: a router on the way said so, or the route has changed.
+    fn learn_size(&mut self, now: Instant, participant: &mut WireView<'_>) {
+        let headers = if self.common.local.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
+        let most = path_mtu(&self.socket, self.common.local.is_ipv6()) - headers;
+        if most < self.max_datagram {
+            self.max_datagram = most;
+            participant.handle_input(now, Input::MaxDatagram(most));
+        }
+    }
+
     /// Datagrams that the kernel dropped before the `i`th of the batch and after the last one read.
     fn newly_dropped(&mut self, i: usize) -> u64 {
         let Some(dropped) = self.receive.dropped(i) else { return 0 };
@@ -304,6 +314,9 @@ impl Line for UdpLine {
             let batch = self.send.flush(self.fd());
             self.show_sent(now, batch.taken);
             if let Some(peer) = self.peer.filter(|peer| peer.connected) {
+                if batch.too_large {
+                    self.learn_size(now, participant);
+                }
                 self.way.on_sent(now, &batch, &self.socket, peer.address, &mut self.common);
             }
             self.common.on_sent(now, batch, participant);

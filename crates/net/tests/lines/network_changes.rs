@@ -134,3 +134,64 @@ fn prefix_of(side: &Side, address: IpAddr) -> Option<u8> {
     let found = text.split_whitespace().find_map(|word| word.strip_prefix(&format!("{address}/")))?;
     found.parse().ok()
 }
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let sum: u32 = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!(((folded & 0xffff) + (folded >> 16)) as u16)).to_be_bytes()
+}
+
+/// What a router says that had to drop a datagram with Don't Fragment (RFC 1191 §4), sent by the side `from`.
+fn say_too_large(from: &Side, sender: SocketAddr, receiver: SocketAddr, mtu: u16) {
+    let (IpAddr::V4(near), IpAddr::V4(far)) = (sender.ip(), receiver.ip()) else { panic!("IPv4") };
+    let mut icmp = vec![3, 4, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    // The header of what was dropped: IPv4, 1428 bytes, UDP.
+    icmp.extend([0x45, 0, 5, 0x94, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    icmp.extend(near.octets());
+    icmp.extend(far.octets());
+    icmp.extend(sender.port().to_be_bytes());
+    icmp.extend(receiver.port().to_be_bytes());
+    icmp.extend([5, 0x80, 0, 0]);
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum);
+    let send = || {
+        let raw = (socket2::Domain::IPV4, socket2::Type::RAW, Some(socket2::Protocol::ICMPV4));
+        let socket = socket2::Socket::new(raw.0, raw.1, raw.2)?;
+        socket.send_to(&icmp, &SocketAddr::new(sender.ip(), 0).into())
+    };
+    assert_eq!(from.namespace.run(send).expect("a namespace").expect("root sends ICMP"), icmp.len());
+}
+
+#[test]
+fn a_path_that_becomes_narrower_is_told_to_the_participant() {
+    let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
+    let clock = OsClock::new();
+    let at = SocketAddr::new(lane.far.v4.into(), 0);
+    let far = lane.far.namespace.run(|| UdpSocket::bind(at)).expect("a namespace").expect("its address");
+    far.set_read_timeout(Some(LIMIT)).expect("a socket");
+    let to = far.local_addr().expect("bound");
+    let line = lane.near.namespace.run(|| UdpLine::call(to, &SocketOptions::default()));
+    let line = line.expect("a namespace").expect("a route");
+    let from = line.local_address();
+    let mut near = Node::udp(line, &clock);
+    let (before, mut buf) = (near.party.endpoint.profile().max_message, [0; 2048]);
+    near.send(message(0, 1400));
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+    assert_eq!(far.recv(&mut buf).expect("it arrives"), 1400);
+    say_too_large(&lane.far, from, to, 1280);
+    let began = clock.now();
+    while near.party.endpoint.profile().max_message == before {
+        assert!(clock.now().since(began) < LIMIT, "it is never told: {:?}", near.line.stats());
+        near.send(message(1, 1400));
+        near.run_for(&clock, Duration::from_millis(2));
+    }
+    assert_eq!(near.party.endpoint.profile().max_message, 1280 - 28);
+    near.send(message(2, 1280 - 28));
+    let sent = near.party.outcomes.len() + 1;
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == sent);
+    while number(&buf) != 2 {
+        far.recv(&mut buf).expect("what fits arrives");
+    }
+}

@@ -302,8 +302,8 @@ impl Endpoint for Sctp {
             }
             Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.counters.malformed += 1,
-            // Our own validator accepted the cookie before.
-            Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
+            // Our own validator accepted the cookie before; probes find what passes.
+            Input::Accepted { .. } | Input::Connected | Input::MaxDatagram(_) | Input::Report(_) => {}
         }
     }
 

@@ -23,6 +23,7 @@ mod messages;
 mod outcomes;
 mod participants;
 mod parting;
+mod path_size;
 mod pipe;
 mod protect;
 mod recording;
