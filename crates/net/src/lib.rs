@@ -12,6 +12,7 @@ mod control;
 mod datagrams;
 mod drive;
 pub mod emulator;
+mod groups;
 #[cfg(test)]
 mod inert;
 mod lent;
