@@ -279,6 +279,8 @@ impl LineStats {
         self.send_failed += other.send_failed;
         self.refused += other.refused;
         self.unknown_sources += other.unknown_sources;
+        self.dropped += other.dropped;
+        self.moved += other.moved;
         self.damaged += other.damaged;
         self.reconnected += other.reconnected;
         self.kernel_stamps |= other.kernel_stamps;

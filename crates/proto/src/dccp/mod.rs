@@ -36,7 +36,12 @@
 //! computes and verifies it by [`wire::checksum::seal`] and [`wire::checksum::is_sound`], and the endpoint sends zero and
 //! looks at nothing, as in UDP.
 //!
-//! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
+//! A peer that says nothing is asked by Syncs whether it is there (`alive`): one that has been started again answers with
+//! a Reset, and one that is gone is given up after 40 s. A caller that a translator gives another address is found by its
+//! numbers, and believed after a Sync round (`moves`).
+//!
+//! Where this departs from the RFCs: the first Request is repeated after 250 ms, and at least once a second
+//! (`request-timeout=1s` is RFC 4340's); neither CCID waits longer than a second between packets when nothing comes back, so
 //! that live sound is there again soon after an outage; ECN is never asked for (marks that the peer reports are honoured;
 //! no socket here tells of marks that come); 24-bit sequence numbers are refused; the side that ends a connection forgets it
 //! when the other side has answered: the socket below keeps the address apart, so there is no TIMEWAIT.
