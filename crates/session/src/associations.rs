@@ -6,6 +6,7 @@
 
 mod admission;
 mod ending;
+mod paths;
 mod replies;
 mod routing;
 mod timers;
@@ -27,6 +28,7 @@ use crate::marks::Marks;
 use admission::Admission;
 pub(crate) use ending::STOP_PATIENCE;
 use ending::Stopping;
+use paths::KnownPath;
 use wires::Wires;
 
 /// Names an association of a participant until its [`Event::Closed`] has been fetched.
@@ -102,18 +104,6 @@ struct Association {
     news: Option<Event>,
     /// It was closed on this side: the outcomes of its messages are reported first, then this reason.
     ending: Option<CloseReason>,
-}
-
-/// A path of an association.
-#[derive(Clone, Copy)]
-struct KnownPath {
-    /// The endpoint's number. A number is never given to another path.
-    local: PathId,
-    /// The wire's number.
-    path: PathId,
-    last_heard: Instant,
-    /// Whether what comes from there goes to the association without a look at its id.
-    routed: bool,
 }
 
 impl Association {
@@ -194,17 +184,6 @@ impl Associations {
         self.opened.push_back(id);
         self.touch(id);
         id
-    }
-
-    fn add_path(&mut self, id: AssociationId, path: PathId, route: bool) -> PathId {
-        let association = self.slots[id.index()].as_mut().expect("it is there");
-        let local = PathId(association.next_path);
-        association.next_path += 1;
-        association.paths.push(KnownPath { local, path, last_heard: association.last_heard, routed: route });
-        if let (true, Some(wire)) = (route, association.wire) {
-            self.routes.insert((wire, path, association.flow), (id, local));
-        }
-        local
     }
 
     /// Does what is due, each association at most once.

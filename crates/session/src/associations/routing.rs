@@ -49,42 +49,6 @@ impl Associations {
         self.admit(now, wire, path, flow, bytes, received_at)
     }
 
-    /// The association of a known peer that sends from a new path. The path is no route until the peer has proved it.
-    fn by_id(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        path: PathId,
-        flow: u16,
-        bytes: &[u8],
-    ) -> Option<(AssociationId, PathId)> {
-        let name = self.admissions.get(&wire)?.id_of(bytes)?;
-        let id = *self.ids.get(&(wire, name))?;
-        let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
-        if let Some(known) = association.paths.iter().find(|known| known.path == path) {
-            return Some((id, known.local));
-        }
-        if association.paths.len() >= MOST_PATHS {
-            self.forget_path(now, id)?;
-        }
-        Some((id, self.add_path(id, path, false)))
-    }
-
-    /// Forgets a path on which nothing was heard for a while: a translator that changes its port again and again leaves
-    /// one each time. Those that were not proved go first. `None`: all are in use.
-    fn forget_path(&mut self, now: Instant, id: AssociationId) -> Option<()> {
-        let association = self.slots[id.index()].as_mut()?;
-        let idle = association.paths.iter().enumerate();
-        let idle = idle.filter(|(_, known)| now.since(known.last_heard) >= PATH_SILENCE);
-        let (at, _) = idle.min_by_key(|(_, known)| (known.routed, known.last_heard))?;
-        let known = association.paths.remove(at);
-        let key = association.wire.map(|wire| (wire, known.path, association.flow));
-        if let Some(key) = key.filter(|key| self.routes.get(key).is_some_and(|(other, _)| *other == id)) {
-            self.routes.remove(&key);
-        }
-        Some(())
-    }
-
     /// A datagram of an unknown source.
     fn admit(
         &mut self,
@@ -278,11 +242,6 @@ impl Associations {
     }
 }
 
-/// The most paths of one association, in line with what transports of several paths keep.
-pub(crate) const MOST_PATHS: usize = 4;
-/// Silence after which a path makes room for a further one: twice the interval at which a peer with several paths probes
-/// each (RFC 9260 §8.3, a second here).
-const PATH_SILENCE: Duration = Duration::from_secs(2);
 /// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
 /// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes
