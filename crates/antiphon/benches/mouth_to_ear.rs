@@ -100,6 +100,7 @@ fn send(scheme: &str, block: u32, clock: OsClock, to: SocketAddr, frames: u64) -
         epoch: clock.epoch(),
         seed: 1,
         woken: false,
+        keeps: 0,
     };
     let source = Box::new(Clicks { format, at: 0, end: frames });
     let track = SendTrack::new(source, config).expect("a plain stream");
@@ -133,6 +134,8 @@ fn receive(
         any_payload_type: false,
         silence: SILENCE,
         ordered: runner.profile().ordered,
+        reliable: false,
+        long_gaps: antiphon_session::LongGaps::default(),
     };
     let mut ear = Some(ear);
     let open_sink: OpenSink = Box::new(move |_, _| Ok(Box::new(ear.take().expect("one stream"))));
@@ -250,6 +253,15 @@ impl Sink for Ear {
 
     fn period(&self) -> Option<usize> {
         None
+    }
+
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        let _no_click_is_in_it = frames;
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

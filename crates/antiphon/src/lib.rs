@@ -73,10 +73,10 @@ pub use options::{
     CompareOptions, DEFAULT_PORT, LinkMethod, ReceiveOptions, ReflectOptions, SendOptions, SinkClock,
     default_out,
 };
-pub use receive::{ReceiveStatus, ReceiveSummary, receive};
+pub use receive::{MissingSound, ReceiveStatus, ReceiveSummary, Recording, receive};
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use requirement::{Judgement, Requirement};
-pub use send::{SendMember, SendStatus, SendSummary, send};
+pub use send::{ConfirmedBy, SendMember, SendStatus, SendSummary, Shortfall, send};
 pub use table::{figure_row, figure_rows};
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

@@ -125,6 +125,14 @@ impl Sink for Metered<Box<dyn Sink>> {
         self.inner.period()
     }
 
+    fn room(&self) -> usize {
+        self.inner.room()
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        self.inner.silence(frames)
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.inner.finish()
     }

@@ -11,8 +11,8 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{OsClock, Stop, Taps, Target};
 use antiphon_session::{
-    CallLog, CallProgress, Observer, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected,
-    SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
+    CallLog, CallProgress, LongGaps, Observer, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig,
+    Reflected, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
 use crate::embedded::Place;
@@ -104,6 +104,7 @@ impl NearEnd {
             epoch: clock.epoch(),
             seed: options.seed,
             woken: false,
+            keeps: 0,
         };
         let send = SendTrack::new(source, send)?;
         let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());
@@ -114,6 +115,8 @@ impl NearEnd {
             any_payload_type: false,
             silence: SILENCE,
             ordered: runner.profile().ordered,
+            reliable: false,
+            long_gaps: LongGaps::default(),
         };
         let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
         let receive = ReceiveTrack::new(receive, open_once(&sink), None);

@@ -10,7 +10,7 @@ use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
-use antiphon_session::{PlayoutDelay, Repetition, StreamFraming};
+use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 
 use crate::change::Switch;
 
@@ -142,8 +142,10 @@ pub struct ReceiveOptions {
     pub sink: String,
     /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
     pub latency: Option<Duration>,
-    /// What to do about missing sound.
-    pub conceal: Concealment,
+    /// What to do about missing sound; `None`: repetition, and silence in recordings that wait for everything.
+    pub conceal: Option<Concealment>,
+    /// What such a recording has in place of gaps that are longer than its buffer.
+    pub gaps: LongGaps,
     /// Framing around packets; the same as the sender's.
     pub framing: StreamFraming,
     /// The clock that paces the sink.
@@ -273,7 +275,8 @@ impl Default for ReceiveOptions {
             also: Vec::new(),
             sink: String::new(),
             latency: None,
-            conceal: Concealment::default(),
+            conceal: None,
+            gaps: LongGaps::default(),
             framing: StreamFraming::default(),
             clock: SinkClock::default(),
             description: None,

@@ -1,5 +1,6 @@
 //! Receives a stream into a sink.
 
+mod missing;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -12,7 +13,8 @@ use antiphon_media::{Sink, SinkError, StreamDescription, StreamFormat};
 use antiphon_net::{OsClock, Stop, Target, WaitStyle};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig, converted_sink,
+    Gaps, LongGaps, Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig,
+    StreamFraming, converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
@@ -26,6 +28,7 @@ use crate::send::{CNAME, SILENCE};
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
+pub use missing::{MissingSound, Recording};
 use snapshot::{Snapshot, describe_notice};
 
 /// State of a stream being received; reported about ten times a second.
@@ -73,6 +76,10 @@ pub struct ReceiveSummary {
     pub interrupted: bool,
     /// Messages for the user.
     pub notes: Vec<String>,
+    /// The file that was written, and what it misses.
+    pub recording: Option<Recording>,
+    /// A sentence if nothing was to be missing, and something is.
+    pub shortfall: Option<String>,
 }
 
 /// Receives a stream into a sink until the sender ends it, or until stopped. `notice` gets sentences for the user as
@@ -102,6 +109,7 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
+    let records = plan.records();
     let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
@@ -126,16 +134,24 @@ pub fn receive(
         }
         status(&last);
     });
-    let Ended { mut notes, notices, files, last } =
+    let Ended { mut notes, notices, files, last, gaps } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     recent.on_look(last.look);
     let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
     notices.into_iter().map(|told| describe_notice(told.into())).chain(files).for_each(notice);
+    let mut recording = None;
     for sink in told.try_iter() {
-        notes.extend(sink.list());
+        notes.extend(sink.notes.list());
+        recording = sink.path.zip(gaps.as_ref()).map(|(path, (rate, frames, gaps))| {
+            let mut recording = Recording::new(path, *rate, *frames, gaps);
+            notes.extend(recording.list(sink.rate));
+            recording
+        });
     }
-    Ok(ReceiveSummary { status: last, interrupted: stop.is_asked() && !timed_out, notes })
+    let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
+    let interrupted = stop.is_asked() && !timed_out;
+    Ok(ReceiveSummary { status: last, interrupted, notes, recording, shortfall })
 }
 
 /// What the media thread returns.
@@ -147,6 +163,15 @@ struct Ended {
     /// Results of the other files that were asked for: passport, capture.
     files: Vec<String>,
     last: Snapshot,
+    /// Rate and length of what was written in sample frames, and what it misses.
+    gaps: Option<(u32, u64, Gaps)>,
+}
+
+/// The sink as it was opened.
+struct Opened {
+    notes: Notes,
+    path: Option<PathBuf>,
+    rate: u32,
 }
 
 /// Everything that can be decided before the media thread starts.
@@ -160,6 +185,7 @@ struct ReceivePlan {
     /// `None` for a recording, which waits for everything.
     latency: Option<Duration>,
     conceal: Concealment,
+    long_gaps: LongGaps,
     description: Option<StreamDescription>,
     any_payload_type: bool,
     forever: bool,
@@ -206,7 +232,12 @@ impl ReceivePlan {
         };
         Ok(ReceivePlan {
             stack: uri.stack(options.seed, asked.unwrap_or(DEFAULT_LATENCY), framing),
-            conceal: uri.keys.conceal.unwrap_or(options.conceal),
+            conceal: uri.keys.conceal.or(options.conceal).unwrap_or(match (is_file, latency) {
+                // What a recording misses is to be found, not to be hidden.
+                (true, None) => Concealment::Silence,
+                _ => Concealment::default(),
+            }),
+            long_gaps: options.gaps,
             uri,
             also,
             clock: options.clock,
@@ -220,6 +251,11 @@ impl ReceivePlan {
             passport: None,
             seed: options.seed,
         })
+    }
+
+    /// Whether nothing is to be missing.
+    fn records(&self) -> bool {
+        self.latency.is_none() && self.long_gaps == LongGaps::Silence
     }
 
     fn describe(&self) -> String {
@@ -244,7 +280,7 @@ fn run(
     clock: OsClock,
     stop: &Stop,
     mut out: Looks<Snapshot>,
-    tell: mpsc::Sender<Notes>,
+    tell: mpsc::Sender<Opened>,
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
     let capture = create_capture(plan.capture.as_deref(), clock)?;
@@ -263,6 +299,10 @@ fn run(
         silence: SILENCE,
         // What comes over another transport may be in any order.
         ordered: runner.profile().ordered && plan.also.is_empty(),
+        reliable: runner.profile().reliable
+            && plan.also.is_empty()
+            && plan.stack.framing == StreamFraming::Rtp,
+        long_gaps: plan.long_gaps,
     };
     let meter = PeakMeter::default();
     let open_sink = meter.sink(open_sink(plan.sink, plan.clock, tell));
@@ -292,8 +332,9 @@ fn run(
         ));
     }
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
+    let gaps = session.receive_track_mut().and_then(ReceiveTrack::take_gaps);
     let notices = finish(&mut session, &mut notes)?;
-    Ok(Ended { notes, notices, files, last })
+    Ok(Ended { notes, notices, files, last, gaps })
 }
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
@@ -326,13 +367,14 @@ fn record(
 }
 
 /// Opens the sink when the format is known, in the rate and channels that the sink wants.
-fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Notes>) -> OpenSink {
+fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Opened>) -> OpenSink {
     Box::new(move |format, sample| {
         let rate = sink.rate.unwrap_or(format.rate());
         let channels = sink.channels.unwrap_or(format.channels() as u32);
         let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
         let opened = sink.open(wanted, sample).map_err(|error| error.to_string())?;
-        let _main_thread_is_gone = tell.send(opened.notes);
+        let told = Opened { notes: opened.notes, path: opened.path, rate };
+        let _main_thread_is_gone = tell.send(told);
         let sink = converted_sink(opened.sink, format).map_err(|error| error.to_string())?;
         Ok(match clock {
             SinkClock::Sender => sink,
@@ -363,6 +405,14 @@ impl Sink for Paced {
 
     fn period(&self) -> Option<usize> {
         self.0.period()
+    }
+
+    fn room(&self) -> usize {
+        self.0.room()
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        self.0.silence(frames)
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

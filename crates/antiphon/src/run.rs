@@ -164,6 +164,16 @@ impl Runner {
         }
     }
 
+    /// The same for a stream that is sent: a peer that records is called again when its association has ended, and with
+    /// `always` any other.
+    pub fn join_lastingly(&self, session: &mut Session, silence: Duration, always: bool) {
+        if let Target::Listen(_) = self.plan.wire.target {
+            return self.join(session, silence);
+        }
+        let (now, stack) = (self.plan.clock.now(), Rc::clone(&self.first.stack));
+        session.keep_calling(now, WIRE, &self.first.paths, stack, always);
+    }
+
     /// Drives `participant` to its end, on this media thread; `each` is called after every round.
     pub fn drive<P: Participant>(
         &mut self,

@@ -1,5 +1,6 @@
 //! Sends a source to a peer.
 
+mod outcome;
 mod plan;
 mod status;
 
@@ -21,6 +22,8 @@ use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
 use crate::{Error, ErrorKind, SendOptions};
+use outcome::Outcome;
+pub use outcome::{ConfirmedBy, Shortfall};
 use plan::SendPlan;
 pub(crate) use plan::stream_format;
 pub use status::{SendMember, SendStatus};
@@ -41,6 +44,10 @@ pub struct SendSummary {
     pub members_reported: Vec<SendMember>,
     /// Changes of the transport that were asked for and did not happen, and why.
     pub failures: Vec<String>,
+    /// What says that the receiver has it.
+    pub confirmed_by: ConfirmedBy,
+    /// Why it did not arrive whole, if something speaks against it.
+    pub shortfall: Option<Shortfall>,
 }
 
 /// Sends a source to a peer until its end, or until stopped. `notice` gets sentences for the user as things happen.
@@ -109,11 +116,12 @@ impl Prepared {
         notice(plan.describe(&options));
         let (out, mut looked) = looks();
         let (tell, told) = mpsc::channel();
-        let (source_notes, wait_for_peer) = (plan.notes.clone(), options.wait_for_peer);
+        let (source_notes, wait_for_peer, playout_delay) =
+            (plan.notes.clone(), options.wait_for_peer, plan.playout_delay);
         let thread_stop = stop.clone();
         let thread =
             spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
-        let (mut last, mut unanswered, mut gave_up) = (SendStatus::default(), None, false);
+        let (mut last, mut gave_up) = (SendStatus::default(), false);
         let mut recent = Recent::default();
         let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
             while let Ok(sentence) = told.try_recv() {
@@ -124,34 +132,40 @@ impl Prepared {
                 SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
             follow(&last, &mut changes, notice);
             changes.poll(Duration::from_secs_f64(last.sent_s), notice);
-            unanswered = snapshot.unanswered;
             let since_start = clock.now().since(Instant::ZERO);
-            if unanswered.is_some() && since_start > ANSWER_PATIENCE && !wait_for_peer && !stop.is_asked() {
+            if snapshot.unanswered.is_some()
+                && since_start > ANSWER_PATIENCE
+                && !wait_for_peer
+                && !stop.is_asked()
+            {
                 gave_up = true;
                 stop.ask();
             }
             status(&last);
         });
-        // The last snapshot knows no peer any more.
-        let remote_latency_ms = last.remote_latency_ms;
         let Ended { mut notes, files, last, members } =
             result.map_err(|_| Error::failed("the media thread panicked"))??;
         recent.on_look(last.look);
-        let last =
-            SendStatus { live: recent.whole(), remote_latency_ms, ..last.status(rate, total_s, groups) };
+        let stopped = stop.is_asked();
+        let outcome = Outcome { last: &last, rate, total, playout_delay, stopped };
+        let (confirmed_by, shortfall) = (outcome.confirmed_by(), outcome.shortfall());
+        let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
+        let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
         status(&last);
         notes.extend(source_notes.list());
         told.try_iter().chain(files).for_each(&mut *notice);
         let failures = changes.finish(notice);
-        if let Some(why) = unanswered.filter(|_| gave_up) {
+        if let Some(why) = unanswered {
             return Err(no_answer(why));
         }
         Ok(SendSummary {
             status: last,
-            interrupted: stop.is_asked(),
+            interrupted: stopped,
             notes,
             members_reported: members,
             failures,
+            confirmed_by,
+            shortfall,
         })
     }
 }
@@ -189,7 +203,8 @@ fn run(
 ) -> Result<Ended, Error> {
     let clock = plan.clock;
     let capture = create_capture(options.capture.as_deref(), clock)?;
-    let waker = plan.source.is_live().then(Waker::new).transpose();
+    let is_live = plan.source.is_live();
+    let waker = is_live.then(Waker::new).transpose();
     let waker = waker.map_err(|error| Error::failed(format!("cannot make a waker: {error}")))?;
     if let Some(waker) = waker.clone() {
         plan.source.set_waker(Box::new(move || waker.wake()));
@@ -216,7 +231,7 @@ fn run(
     let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
     let recorder = passport.map(record).transpose()?;
     session.set_send_track(track);
-    runner.join(&mut session, SILENCE);
+    runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer);
     let stacks = runner.stacks();
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         arriving.poll(now, session, lines, &stacks);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::core::Instant;
-use antiphon::{Error, ReceiveOptions, SendOptions, Stop, receive, send};
+use antiphon::{ConfirmedBy, Error, ReceiveOptions, SendOptions, Stop, receive, send};
 use serde_json::{Value, json};
 
 use crate::args::{Global, ReceiveArgs, SendArgs};
@@ -33,7 +33,18 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
     };
     finish(to_json(&summary), &send_line(&summary.status, WHOLE), &summary.notes, output);
     summary.failures.iter().for_each(|failure| output.error(failure));
-    let code = if summary.failures.is_empty() { exit::DONE } else { exit::FAILED };
+    if summary.confirmed_by == ConfirmedBy::Nothing && summary.shortfall.is_none() && !summary.interrupted {
+        output.talk("unconfirmed: no report of the receiver came, and nothing spoke against it");
+    }
+    let code = match (&summary.shortfall, &summary.failures[..]) {
+        (Some(shortfall), _) => {
+            let error = Error { kind: shortfall.kind, message: shortfall.message.clone() };
+            output.error(&format!("error: {error}"));
+            error.exit_code()
+        }
+        (None, []) => exit::DONE,
+        (None, _) => exit::FAILED,
+    };
     Ok(watch.exit_code().unwrap_or(code))
 }
 
@@ -62,6 +73,10 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     };
     // If the sound goes to standard output, nothing else may.
     finish(to_json(&summary), &receive_line(&summary.status, WHOLE), &summary.notes, output);
+    if let Some(shortfall) = &summary.shortfall {
+        output.error(&format!("error: {shortfall}"));
+        return Ok(watch.exit_code().unwrap_or(exit::FAILED));
+    }
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 

@@ -197,6 +197,10 @@ impl<T: OneWire> Participant for Single<T> {
         self.inner.knows(path)
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, now: Instant) {
         self.inner.stop(now);
         self.touched = true;

@@ -40,6 +40,10 @@ pub trait Participant {
     /// address.
     fn knows(&self, wire: WireId, path: PathId) -> bool;
 
+    /// Whether bytes of the stream on `wire` are taken now. If not, the driver leaves them where they are, so that the
+    /// sender's flow control notices, and asks again after the next [`Self::advance`].
+    fn takes(&self, wire: WireId) -> bool;
+
     /// Requests an orderly end; the participant finishes soon after.
     fn stop(&mut self, now: Instant);
 
@@ -120,6 +124,11 @@ impl<'a> WireView<'a> {
         self.participant.knows(self.wire, path)
     }
 
+    /// Whether bytes of this stream are taken now.
+    pub fn takes(&self) -> bool {
+        self.participant.takes(self.wire)
+    }
+
     /// Whether the participant has nothing left to do.
     pub fn is_finished(&self) -> bool {
         self.participant.is_finished()
@@ -182,6 +191,10 @@ mod tests {
         }
 
         fn knows(&self, _wire: WireId, _path: PathId) -> bool {
+            true
+        }
+
+        fn takes(&self, _wire: WireId) -> bool {
             true
         }
 

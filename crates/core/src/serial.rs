@@ -62,6 +62,11 @@ impl<const BITS: u32> Unwrapper<BITS> {
         extended
     }
 
+    /// So many numbers have been skipped: for a jump that the low bits alone would not show, or show the wrong way.
+    pub fn skip(&mut self, numbers: u64) {
+        self.last = self.last.map(|last| last + numbers);
+    }
+
     /// What [`Self::extend`] would return, without advancing.
     pub fn peek(&self, low: u64) -> u64 {
         let cycle = 1u64 << BITS;

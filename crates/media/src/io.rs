@@ -90,6 +90,13 @@ pub trait Sink: Send {
     /// than a period pushed at once only waits in the sink ([`crate::playout::pull_frames`]).
     fn period(&self) -> Option<usize>;
 
+    /// Sample frames that a sink without a clock takes now and drops none of; `usize::MAX` if it takes any number. A recording
+    /// of which nothing may be lost is held up by it.
+    fn room(&self) -> usize;
+
+    /// Takes so many sample frames of silence at once, however many: a gap in a recording.
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError>;
+
     /// Called off the media thread at the end: waits until everything is played or written.
     fn finish(&mut self) -> Result<(), SinkError>;
 }
@@ -133,6 +140,15 @@ impl Sink for NullSink {
 
     fn period(&self) -> Option<usize> {
         None
+    }
+
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        self.frames += frames;
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

@@ -253,6 +253,27 @@ impl Playout {
         self.lanes[group].renumber();
     }
 
+    /// Sample frames from the end of what is buffered, or from the next to be played, to a packet that no buffer spans, in
+    /// [`Clocking::Unhurried`]; `None` for packets that fit.
+    pub fn gap_before(&self, packet: &MediaPacket<'_>) -> Option<u64> {
+        let position = self.position?;
+        if !matches!(self.config.clocking, Clocking::Unhurried { .. }) || self.fits(packet) {
+            return None;
+        }
+        packet.timestamp.checked_sub(position + self.level())
+    }
+
+    /// Goes on at media time `media`, once all that was buffered has been played; what lies between is played elsewhere.
+    pub fn go_on_at(&mut self, media: u64) {
+        self.lanes.iter_mut().for_each(|lane| lane.next_sequence = None);
+        (self.position, self.finished, self.pressed) = (Some(media), false, None);
+    }
+
+    /// The next packet goes on with the stream after a gap: wherever it is, the stream is taken up there at once.
+    pub fn expect_jump(&mut self) {
+        self.far_run = FAR_PACKETS - 1;
+    }
+
     /// The stream has ended: buffered packets are played without waiting for missing ones.
     pub fn finish(&mut self) {
         self.finished = true;

@@ -2,12 +2,14 @@
 
 mod app;
 mod extended;
+mod receipt;
 mod reception;
 mod session;
 mod wire;
 
 pub use app::{App, AppKind, Token};
 pub use extended::NominalDelay;
+pub use receipt::Receipt;
 pub use reception::Reception;
 pub use session::{MAX_REPORT, RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};
 pub use wire::{

@@ -178,6 +178,14 @@ impl SourceTracker {
         }
     }
 
+    /// The next packet of the source's group, however far its number has jumped, has this one: other data show that it
+    /// continues the stream.
+    pub fn continue_at(&mut self, group: usize, sequence: u16) {
+        if let Some(member) = self.members.get_mut(group).and_then(Option::as_mut) {
+            member.highest = Seq16(sequence.wrapping_sub(1));
+        }
+    }
+
     /// The source we follow, by the SSRC of its first group.
     pub fn ssrc(&self) -> Option<u32> {
         self.current.map(|source| source.key.sender)

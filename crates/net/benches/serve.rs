@@ -200,6 +200,7 @@ fn session(receivers: usize, now: Instant, epoch: Epoch) -> Session {
         epoch,
         seed: 1,
         woken: false,
+        keeps: 0,
     };
     session.set_send_track(SendTrack::new(Box::new(Tone), track).expect("a packet holds it"));
     // Receivers that are not proved yet have half of the room.

@@ -36,6 +36,9 @@ pub struct TcpLine {
     blocked: bool,
     /// Value of `blocked` when [`Line::watch`] was last reported as changed.
     watched_blocked: bool,
+    /// The participant takes nothing now: it is asked again then, and meanwhile the kernel's buffer fills, which the sender's
+    /// flow control sees.
+    held_until: Option<Instant>,
     connected_told: bool,
     /// The kernel's congestion control of the last connection.
     congestion: Option<String>,
@@ -94,6 +97,7 @@ impl TcpLine {
             timeout: ReceiveTimeout::new(),
             blocked: false,
             watched_blocked: false,
+            held_until: None,
             connected_told: false,
             congestion: None,
             next_report: Instant::ZERO,
@@ -191,9 +195,7 @@ impl TcpLine {
     fn sleep(&mut self, wait: Wait) -> bool {
         let sleep = match &self.stream {
             // Only a connection with nothing else to watch may sleep in the receiving call.
-            Some(stream) if self.connected_told && !self.blocked && self.common.waker.is_none() => {
-                self.timeout.plan(stream, wait)
-            }
+            Some(stream) if self.may_sleep_in_call() => self.timeout.plan(stream, wait),
             _ => Sleep::polling(wait),
         };
         if let Sleep::Poll(time) = sleep {
@@ -246,6 +248,21 @@ impl TcpLine {
         }
     }
 
+    /// Whether nothing but input is waited for.
+    fn may_sleep_in_call(&self) -> bool {
+        self.connected_told && !self.blocked && self.held_until.is_none() && self.common.waker.is_none()
+    }
+
+    /// Whether the participant takes what comes; if not, the socket is not read for a while.
+    fn is_taken(&mut self, clock: &OsClock, participant: &WireView<'_>) -> bool {
+        let takes = participant.takes();
+        if takes == self.held_until.is_some() {
+            self.common.note_watch_changed();
+        }
+        self.held_until = (!takes).then(|| clock.now() + ASK_AGAIN);
+        takes
+    }
+
     fn is_ready(&self) -> bool {
         self.stream.is_some() && self.connected_told
     }
@@ -265,7 +282,8 @@ impl Line for TcpLine {
             self.tend(now, participant);
             looked = Some(now);
         }
-        for _ in 0..MOST_READS {
+        let reads = if self.is_taken(clock, participant) { MOST_READS } else { 0 };
+        for _ in 0..reads {
             let Some(fd) = self.fd().filter(|_| self.is_ready()) else { break };
             match tcp_io::read(fd, &mut self.receive, wait) {
                 Ok((n @ 1.., stamp)) => {
@@ -338,7 +356,8 @@ impl Line for TcpLine {
                 each(stream.as_fd(), Readiness::WRITABLE);
             }
             (Some(stream), _) => {
-                each(stream.as_fd(), Readiness { readable: true, writable: self.blocked });
+                let readable = self.held_until.is_none();
+                each(stream.as_fd(), Readiness { readable, writable: self.blocked });
             }
             (None, _) => {}
         }
@@ -348,7 +367,7 @@ impl Line for TcpLine {
         match &self.source {
             Source::Caller { connecting: Some(until), .. } => Some(*until),
             Source::Caller { retry_at, .. } if self.stream.is_none() => *retry_at,
-            _ => None,
+            _ => self.held_until,
         }
     }
 
@@ -399,6 +418,8 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_millis(1_800);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// How soon a participant that takes nothing is asked again: a disk that was busy has room for more within milliseconds.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// How often the kernel is asked for its figures.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// Bytes asked of the participant at a time: one full segment, so that the choice is made late.

@@ -19,7 +19,8 @@ pub(crate) struct SendQueue {
     events: Events,
     accepted: u64,
     queued_bytes: usize,
-    blocked: bool,
+    /// Bytes of the message that found no room.
+    blocked: Option<usize>,
     expired: u64,
 }
 
@@ -56,7 +57,7 @@ impl SendQueue {
             events: Events::default(),
             accepted: 0,
             queued_bytes: 0,
-            blocked: false,
+            blocked: None,
             expired: 0,
         }
     }
@@ -78,7 +79,7 @@ impl SendQueue {
             return Err(SendError::TooLarge { len, max });
         }
         if !self.has_room(len) {
-            self.blocked = true;
+            self.blocked = Some(len);
             return Err(SendError::Blocked { queued: self.waiting.len() });
         }
         self.accepted += 1;
@@ -194,7 +195,7 @@ impl SendQueue {
 
     /// Ends every waiting message with `outcome`.
     pub fn finish_all(&mut self, outcome: Outcome) {
-        self.blocked = false;
+        self.blocked = None;
         self.queued_bytes = 0;
         while let Some(message) = self.waiting.pop_front() {
             self.finish(message, outcome);
@@ -231,8 +232,9 @@ impl SendQueue {
     }
 
     fn tell_of_room(&mut self) {
-        if self.blocked && self.has_room(0) {
-            self.blocked = false;
+        // Room for less than that would be told again and again.
+        if self.blocked.is_some_and(|len| self.has_room(len)) {
+            self.blocked = None;
             self.events.push(Event::Writable);
         }
     }

@@ -225,6 +225,22 @@ impl Associations {
         self.to_fetch.clear(id.index());
     }
 
+    /// Nothing is fetched from any association until it is [touched](Self::touch).
+    pub fn pause_all(&mut self) {
+        while let Some(at) = self.to_fetch.next_from(0) {
+            self.to_fetch.clear(at);
+        }
+    }
+
+    /// All associations may have messages.
+    pub fn resume_all(&mut self) {
+        for at in 0..self.slots.len() {
+            if self.slots[at].is_some() {
+                self.to_fetch.set(at);
+            }
+        }
+    }
+
     /// The next event of any association. Fetch messages first, so that messages received before the end are delivered.
     #[inline]
     pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {

@@ -273,6 +273,35 @@ impl Sink for ConvertedSink {
         self.sink.period().map(|frames| frames * from / to)
     }
 
+    fn room(&self) -> usize {
+        let (from, to) = (self.stream.rate() as u128, self.sink.format().rate() as u128);
+        // What a resampler holds comes out with the next sound.
+        let room = (self.sink.room() as u128 * from / to).saturating_sub(2 * CHUNK as u128);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        let Some(resampler) = &mut self.resampler else { return self.sink.silence(frames) };
+        // Silence pushes out what the resampler holds; of the rest, it is known what would come out.
+        let (held, channels) = (frames.min(FLUSH), self.map.outputs());
+        self.mapped.fill(0.0);
+        let mut left = held as usize;
+        while left > 0 {
+            let part = left.min(CHUNK);
+            let (_, given) = resampler.process(&self.mapped[..part * channels], &mut self.out);
+            self.ledger.taken += part as u64;
+            let skipped = self.ledger.book(given);
+            self.sink.push(&self.out[skipped * channels..given * channels])?;
+            left -= part;
+        }
+        // The resampler's delay stays between what was taken and what was given.
+        let before = self.ledger.worth(self.ledger.taken);
+        self.ledger.taken += frames - held;
+        let rest = self.ledger.worth(self.ledger.taken) - before;
+        self.ledger.given += rest;
+        self.sink.silence(rest)
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         let channels = self.map.outputs();
         if let Some(resampler) = &mut self.resampler {
@@ -347,5 +376,7 @@ impl Source for LimitedSource {
     }
 }
 
+/// Sample frames of silence after which a resampler holds no sound: more than its filter is long.
+const FLUSH: u64 = 2048;
 /// Sample frames converted at a time.
 const CHUNK: usize = 256;

@@ -14,11 +14,14 @@
 //! `docs/architecture.md` describes how these objects work together.
 
 mod arrivals;
+mod arrived;
 mod associations;
 mod call_log;
 mod convert;
+mod delivery;
 mod framed;
 mod framing;
+mod gaps;
 mod looks;
 mod manager;
 mod marks;
@@ -33,6 +36,7 @@ mod recover;
 mod reflector;
 mod send_track;
 mod session;
+mod spool;
 mod store;
 
 pub use arrivals::ArrivalTable;
@@ -41,17 +45,20 @@ pub use call_log::{CallLog, CallProgress};
 pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
+pub use gaps::{Gap, Gaps};
 pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
 pub use members::Member;
 pub use observer::{Arrived, Observer, Seen, Sent};
-pub use peer::{Joining, Peer, PeerCounters, PlayoutDelay};
+pub use peer::{Joining, Peer, PeerCounters, PeerEnd, PlayoutDelay};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
-    GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig, ReceiveTrackCounters,
+    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
+    ReceiveTrackCounters,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
 pub use session::{
     Change, ChangeFailure, LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig,
 };
-pub use store::{Store, Stored};
+pub use spool::{RECORD_HEADER, Spool};
+pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

@@ -54,6 +54,11 @@ impl Members {
         }
     }
 
+    /// Whether there were some, and all have said goodbye.
+    pub fn have_left(&self) -> bool {
+        !self.list.is_empty() && self.list.iter().all(|member| member.left)
+    }
+
     /// The longest playout delay of those heard lately: what any of them can still play is of use.
     pub fn playout_delay(&self, now: Instant) -> Option<PlayoutDelay> {
         let lately = self.list.iter().filter(|member| !member.left && now.since(member.heard) <= LATELY);

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Instant, Outcome, WireId};
+use antiphon_core::{BrokenReason, CloseReason, Instant, Outcome, WireId};
 use antiphon_media::rtcp::{RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
+use crate::delivery::Delivery;
 use crate::members::{Member, Members};
 
 /// Counts of what a peer's associations did with the messages sent to it.
@@ -22,6 +23,14 @@ pub struct PeerCounters {
     pub expired: u64,
     /// Messages that have an outcome.
     pub settled: u64,
+    /// Messages to a recording that were sent again after a break.
+    pub repeated: u64,
+    /// Messages to a recording that could not be kept until it confirmed them.
+    pub dropped: u64,
+    /// Messages to a recording which neither it nor, if it sends no receipts, the transport has confirmed yet.
+    pub unconfirmed: u64,
+    /// Whether a recording confirms what it has.
+    pub receipts: bool,
 }
 
 impl std::ops::AddAssign for PeerCounters {
@@ -31,7 +40,22 @@ impl std::ops::AddAssign for PeerCounters {
         self.refused += other.refused;
         self.expired += other.expired;
         self.settled += other.settled;
+        self.repeated += other.repeated;
+        self.dropped += other.dropped;
+        self.unconfirmed += other.unconfirmed;
+        self.receipts |= other.receipts;
     }
+}
+
+/// Why a stream that is sent ended before all of it was, or without its receiver's confirming it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerEnd {
+    /// The receiver said goodbye.
+    Left,
+    /// The association ended.
+    Closed(CloseReason),
+    /// A recording confirmed nothing more for the patience.
+    Silent,
 }
 
 /// How long a packet is of use to a peer.
@@ -74,6 +98,8 @@ pub struct Peer {
     pub(crate) goodbyes: Vec<Vec<u8>>,
     pub(crate) outcomes: Outcomes,
     pub(crate) counters: PeerCounters,
+    /// Of a peer that is to get every message.
+    pub(crate) delivery: Option<Delivery>,
     /// Its associations beside the first one.
     pub(crate) further: Vec<Further>,
 }
@@ -116,6 +142,7 @@ impl Peer {
             goodbyes: Vec::new(),
             outcomes,
             counters: PeerCounters::default(),
+            delivery: None,
             further: Vec::new(),
         }
     }
@@ -156,6 +183,14 @@ impl Peer {
     /// Outcomes of the messages sent to it.
     pub fn counters(&self) -> PeerCounters {
         self.counters
+    }
+
+    /// The same with what is known of a recording, of a track with so many messages.
+    pub(crate) fn counted(&self, messages: u64) -> PeerCounters {
+        let Some(delivery) = &self.delivery else { return self.counters };
+        let receipts = delivery.has_receipts();
+        let unconfirmed = messages.saturating_sub(delivery.arrived());
+        PeerCounters { dropped: delivery.lost(), unconfirmed, receipts, ..self.counters }
     }
 
     /// Reports sent and received.

@@ -9,6 +9,7 @@ use antiphon_media::playout::{
 };
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, SinkError, StreamFormat};
 
+use crate::gaps::Gaps;
 use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 
 /// Created once the format is known.
@@ -26,6 +27,19 @@ pub(crate) struct Stream {
     pub end: Option<u32>,
     /// The media time after the sample frame played last.
     pub played_to: Option<u64>,
+    /// Sample frames handed to a sink without a clock.
+    pub written: u64,
+    /// Where these have no sound of the sender.
+    pub gaps: Gaps,
+    /// What is played before a packet behind a gap: sample frames of silence, and where in media time the sound goes on.
+    pub bridge: Option<Bridge>,
+}
+
+/// Silence in place of a gap that no buffer spans.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bridge {
+    pub frames: u64,
+    pub until: u64,
 }
 
 /// Playout on the sender's clock or on the sink's.
@@ -154,19 +168,66 @@ impl Stream {
                 None if self.ending => self.playout.left().min(block),
                 None => block,
             };
+            let room = if self.can_wait() { room.min(self.sink.room()) } else { room };
             let pulled = self.playout.pull(now, &*self.sink, &mut self.block[..room * channels]);
             let frames = pulled.frames;
             if frames == 0 {
                 break;
             }
+            let before = dropped;
             self.played_to = pulled.media.map(|media| media + frames as u64);
             match self.sink.push(&self.block[..frames * channels]) {
                 Ok(()) => {}
                 Err(SinkError::Overrun { dropped: frames }) => dropped += frames as u64,
                 Err(SinkError::Failed | SinkError::Cause(_)) => *error = Some(ReceiveError::SinkFailed),
             }
+            if !self.playout.is_clocked() {
+                self.note_written(&pulled, dropped > before);
+            }
         }
         dropped
+    }
+
+    /// Notes what a sink without a clock got, and whether all of it is concealed or was dropped.
+    fn note_written(&mut self, pulled: &Pulled, was_dropped: bool) {
+        let frames = pulled.frames as u64;
+        if pulled.concealed > 0 || was_dropped {
+            self.gaps.add(self.written, frames);
+        }
+        self.written += frames;
+    }
+
+    /// Whether what comes waits for the sink, since nothing of it may be lost.
+    fn can_wait(&self) -> bool {
+        matches!(self.playout.buffer().config().clocking, Clocking::Unhurried { .. })
+            && !self.playout.is_clocked()
+    }
+
+    /// Whether the sink has no room for more, and what comes is to wait.
+    pub fn is_full(&self) -> bool {
+        self.bridge.is_some() || self.can_wait() && self.sink.room() < LEAST_ROOM
+    }
+
+    /// Whether much waits to be played to a sink that takes it at any time.
+    pub fn has_gathered(&self) -> bool {
+        self.can_wait() && self.playout.buffer().level() > MOST_GATHERED
+    }
+
+    /// Once all before the gap has been played: the silence that stands for it. Returns whether the sound goes on.
+    pub fn cross_bridge(&mut self, error: &mut Option<ReceiveError>) -> bool {
+        let Some(Bridge { frames, until }) = self.bridge.filter(|_| self.playout.is_drained()) else {
+            return false;
+        };
+        if self.sink.silence(frames).is_err() {
+            *error = Some(ReceiveError::SinkFailed);
+        }
+        self.gaps.add(self.written, frames);
+        self.written += frames;
+        if let Player::Unclocked(playout) = &mut self.playout {
+            playout.go_on_at(until);
+        }
+        self.bridge = None;
+        true
     }
 }
 
@@ -179,7 +240,13 @@ impl Player {
         block: usize,
         now: Instant,
     ) -> Result<Self, ReceiveError> {
-        let unhurried = Clocking::Unhurried { patience: if config.ordered { 0 } else { UNORDERED_PATIENCE } };
+        let patience = match (config.reliable, config.ordered) {
+            // What is missing will come: it is waited for until the buffer is full.
+            (true, _) => usize::MAX,
+            (false, true) => 0,
+            (false, false) => UNORDERED_PATIENCE,
+        };
+        let unhurried = Clocking::Unhurried { patience };
         let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
         let target = config.latency.unwrap_or_default();
         let playout =
@@ -197,6 +264,14 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.insert_in(group, arrived, packet),
             Player::Clocked { playout, .. } => playout.insert_in(group, arrived, packet),
+        }
+    }
+
+    /// The next packet goes on after a gap.
+    pub fn expect_jump(&mut self) {
+        match self {
+            Player::Unclocked(playout) => playout.expect_jump(),
+            Player::Clocked { playout, .. } => playout.expect_jump(),
         }
     }
 
@@ -228,6 +303,11 @@ impl Player {
             Player::Unclocked(playout) => playout.poll_timeout(),
             Player::Clocked { pace, .. } => Some(pace.next),
         }
+    }
+
+    /// Whether the sink has a clock of its own.
+    pub fn is_clocked(&self) -> bool {
+        matches!(self, Player::Clocked { .. })
     }
 
     /// Sample frames handed over at a time.
@@ -279,6 +359,10 @@ impl Player {
 pub(crate) const SINK_BLOCK_FRAMES: usize = 256;
 /// How soon a clocked sink that is slightly slower than its nominal rate is asked again.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
+/// Sample frames of a recording that wait while more is fetched: a fraction of its buffer.
+const MOST_GATHERED: u64 = 16_384;
+/// A sink with less room than this for sample frames is full: the longest packet has as many.
+const LEAST_ROOM: usize = 4096;
 /// Later packets after which a recording over an unordered transport counts a missing one as lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;

@@ -1,6 +1,8 @@
 //! Receives one medium: packets told apart by sender, one sender followed, duplicates dropped, buffered, played out in
 //! time.
 
+mod bridging;
+mod continuing;
 mod end;
 mod figures;
 mod types;
@@ -12,13 +14,18 @@ use antiphon_media::packet::{Depacketiser, ExtensionIds, MediaPacket, RtpView, p
 use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
 use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
 
-pub use types::{GroupFigures, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters};
+pub use types::{
+    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters,
+};
 
 use crate::framing::StreamFraming;
+use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
+use bridging::BehindGap;
+use continuing::{Continues, Newest};
 
 /// A medium that is received.
 pub struct ReceiveTrack {
@@ -27,6 +34,14 @@ pub struct ReceiveTrack {
     tracker: SourceTracker,
     stream: Option<Stream>,
     recoverer: Box<dyn Recoverer>,
+    /// Of each channel group the packet that was sent last, as far as packets have come.
+    newest: Vec<Option<Newest>>,
+    /// When the last packet of the stream came.
+    last_came: Instant,
+    /// A packet behind a gap, until what is before it has been played.
+    behind_gap: Option<BehindGap>,
+    /// When a full sink is asked again.
+    look_at: Option<Instant>,
     notices: Vec<Notice>,
     formats: Formats,
     /// The first packet of a sender whose format only the payload type tells, until a second one follows it.
@@ -57,6 +72,13 @@ pub(crate) enum Told<'a> {
         /// Rate of its time stamps, in Hz.
         rate: u32,
     },
+    /// The next packet of the stream that is followed comes after a gap: so many packets are missing, more than its
+    /// sequence number alone shows.
+    Skipped {
+        /// SSRC under which it came.
+        ssrc: u32,
+        packets: u64,
+    },
     /// A packet of the stream that is followed came.
     Arrived {
         /// SSRC under which it came.
@@ -86,6 +108,10 @@ impl ReceiveTrack {
             open_sink,
             stream: None,
             recoverer: Box::new(Distinct::new(1)),
+            newest: Vec::with_capacity(1),
+            last_came: Instant::ZERO,
+            behind_gap: None,
+            look_at: None,
             notices: Vec::with_capacity(MOST_NOTICES),
             held: None,
             unknown_run: 0,
@@ -177,10 +203,10 @@ impl ReceiveTrack {
                 return;
             };
             if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
-                self.follow(now, held.received, &first, part, tell);
+                self.follow(now, held.received, &first, &held.bytes, part, tell);
             }
         }
-        self.follow(now, received, view, part, tell);
+        self.follow(now, received, view, bytes, part, tell);
     }
 
     fn follow(
@@ -188,6 +214,7 @@ impl ReceiveTrack {
         now: Instant,
         received: Received,
         view: &RtpView<'_>,
+        bytes: &[u8],
         part: Part,
         tell: &mut dyn FnMut(Told<'_>),
     ) {
@@ -195,6 +222,10 @@ impl ReceiveTrack {
         // A copy may come later than RFC 3550 A.1 lets a packet come, and a restarted sender's packet may look like
         // such a copy.
         let behind = self.is_behind(view, origin);
+        let continues = self.continues(view, &part);
+        if let Continues::After { packets: 1.. } = continues {
+            self.tracker.continue_at(origin.group, view.sequence);
+        }
         // One association counts as one path here; SSRCs tell the senders behind it apart.
         let verdict = match behind {
             true => Verdict::Accepted,
@@ -202,6 +233,7 @@ impl ReceiveTrack {
         };
         match verdict {
             Verdict::Accepted => {}
+            Verdict::NewStream | Verdict::Resumed if continues != Continues::Not => {}
             Verdict::Resumed => {
                 self.recoverer.restart(origin.group);
                 if let Some(stream) = self.stream.as_mut().filter(|stream| stream.groups == part.groups) {
@@ -220,6 +252,9 @@ impl ReceiveTrack {
             }
             Verdict::UnknownSource { .. } | Verdict::Jump | Verdict::Own => return,
         }
+        if let Continues::After { packets } = continues {
+            self.go_on_after(view, origin.group, packets, tell);
+        }
         let mut arrived = Arrived {
             group: origin.group,
             sequence: view.sequence,
@@ -237,9 +272,11 @@ impl ReceiveTrack {
             self.counters.duplicates += 1;
             return tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
         }
+        self.note_newest(view, &part);
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
-        arrived.inserted = self.insert(now, received, view, part);
+        arrived.inserted = self.insert(now, received, view, bytes, part);
+        self.last_came = now;
         tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
     }
 
@@ -256,8 +293,10 @@ impl ReceiveTrack {
         now: Instant,
         received: Received,
         view: &RtpView<'_>,
+        bytes: &[u8],
         part: Part,
     ) -> Option<Inserted> {
+        let most_gap = self.most_gap(now);
         let stream = self.stream.as_mut()?;
         if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
             self.counters.other_format += 1;
@@ -273,6 +312,14 @@ impl ReceiveTrack {
             self.pace = Some(time.duration() / stream.groups.count() as u32);
         }
         let packet = MediaPacket { recovered: received.repaired, ..packet };
+        if let Some(bridge) =
+            stream.gap_before(&packet, most_gap).filter(|_| self.config.long_gaps == LongGaps::Silence)
+        {
+            (stream.bridge, self.behind_gap) = (Some(bridge), Some(BehindGap::new(received, part, bytes)));
+            stream.playout.finish();
+            self.cross(now);
+            return Some(Inserted::Buffered);
+        }
         let (inserted, dropped) = stream.insert(group, received.received_at, now, &packet, &mut self.error);
         self.counters.overrun_frames += dropped;
         Some(inserted)
@@ -290,6 +337,8 @@ impl ReceiveTrack {
     fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: &mut dyn FnMut(Told<'_>)) {
         let Part { origin, groups, format, sample } = part;
         (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
+        self.newest.clear();
+        self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
         self.recoverer = Box::new(Distinct::new(groups.count()));
         self.finish_playout(now);
@@ -328,8 +377,22 @@ impl ReceiveTrack {
         let block = vec![0.0; SINK_BLOCK_FRAMES * channels];
         let depacketiser = Depacketiser::grouped(format, sample, groups);
         let past = PlayoutCounters::default();
-        let (end, played_to) = (self.end, None);
-        Ok(Stream { depacketiser, groups, past, playout, sink, block, ending: false, end, played_to })
+        let (end, played_to, gaps) = (self.end, None, Gaps::new());
+        let (ending, written, bridge) = (false, 0, None);
+        Ok(Stream {
+            depacketiser,
+            groups,
+            past,
+            playout,
+            sink,
+            block,
+            ending,
+            end,
+            played_to,
+            written,
+            gaps,
+            bridge,
+        })
     }
 
     /// Plays what is due.
@@ -344,6 +407,8 @@ impl ReceiveTrack {
             stream.ending = self.lingering.is_some();
             self.counters.overrun_frames += stream.play(now, &mut self.error);
         }
+        self.cross(now);
+        self.look_at = self.is_full().then(|| now + LOOK_AGAIN);
     }
 
     /// The stream is over: plays what is buffered, whatever is missing.
@@ -359,7 +424,18 @@ impl ReceiveTrack {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
         let playout = playing.and_then(|stream| stream.playout.poll_timeout());
-        sooner(playout, self.linger_end())
+        sooner(sooner(playout, self.look_at), self.linger_end())
+    }
+
+    /// Rate and length of what was written to a sink without a clock, and where it has no sound of the sender; takes the list.
+    pub fn take_gaps(&mut self) -> Option<(u32, u64, Gaps)> {
+        let stream = self.stream.as_mut()?;
+        Some((stream.format().0.rate(), stream.written, std::mem::take(&mut stream.gaps)))
+    }
+
+    /// Where the sink has no sound of the sender, if it has no clock.
+    pub fn gaps(&self) -> Option<&Gaps> {
+        self.stream.as_ref().map(|stream| &stream.gaps)
     }
 
     /// Notices for the user, oldest first.
@@ -384,6 +460,8 @@ impl ReceiveTrack {
     }
 }
 
+/// How soon a sink that was full is asked again: disks write what they have within milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Packets of unknown format before the user is notified: Antiphon's own senders tell the format in one packet of
 /// sixteen.
 const UNKNOWN_PATIENCE: u32 = 50;

@@ -224,6 +224,10 @@ impl Participant for Reflector {
         self.associations.knows(wire, path)
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, now: Instant) {
         self.stopping = true;
         self.associations.stop(now);

@@ -12,7 +12,8 @@ use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
 use crate::protect::{Emit, Protector, Repeat, Repetition};
-use crate::store::Store;
+use crate::spool::Spool;
+use crate::store::{Store, StoreRoom};
 
 /// How a track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,8 @@ pub struct SendTrackConfig {
     pub seed: u64,
     /// Whether the participant is woken when a live source has sound; otherwise the source is asked every millisecond.
     pub woken: bool,
+    /// Bytes of messages that are kept for a recording until it has confirmed them.
+    pub keeps: usize,
 }
 
 /// A track's counters.
@@ -69,6 +72,8 @@ pub struct SendTrack {
     /// Sample frames due so far, pulled or not.
     position: u64,
     ended: bool,
+    /// A source that can wait is not pulled while the store is full of what is to be kept.
+    waits: bool,
     counters: SendTrackCounters,
 }
 
@@ -78,20 +83,26 @@ struct Lane {
     packetiser: Packetiser,
     /// Its part of a block; empty where it is the whole block.
     part: Vec<f32>,
+    /// Messages made.
+    made: u64,
 }
 
 impl Lane {
-    /// Its channels of a block of `channels` channels.
-    fn pick<'a>(&'a mut self, block: &'a [f32], channels: usize) -> (&'a mut Packetiser, &'a [f32]) {
+    /// Its packetiser, the number of its messages, and its channels of a block of `channels` channels.
+    fn pick<'a>(
+        &'a mut self,
+        block: &'a [f32],
+        channels: usize,
+    ) -> (&'a mut Packetiser, &'a mut u64, &'a [f32]) {
         let own = self.channels.len();
         if own == channels {
-            return (&mut self.packetiser, block);
+            return (&mut self.packetiser, &mut self.made, block);
         }
         let frames = block.len() / channels;
         for (to, from) in self.part.chunks_exact_mut(own).zip(block.chunks_exact(channels)) {
             to.copy_from_slice(&from[self.channels.clone()]);
         }
-        (&mut self.packetiser, &self.part[..frames * own])
+        (&mut self.packetiser, &mut self.made, &self.part[..frames * own])
     }
 }
 
@@ -107,16 +118,19 @@ impl SendTrack {
             part: vec![0.0; if config.groups.count() > 1 { frames * channels.len() } else { 0 }],
             channels,
             packetiser,
+            made: 0,
         };
         let lanes: Vec<Lane> = packetisers.into_iter().zip(config.groups.ranges()).map(lane).collect();
         let block_time = MediaTime::new(frames as u64, config.packet.format.rate()).duration();
         let protector = Repeat::new(config.protect, block_time / lanes.len() as u32);
+        let longest = longest_message(lanes.iter().map(|lane| lane.packetiser.config()));
+        let remembered = protector.remembers().max(lanes.len());
         Ok(SendTrack {
             source,
             block: vec![0.0; samples],
             buf: vec![0; config.packet.max_packet],
             most: config.packet.max_packet,
-            store: Store::new(protector.remembers().max(lanes.len()), config.packet.max_packet),
+            store: Store::new(StoreRoom { remembered, most: config.keeps / longest.max(1), longest }),
             protector: Box::new(protector),
             lanes,
             config,
@@ -125,6 +139,7 @@ impl SendTrack {
             ask_again: Instant::ZERO,
             position: 0,
             ended: false,
+            waits: false,
             counters: SendTrackCounters::default(),
         })
     }
@@ -165,7 +180,7 @@ impl SendTrack {
     /// When the last sample of the next block was captured, if that instant has come. A live source has a clock of its
     /// own: a block is due when it is available.
     fn next_block(&mut self, now: Instant) -> Option<Instant> {
-        if self.ended {
+        if self.ended || self.is_held_up() {
             return None;
         }
         let packet = &self.config.packet;
@@ -204,11 +219,12 @@ impl SendTrack {
         let (store, protector, counters) = (&mut self.store, &mut self.protector, &mut self.counters);
         for (group, lane) in self.lanes.iter_mut().enumerate() {
             let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
-            let (packetiser, sound) = lane.pick(&self.block[..frames * channels], channels);
+            let (packetiser, made, sound) = lane.pick(&self.block[..frames * channels], channels);
             packetiser.packetise(sound, ntp, &mut self.buf[..self.most], |info, bytes| {
                 counters.messages += 1;
                 counters.media_bytes += (info.frames * sample_frame) as u64;
-                let number = store.push(group, info, due, bytes);
+                let number = store.push(group, *made, info, due, bytes);
+                *made += 1;
                 protector.on_message(now, number, store);
             });
         }
@@ -236,18 +252,34 @@ impl SendTrack {
 
     /// The longest message that the track makes, in bytes: known before the first one is made.
     pub fn longest_message(&self) -> usize {
-        let longest = |packet: &PacketConfig| {
-            let sample_frame = packet.sample.bytes() * packet.format.channels();
-            let sample_frames =
-                packet.packet_frames().expect("a track is only made of settings that make packets");
-            packet.max_header() + sample_frames * sample_frame
-        };
-        self.packets().map(longest).max().unwrap_or(0)
+        longest_message(self.packets())
     }
 
     /// The messages that are remembered.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Messages from `number` on are kept, as far as there is room, and with `waits` a source that can wait is not pulled
+    /// while there is none; `u64::MAX`: none are kept.
+    pub(crate) fn keep_from(&mut self, number: u64, waits: bool) {
+        self.store.keep_from(number);
+        self.waits = waits;
+    }
+
+    /// What is to be kept of a live source, and memory has no room for, waits in `spool`.
+    pub fn set_spool(&mut self, spool: Box<dyn Spool>) {
+        self.store.set_spool(spool);
+    }
+
+    /// Fetches what waits in the spool.
+    pub(crate) fn refill(&mut self) {
+        self.store.refill();
+    }
+
+    /// Whether the source waits until messages that are kept have been confirmed.
+    pub fn is_held_up(&self) -> bool {
+        self.waits && !self.source.is_live() && self.store.is_full(self.lanes.len())
     }
 
     /// When [`Self::advance`] or [`Self::poll`] has something to do; `None` once the source has ended and all is sent, and before
@@ -258,6 +290,9 @@ impl SendTrack {
 
     /// When [`Self::advance`] has something to do.
     pub fn next_advance(&self) -> Option<Instant> {
+        if self.is_held_up() {
+            return None;
+        }
         if !self.source.is_live() {
             return self.due();
         }
@@ -315,6 +350,17 @@ impl SendTrack {
     pub fn counters(&self) -> SendTrackCounters {
         self.counters
     }
+}
+
+/// The longest message of these packets, in bytes.
+fn longest_message<'a>(packets: impl Iterator<Item = &'a PacketConfig>) -> usize {
+    let longest = |packet: &PacketConfig| {
+        let sample_frame = packet.sample.bytes() * packet.format.channels();
+        let sample_frames =
+            packet.packet_frames().expect("a track is only made of settings that make packets");
+        packet.max_header() + sample_frames * sample_frame
+    };
+    packets.map(longest).max().unwrap_or(0)
 }
 
 /// The tag of a copy of a message: the copy's number in the bits above the message's 48.

@@ -6,6 +6,7 @@
 
 mod change;
 mod data;
+mod deliver;
 mod end;
 mod fan_out;
 mod figures;
@@ -13,6 +14,7 @@ mod foreign;
 mod further;
 mod packets;
 mod peers;
+mod receipts;
 mod reports;
 
 use std::rc::Rc;
@@ -33,12 +35,14 @@ use crate::looks::of_messages;
 use crate::manager::{CongestionManager, GrantAll};
 use crate::members::Members;
 use crate::observer::{Observer, Seen};
-use crate::peer::{Peer, PeerCounters, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;
+use deliver::Redial;
 use end::State;
 use further::FurtherState;
+use receipts::Receipts;
 
 pub use data::{LinkState, MessagePort};
 
@@ -95,6 +99,15 @@ pub struct Session {
     /// Silence after which another sender may take a single peer's place.
     silence: Duration,
     further: FurtherState,
+    /// How to call the peer again.
+    redial: Option<Redial>,
+    /// How long a recording that confirms nothing more is waited for.
+    patience: Duration,
+    /// Why the stream ended, if neither by its own end nor by ours.
+    peer_end: Option<PeerEnd>,
+    receipts: Receipts,
+    /// The receive track has no room: nothing is fetched, and streams are not read.
+    holds_up: bool,
     send: Option<SendTrack>,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
@@ -117,6 +130,10 @@ pub struct Session {
     past: PeerCounters,
     past_reports: Vec<Option<RemoteReport>>,
     past_members: Members,
+    /// The playout delay that the last peer reported.
+    past_delay: Option<PlayoutDelay>,
+    /// Why the last peer, which never answered, could not be reached.
+    past_unanswered: Option<BrokenReason>,
     unknown_sources: u64,
     /// Messages from a reflector that are not ours.
     foreign: u64,
@@ -139,6 +156,11 @@ impl Session {
             listening: Vec::new(),
             silence: Duration::ZERO,
             further: FurtherState::default(),
+            redial: None,
+            patience: PATIENCE,
+            peer_end: None,
+            receipts: Receipts::default(),
+            holds_up: false,
             send: None,
             receive: None,
             data: None,
@@ -155,6 +177,8 @@ impl Session {
             past: PeerCounters::default(),
             past_reports: Vec::new(),
             past_members: Members::default(),
+            past_delay: None,
+            past_unanswered: None,
             unknown_sources: 0,
             foreign: 0,
             other_framing: 0,
@@ -193,7 +217,7 @@ impl Session {
     pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
         let id = self.associations.call(now, wire, paths, stack);
         let at = self.new_peer(now);
-        self.attach(id, at);
+        self.attach(now, id, at);
         id
     }
 
@@ -244,6 +268,7 @@ impl Session {
                 _ if !current => self.on_other_event(at, id, &event),
                 Event::Connected => self.on_connected(now, at),
                 Event::Broken(reason) => self.on_broken(now, at, reason),
+                Event::Writable => self.on_writable(at),
                 _ => {}
             }
         }
@@ -278,7 +303,8 @@ impl Session {
     }
 
     fn on_broken(&mut self, now: Instant, at: usize, reason: BrokenReason) {
-        if let Some(peer) = &mut self.peers[at] {
+        // A receiver that leaves at the first goodbye is no error.
+        if let Some(peer) = self.peers[at].as_mut().filter(|_| self.state == State::Open) {
             peer.broken = Some(reason);
         }
         if let Some(data) = &mut self.data {
@@ -287,6 +313,7 @@ impl Session {
         if self.state.receives() {
             tell(&mut self.observers, now, &Seen::Broken { reason });
         }
+        self.renew(now, at);
     }
 
     fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
@@ -295,6 +322,9 @@ impl Session {
             return;
         }
         let Some(outcome) = peer.outcomes.settle(number, Some(outcome)) else { return };
+        if let Some(delivery) = &mut peer.delivery {
+            delivery.on_outcome(now, outcome);
+        }
         peer.counters.settled += 1;
         peer.counters.expired += u64::from(matches!(outcome, Outcome::Expired { .. }));
         tell(&mut self.observers, now, &Seen::Outcome { number, outcome });
@@ -340,8 +370,11 @@ impl Participant for Session {
         self.hear(now);
         self.send_messages(now);
         self.play(now);
+        self.step_redial(now);
         self.run_track(now);
+        self.deliver(now);
         self.send_reports(now);
+        self.send_receipts(now);
         self.step(now);
         self.step_further(now);
         self.hear(now);
@@ -372,11 +405,16 @@ impl Participant for Session {
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, self.next_give_up());
         let due = sooner(due, self.next_further());
+        let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         sooner(due, sooner(self.next_report(), self.next_step()))
     }
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
         self.associations.knows(wire, path)
+    }
+
+    fn takes(&self, wire: WireId) -> bool {
+        !self.holds_up || self.listening.iter().any(|(listener, _)| *listener == wire)
     }
 
     fn stop(&mut self, now: Instant) {
@@ -389,6 +427,10 @@ impl Participant for Session {
         self.state == State::Finished
     }
 }
+
+/// How long a recording that confirms nothing more is waited for: as long as a laptop may be on its way, or a server be
+/// restarted.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tells all observers.
 fn tell(observers: &mut [Box<dyn Observer>], now: Instant, seen: &Seen) {

@@ -1,8 +1,15 @@
-//! The recent messages of a track by number, in reserved memory: the packetiser writes them; sending, repetition and
-//! parity read them.
+//! The messages of a track by number, in reserved memory: the packetiser writes them; sending, repetition and parity read
+//! them. The last ones are always remembered, and what a recording has not confirmed is kept as far as there is room.
+//!
+//! Buffers that are free are used again in the order of a stack, so that a store of which little is used touches little
+//! memory, however large it may become.
+
+use std::collections::VecDeque;
 
 use antiphon_core::Instant;
 use antiphon_media::packet::PacketInfo;
+
+use crate::spool::Spool;
 
 /// What is stored with a message's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,43 +18,117 @@ pub struct Stored {
     pub number: u64,
     /// The channel group it is of.
     pub group: usize,
+    /// Counts the messages of its group: its RTP sequence number without the wraps, from 0.
+    pub index: u64,
     /// Its RTP header.
     pub info: PacketInfo,
     /// When its last sample was captured.
     pub due: Instant,
 }
 
-/// The last messages of a track.
-#[derive(Debug)]
-pub struct Store {
-    slots: Vec<Slot>,
-    /// The number of the next message.
-    next: u64,
+/// How many messages a store holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreRoom {
+    /// Messages that are remembered at least.
+    pub remembered: usize,
+    /// Messages that it can hold.
+    pub most: usize,
+    /// The longest message, in bytes.
+    pub longest: usize,
 }
 
-#[derive(Clone, Debug)]
-struct Slot {
-    stored: Option<Stored>,
-    len: usize,
+/// The messages of a track.
+pub struct Store {
+    room: StoreRoom,
+    /// What is in memory, in the order of its numbers. Numbers are missing where a spool dropped messages.
+    slots: VecDeque<Slot>,
     bytes: Vec<u8>,
+    /// Buffers that are not used; the last one is used next.
+    free: Vec<u32>,
+    /// What memory has no room for, once something is to be kept.
+    spool: Option<Box<dyn Spool>>,
+    /// The number after the last message in memory.
+    held: u64,
+    /// The number of the next message.
+    next: u64,
+    /// Messages before this one may be forgotten.
+    released: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    stored: Stored,
+    len: usize,
+    buffer: u32,
 }
 
 impl Store {
-    /// Remembers the last `messages` messages of at most `room` bytes each.
-    pub fn new(messages: usize, room: usize) -> Self {
-        let slot = Slot { stored: None, len: 0, bytes: vec![0; room] };
-        Store { slots: vec![slot; messages.max(1)], next: 0 }
+    /// Remembers the last messages; nothing has to be kept beyond that until [`Self::keep_from`] says so.
+    pub fn new(room: StoreRoom) -> Self {
+        let remembered = room.remembered.max(1);
+        let most = room.most.max(remembered);
+        Store {
+            room: StoreRoom { remembered, most, ..room },
+            slots: VecDeque::with_capacity(most),
+            // The system gives memory of zeros only where it is written.
+            bytes: vec![0; most * room.longest],
+            free: (0..most as u32).rev().collect(),
+            spool: None,
+            held: 0,
+            next: 0,
+            released: u64::MAX,
+        }
     }
 
-    /// Adds a message, in place of the oldest.
-    pub fn push(&mut self, group: usize, info: PacketInfo, due: Instant, bytes: &[u8]) -> u64 {
+    /// Messages from `number` on are kept as long as there is room; `u64::MAX`: none beyond those remembered.
+    pub fn keep_from(&mut self, number: u64) {
+        self.released = number;
+        self.forget();
+    }
+
+    /// What is to be kept, and memory has no room for, waits in `spool`.
+    pub fn set_spool(&mut self, spool: Box<dyn Spool>) {
+        self.spool = Some(spool);
+    }
+
+    /// Fetches messages from the spool, as far as there is room.
+    pub fn refill(&mut self) {
+        let longest = self.room.longest;
+        let Some(spool) = &mut self.spool else { return };
+        while let (Some(buffer), 1..) = (self.free.last().copied(), spool.waiting()) {
+            let from = buffer as usize * longest;
+            let Some((stored, len)) = spool.take(&mut self.bytes[from..from + longest]) else { return };
+            self.free.pop();
+            self.slots.push_back(Slot { stored, len, buffer });
+            self.held = stored.number + 1;
+        }
+    }
+
+    /// Whether so many more messages would take the place of some that are to be kept.
+    pub fn is_full(&self, messages: usize) -> bool {
+        let kept = self.next.saturating_sub(self.released.max(self.first()));
+        kept as usize + messages > self.room.most
+    }
+
+    /// Adds a message. If there is no room, it waits in the spool, or takes the place of the oldest.
+    pub fn push(&mut self, group: usize, index: u64, info: PacketInfo, due: Instant, bytes: &[u8]) -> u64 {
         let number = self.next;
+        let stored = Stored { number, group, index, info, due };
         self.next += 1;
-        let at = self.place(number);
-        let slot = &mut self.slots[at];
-        slot.stored = Some(Stored { number, group, info, due });
-        slot.len = bytes.len();
-        slot.bytes[..bytes.len()].copy_from_slice(bytes);
+        let keeps_all = self.free.is_empty() && self.first() >= self.released;
+        if let Some(spool) = self.spool.as_mut().filter(|spool| keeps_all || spool.waiting() > 0) {
+            spool.put(&stored, bytes);
+            return number;
+        }
+        if self.free.is_empty() {
+            self.forget_first();
+        }
+        let buffer = self.free.pop().expect("the oldest message has just given one back");
+        self.slots.push_back(Slot { stored, len: bytes.len(), buffer });
+        let from = buffer as usize * self.room.longest;
+        self.bytes[from..from + bytes.len()].copy_from_slice(bytes);
+        self.held = self.next;
+        self.forget();
         number
     }
 
@@ -56,14 +137,145 @@ impl Store {
         self.next
     }
 
-    /// The message of that number, if it is still remembered.
-    pub fn get(&self, number: u64) -> Option<(Stored, &[u8])> {
-        let slot = &self.slots[self.place(number)];
-        let stored = slot.stored.filter(|stored| stored.number == number)?;
-        Some((stored, &slot.bytes[..slot.len]))
+    /// The oldest message in memory; the next one that will be there, if there is none.
+    pub fn first(&self) -> u64 {
+        self.slots.front().map_or(self.held, |slot| slot.stored.number)
     }
 
-    fn place(&self, number: u64) -> usize {
-        (number % self.slots.len() as u64) as usize
+    /// The number after the last message in memory: those from it on are in the spool.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The message of that number, if it is in memory.
+    pub fn get(&self, number: u64) -> Option<(Stored, &[u8])> {
+        // Numbers are missing only where a spool has dropped some.
+        let at = usize::try_from(number.checked_sub(self.first())?).ok()?;
+        let is_it = |slot: &&Slot| slot.stored.number == number;
+        let slot = self.slots.get(at).filter(is_it).or_else(|| {
+            let at = self.slots.partition_point(|slot| slot.stored.number < number);
+            self.slots.get(at).filter(is_it)
+        })?;
+        let from = slot.buffer as usize * self.room.longest;
+        Some((slot.stored, &self.bytes[from..from + slot.len]))
+    }
+
+    /// Forgets what is neither remembered nor kept.
+    fn forget(&mut self) {
+        let remembered = self.next.saturating_sub(self.room.remembered as u64);
+        while !self.slots.is_empty() && self.first() < self.released.min(remembered) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(slot) = self.slots.pop_front() {
+            self.free.push(slot.buffer);
+        }
+    }
+}
+
+/// Bytes of messages that a sender keeps for a recording: 40 s of 48 kHz stereo in 16 bits. The program stays under 20 MB with them.
+pub const KEPT_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::MediaTime;
+
+    use super::*;
+
+    fn push(store: &mut Store) -> u64 {
+        let number = store.next();
+        let info = PacketInfo {
+            sequence: number as u16,
+            timestamp: 0,
+            media: MediaTime::new(number, 48_000),
+            frames: 1,
+            marker: false,
+        };
+        store.push(0, number, info, Instant::ZERO, &number.to_be_bytes())
+    }
+
+    fn numbers(store: &Store) -> Vec<u64> {
+        let stored = |number: &u64| {
+            store.get(*number).map(|(stored, bytes)| {
+                assert_eq!((stored.number, bytes), (*number, &number.to_be_bytes()[..]));
+            })
+        };
+        (0..store.next()).filter(|number| stored(number).is_some()).collect()
+    }
+
+    #[test]
+    fn the_last_messages_are_remembered() {
+        let mut store = Store::new(StoreRoom { remembered: 3, most: 8, longest: 8 });
+        (0..20).for_each(|number| assert_eq!(push(&mut store), number));
+        assert_eq!(numbers(&store), [17, 18, 19]);
+        assert!(store.free.len() == 5 && store.free.iter().all(|buffer| *buffer < 8));
+        // Only as many buffers as needed are ever touched: the one that was freed is used next.
+        let used: Vec<u32> = store.slots.iter().map(|slot| slot.buffer).collect();
+        assert!(used.iter().all(|buffer| *buffer < 4), "{used:?}");
+    }
+
+    #[test]
+    fn messages_are_kept_until_they_are_released() {
+        let mut store = Store::new(StoreRoom { remembered: 2, most: 6, longest: 8 });
+        store.keep_from(0);
+        (0..6).for_each(|_| assert!(push(&mut store) < 6));
+        assert_eq!((numbers(&store), store.is_full(1)), ((0..6).collect(), true));
+        store.keep_from(4);
+        assert_eq!((numbers(&store), store.is_full(4), store.is_full(5)), (vec![4, 5], false, true));
+        (6..10).for_each(|number| assert_eq!(push(&mut store), number));
+        assert_eq!(numbers(&store), (4..10).collect::<Vec<_>>());
+        // What is pushed nevertheless takes the place of the oldest.
+        assert_eq!((push(&mut store), store.first()), (10, 5));
+        store.keep_from(u64::MAX);
+        assert_eq!((numbers(&store), store.is_full(6)), (vec![9, 10], false));
+    }
+
+    /// A spool of `most` messages; the oldest are dropped.
+    struct Queue {
+        waiting: VecDeque<(Stored, Vec<u8>)>,
+        most: usize,
+    }
+
+    impl Spool for Queue {
+        fn put(&mut self, stored: &Stored, bytes: &[u8]) {
+            if self.waiting.len() == self.most {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back((*stored, bytes.to_vec()));
+        }
+
+        fn take(&mut self, buf: &mut [u8]) -> Option<(Stored, usize)> {
+            let (stored, bytes) = self.waiting.pop_front()?;
+            buf[..bytes.len()].copy_from_slice(&bytes);
+            Some((stored, bytes.len()))
+        }
+
+        fn waiting(&self) -> u64 {
+            self.waiting.len() as u64
+        }
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_waits_in_the_spool() {
+        let mut store = Store::new(StoreRoom { remembered: 1, most: 4, longest: 8 });
+        store.set_spool(Box::new(Queue { waiting: VecDeque::new(), most: 5 }));
+        (0..10).for_each(|number| assert_eq!(push(&mut store), number, "nothing is kept: memory is enough"));
+        assert_eq!((store.held(), numbers(&store)), (10, vec![9]));
+        store.keep_from(9);
+        (10..20).for_each(|number| assert_eq!(push(&mut store), number));
+        // Of 13 to 19 the spool has the last five.
+        assert_eq!((store.held(), numbers(&store)), (13, (9..13).collect()));
+        store.refill();
+        assert_eq!(store.held(), 13, "no room");
+        store.keep_from(12);
+        store.refill();
+        assert_eq!((store.held(), numbers(&store)), (18, vec![12, 15, 16, 17]));
+        assert_eq!(push(&mut store), 20, "behind those in the spool");
+        store.keep_from(18);
+        store.refill();
+        assert_eq!((store.held(), numbers(&store)), (21, vec![18, 19, 20]));
+        assert_eq!((push(&mut store), numbers(&store)), (21, vec![18, 19, 20, 21]), "the spool is empty");
     }
 }

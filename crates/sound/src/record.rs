@@ -23,6 +23,16 @@ const STALL: Duration = Duration::from_secs(5);
 /// Samples taken out of the ring at once.
 const CHUNK: usize = 16 * 1024;
 
+/// Gaps that wait to be written at most.
+const MOST_GAPS: usize = 256;
+
+/// Silence between the samples of the ring.
+struct Gap {
+    /// Samples that were put into the ring before it, in all.
+    after: u64,
+    frames: u64,
+}
+
 /// State shared by both threads.
 #[derive(Default)]
 struct Shared {
@@ -35,6 +45,9 @@ struct Shared {
 /// The part on the media thread.
 pub(crate) struct RecordSink {
     ring: Producer<f32>,
+    gaps: Producer<Gap>,
+    /// Samples put into the ring.
+    pushed: u64,
     stream: StreamFormat,
     /// Sample frames that found no room. They are replaced by silence as soon as there is room, so that later sound
     /// keeps its place in time.
@@ -59,10 +72,13 @@ impl RecordSink {
         notes: &Notes,
     ) -> Result<Self, OpenError> {
         let (ring, samples) = RingBuffer::new(ring_samples(stream));
+        let (gaps, waiting) = RingBuffer::new(MOST_GAPS);
         let shared = Arc::new(Shared::default());
         let (ending, ended) = mpsc::channel();
         let mut writer = Writer {
             ring: samples,
+            gaps: waiting,
+            taken: 0,
             deposit,
             shared: shared.clone(),
             stream,
@@ -76,6 +92,8 @@ impl RecordSink {
             .map_err(|error| OpenError::no_thread(&error))?;
         Ok(RecordSink {
             ring,
+            gaps,
+            pushed: 0,
             stream,
             owed: 0,
             dropped: 0,
@@ -106,6 +124,7 @@ impl RecordSink {
             second.fill(0.0);
             chunk.commit_all();
             self.owed -= frames as u64;
+            self.pushed += (frames * channels) as u64;
         }
     }
 
@@ -148,6 +167,7 @@ impl Sink for RecordSink {
             self.writer.thread().unpark();
         }
         if taken {
+            self.pushed += (frames * channels) as u64;
             return Ok(());
         }
         self.owed += frames as u64;
@@ -165,6 +185,22 @@ impl Sink for RecordSink {
 
     fn period(&self) -> Option<usize> {
         None
+    }
+
+    fn room(&self) -> usize {
+        if self.owed > 0 || self.gaps.is_full() { 0 } else { self.ring.slots() / self.stream.channels() }
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            return Err(SinkError::Failed);
+        }
+        let gap = Gap { after: self.pushed, frames };
+        if self.owed > 0 || self.gaps.push(gap).is_err() {
+            // It keeps its place, and is written as silence is that stands for what found no room.
+            self.owed += frames;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
@@ -194,6 +230,9 @@ impl Drop for RecordSink {
 /// The part on the writing thread.
 struct Writer {
     ring: Consumer<f32>,
+    gaps: Consumer<Gap>,
+    /// Samples taken out of the ring.
+    taken: u64,
     deposit: Box<dyn Deposit>,
     shared: Arc<Shared>,
     stream: StreamFormat,
@@ -218,9 +257,20 @@ impl Writer {
         loop {
             // Checked before the ring: then everything that was pushed before the end is seen.
             let ending = self.shared.finishing.load(Ordering::Acquire) || self.ring.is_abandoned();
-            let (samples, _) = self.ring.pop_partial_slice(&mut self.chunk);
+            // A gap is put into its ring before the samples that follow it: those that are seen here have been preceded by it.
+            let room = self.ring.slots();
+            let gap = self.gaps.peek().ok().map(|gap| (gap.after - self.taken, gap.frames));
+            if let Some((0, frames)) = gap {
+                let _taken_as_it_is_written = self.gaps.pop();
+                self.write_silence(frames)?;
+                continue;
+            }
+            let until = gap.map_or(usize::MAX, |(samples, _)| usize::try_from(samples).unwrap_or(usize::MAX));
+            let most = self.chunk.len().min(until).min(room);
+            let (samples, _) = self.ring.pop_partial_slice(&mut self.chunk[..most]);
             if !samples.is_empty() {
                 let frames = samples.len() / self.stream.channels();
+                self.taken += samples.len() as u64;
                 self.deposit.store(samples)?;
                 self.shared.written.fetch_add(frames as u64, Ordering::Relaxed);
             } else if ending {
@@ -230,6 +280,18 @@ impl Writer {
                 thread::park_timeout(REST);
             }
         }
+    }
+
+    fn write_silence(&mut self, mut frames: u64) -> io::Result<()> {
+        self.chunk.fill(0.0);
+        let channels = self.stream.channels();
+        while frames > 0 {
+            let part = usize::try_from(frames).unwrap_or(usize::MAX).min(self.chunk.len() / channels);
+            self.deposit.store(&self.chunk[..part * channels])?;
+            self.shared.written.fetch_add(part as u64, Ordering::Relaxed);
+            frames -= part as u64;
+        }
+        Ok(())
     }
 
     /// What happened and how much was saved, as a message for the user.

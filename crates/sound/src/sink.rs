@@ -305,6 +305,23 @@ impl Sink for MemorySink {
         None
     }
 
+    fn room(&self) -> usize {
+        self.ring.slots() / self.stream.channels()
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        let room = self.room();
+        let taken = usize::try_from(frames).unwrap_or(usize::MAX).min(room);
+        if let Ok(chunk) = self.ring.write_chunk(taken * self.stream.channels()) {
+            // A new chunk is full of zeros.
+            chunk.commit_all();
+        }
+        if frames > room as u64 {
+            return Err(SinkError::Overrun { dropped: usize::try_from(frames).unwrap_or(usize::MAX) - room });
+        }
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

@@ -76,6 +76,10 @@ impl<E: Endpoint + ?Sized> Participant for Parties<E> {
         true
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, now: Instant) {
         self.parties.iter_mut().for_each(|party| party.stop(now));
     }

@@ -81,6 +81,10 @@ impl<T: OneWire> Participant for Served<T> {
         self.inner.knows(wire, path)
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, now: Instant) {
         self.inner.stop(now);
     }

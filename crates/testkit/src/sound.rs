@@ -136,6 +136,16 @@ impl Sink for Keep {
         None
     }
 
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        let samples = frames as usize * self.format.channels();
+        self.kept.0.lock().unwrap().extend(std::iter::repeat_n(0.0, samples));
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Two participants and what lies between them, in virtual time that jumps to the next event.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -213,7 +214,11 @@ impl<A: Participant, B: Participant> World<A, B> {
         let opens = |trouble: &Trouble| trouble.full_until.filter(|until| *until > self.now);
         let wire = match &self.wire {
             Wire::Links(links) => links.iter().filter_map(Duplex::poll_timeout).min(),
-            Wire::Pipe(pipe) => pipe.flight.iter().filter_map(|way| Some(way.front()?.0)).min(),
+            // What came before now waits for a participant that takes nothing.
+            Wire::Pipe(pipe) => {
+                let front = |way: &VecDeque<(Instant, Vec<u8>)>| way.front().map(|(at, _)| *at);
+                pipe.flight.iter().filter_map(front).filter(|at| *at > self.now).min()
+            }
         };
         let near = if self.near.is_finished() { None } else { self.near.poll_timeout() };
         let far = if self.far.is_finished() { None } else { self.far.poll_timeout() };
@@ -257,7 +262,12 @@ impl<A: Participant, B: Participant> World<A, B> {
             }
             Wire::Pipe(pipe) => {
                 for way in 0..2 {
-                    while pipe.flight[way].front().is_some_and(|(at, _)| *at <= now) {
+                    let takes = match (way, accepted) {
+                        (0, Some(wire)) => self.far.takes(wire),
+                        (0, None) => true,
+                        _ => self.near.takes(WIRE),
+                    };
+                    while takes && pipe.flight[way].front().is_some_and(|(at, _)| *at <= now) {
                         let Some((at, mut bytes)) = pipe.flight[way].pop_front() else { break };
                         let input = Input::Stream { bytes: &mut bytes, received_at: at };
                         match (way, accepted) {

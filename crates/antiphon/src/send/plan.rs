@@ -4,7 +4,9 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, ChannelMap, SampleFormat, Source, StreamFormat};
 use antiphon_net::{OsClock, Target};
 use antiphon_proto::Substrate;
-use antiphon_session::{PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited};
+use antiphon_session::{
+    KEPT_BYTES, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited,
+};
 use antiphon_sound::{Notes, open_source};
 
 use crate::groups::read_groups;
@@ -103,6 +105,7 @@ impl SendPlan {
             epoch: self.clock.epoch(),
             seed: options.seed,
             woken,
+            keeps: KEPT_BYTES,
         }
     }
 

@@ -6,7 +6,7 @@ use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::ChannelGroups;
 use antiphon_media::rtcp::{RemoteReport, ReportBlock};
 use antiphon_net::Lines;
-use antiphon_session::{Member, Peer, PlayoutDelay, SendTrack, SenderCounters, Session};
+use antiphon_session::{Member, PeerEnd, PlayoutDelay, SendTrack, SenderCounters, Session};
 
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
@@ -24,6 +24,12 @@ pub struct SendStatus {
     pub expired: u64,
     /// Packets that the transport refused.
     pub refused: u64,
+    /// Packets to a recording that were sent again after a break of the connection.
+    pub repeated: u64,
+    /// Packets that a recording has not confirmed yet; where it confirms nothing, those that the transport has not delivered.
+    pub unconfirmed: u64,
+    /// Packets to a recording that could not be kept until they were confirmed: they are missing there.
+    pub dropped: u64,
     /// Milliseconds during which the source had no block in time.
     pub starved: u64,
     /// Round trip according to the receiver's reports, in milliseconds.
@@ -106,9 +112,9 @@ pub(super) fn members(session: &Session, rate: u32) -> Vec<SendMember> {
 /// Snapshot of the sending session.
 #[derive(Clone, Copy)]
 pub(super) struct Snapshot {
-    position: u64,
-    counters: SenderCounters,
-    report: Option<RemoteReport>,
+    pub position: u64,
+    pub counters: SenderCounters,
+    pub report: Option<RemoteReport>,
     /// The last report on each channel group.
     blocks: [Option<ReportBlock>; MOST_GROUPS],
     pub unanswered: Option<BrokenReason>,
@@ -119,7 +125,9 @@ pub(super) struct Snapshot {
     /// The highest loss that a member of a group has reported last, in 256ths.
     worst: Option<u8>,
     /// Playout delay that the receiver reports.
-    told: Option<PlayoutDelay>,
+    pub told: Option<PlayoutDelay>,
+    /// Why the stream ended, if neither by its own end nor by ours.
+    pub end: Option<PeerEnd>,
     pub look: Look,
 }
 
@@ -142,7 +150,8 @@ impl Snapshot {
         let reports = present().filter_map(|member| member.report);
         let worst = reports.map(|report| report.block.fraction_lost).max();
         Snapshot {
-            told: session.peers().next().and_then(Peer::playout_delay),
+            told: session.told_delay(),
+            end: session.peer_end(),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
             counters,
@@ -177,6 +186,9 @@ impl Snapshot {
             packets_sent: self.counters.peers.accepted,
             expired: self.counters.peers.expired,
             refused: self.counters.peers.refused,
+            repeated: self.counters.peers.repeated,
+            unconfirmed: self.counters.peers.unconfirmed,
+            dropped: self.counters.peers.dropped,
             starved: self.counters.track.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
             remote_loss_percent: (told().count() > 0)

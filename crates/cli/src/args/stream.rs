@@ -7,7 +7,7 @@ use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::measure::Purpose;
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
-use antiphon::session::{PlayoutDelay, Repetition, StreamFraming};
+use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -133,8 +133,13 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Listener")]
     pub latency: Option<Duration>,
     /// What is played in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
-    pub conceal: Concealment,
+    /// [default: repetition; silence in a file that waits for every packet]
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, help_heading = "Listener")]
+    pub conceal: Option<Concealment>,
+    /// What a file that waits for every packet has in place of a long gap.
+    /// silence: it is as long as the performance. cut: nothing
+    #[arg(long, value_name = "HOW", value_enum, default_value = "silence", help_heading = "Listener")]
+    pub gaps: GapKind,
 
     /// Clock that paces the sink. sender: plays exactly the samples that were
     /// sent. system: resamples to follow the sender's drift
@@ -176,6 +181,17 @@ pub struct ReceiveArgs {
     pub wait: WaitArgs,
     #[command(flatten)]
     pub socket: SocketArgs,
+}
+
+/// What stands for a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "documentation would turn the short list of values in the help into a long one"
+)]
+pub enum GapKind {
+    Silence,
+    Cut,
 }
 
 /// The clock that paces a sink.
@@ -240,6 +256,10 @@ impl ReceiveArgs {
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,
+            gaps: match self.gaps {
+                GapKind::Silence => LongGaps::Silence,
+                GapKind::Cut => LongGaps::Cut,
+            },
             framing: self.framing,
             clock: match self.clock {
                 Clock::Sender => SinkClock::Sender,

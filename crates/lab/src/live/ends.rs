@@ -182,6 +182,10 @@ impl<R> Participant for End<R> {
         self.participant.get().knows(wire, path)
     }
 
+    fn takes(&self, wire: WireId) -> bool {
+        self.participant.get().takes(wire)
+    }
+
     fn stop(&mut self, now: Instant) {
         self.stopped = true;
         self.participant.get_mut().stop(now);

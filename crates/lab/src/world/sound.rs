@@ -10,7 +10,7 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{PacketConfig, Packetiser};
 use antiphon_media::{ChannelGroups, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 use antiphon_session::{
-    Arrived, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen, SendTrack,
+    Arrived, LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen, SendTrack,
     SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
@@ -91,6 +91,7 @@ pub fn near(
         epoch: Epoch::default(),
         seed: builder.fork("rtp"),
         woken: false,
+        keeps: 0,
     };
     let track = SendTrack::new(Box::new(source), track)
         .map_err(|error| WorldError::quantity(&spec.name, error.to_string()))?;
@@ -122,6 +123,8 @@ pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<Strea
         // What comes over another transport may be in any order.
         ordered: stack.open(Instant::ZERO, Role::Listener).profile().ordered
             && builder.spec.further.is_empty(),
+        reliable: false,
+        long_gaps: LongGaps::default(),
     };
     let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(NullSink::new(format))));
     let mut session = Session::new(session_config(builder, seed), Instant::ZERO);

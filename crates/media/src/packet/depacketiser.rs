@@ -204,6 +204,13 @@ impl Depacketiser {
         self.timestamp = Unwrapper::default();
     }
 
+    /// So many packets of one group did not come, more than its sequence numbers alone show.
+    ///
+    /// Panics if the stream has no such group.
+    pub fn skip_packets(&mut self, group: usize, packets: u64) {
+        self.groups[group].sequence.skip(packets);
+    }
+
     /// Forgets the sequence numbers of one group; for a group that restarted on the clock of the others.
     pub fn restart_group(&mut self, group: usize) {
         self.groups[group].sequence = Unwrapper::default();

@@ -81,6 +81,11 @@ impl ClockedPlayout {
         self.playout.restart_group(group);
     }
 
+    /// [`Playout::expect_jump`].
+    pub fn expect_jump(&mut self) {
+        self.playout.expect_jump();
+    }
+
     /// Fills `out`, whole sample frames of any number.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
         let whole = out.len() / self.channels * self.channels;

@@ -59,6 +59,9 @@ pub(super) enum Gave {
     MadeUp(Cause),
 }
 
+/// Packets that are waited for at the beginning, since earlier ones may still come: as far as RFC 3550 A.1 lets a packet come late.
+const FIRST_PATIENCE: usize = 100;
+
 impl Lane {
     pub fn new(channels: Range<usize>, capacity: usize, unit: usize, conceal: Box<dyn Conceal>) -> Self {
         Lane {
@@ -106,7 +109,8 @@ impl Lane {
             };
         };
         if record.start <= position {
-            let waits = !timing.playing && is_patient;
+            // What was sent before the first packet may still come, but not for long.
+            let waits = !timing.playing && is_patient && self.store.len() <= FIRST_PATIENCE;
             let left = usize::try_from(record.end() - position).unwrap_or(room);
             return if waits { Next::Wait } else { Next::Play(left.min(room)) };
         }
@@ -121,6 +125,11 @@ impl Lane {
             Clocking::Sender => made_up(hole.min(room).min(self.unit)),
             _ => made_up(hole.min(room)),
         }
+    }
+
+    /// Whether the sound that is planned is concealment.
+    pub fn conceals(&self) -> bool {
+        self.begun && matches!(self.next, Next::MakeUp { .. } | Next::Idle)
     }
 
     /// Fills `out` with the sound planned for `position`, or its beginning.

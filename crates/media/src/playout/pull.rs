@@ -19,9 +19,12 @@ impl Playout {
             pulled.media = self.position;
             self.wait(now, &mut out[..room * channels], &mut pulled);
         }
+        // A sink without a clock is told which of its sample frames are concealed.
+        let apart = self.config.clocking != Clocking::Sink;
         while pulled.frames < room {
             let rest = &mut out[pulled.frames * channels..room * channels];
-            if !self.step(now, rest, &mut pulled) {
+            let alike = (apart && pulled.frames > 0).then_some(pulled.concealed > 0);
+            if !self.step(now, rest, &mut pulled, alike) {
                 break;
             }
         }
@@ -29,8 +32,8 @@ impl Playout {
     }
 
     /// Plays the next stretch, up to the end of the current packet or gap of every group. False if nothing is to be
-    /// played now.
-    fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) -> bool {
+    /// played now, or not what `alike` asks for: concealed sound, or other sound.
+    fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled, alike: Option<bool>) -> bool {
         let Some(position) = self.position else {
             return false;
         };
@@ -40,6 +43,9 @@ impl Playout {
         let Some(frames) = self.plan(position, out.len() / self.config.format.channels()) else {
             return false;
         };
+        if alike.is_some_and(|concealed| concealed != self.lanes.iter().any(Lane::conceals)) {
+            return false;
+        }
         let gave = self.give(frames, out, |lane, out| lane.give(position, out));
         self.playing |= gave != Gave::Silence;
         pulled.add(frames, gave);

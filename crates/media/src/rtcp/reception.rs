@@ -56,6 +56,11 @@ impl Reception {
         }
     }
 
+    /// So many packets did not come, more than sequence numbers alone show: they count as lost.
+    pub fn skip_packets(&mut self, packets: u64) {
+        self.sequence.skip(packets);
+    }
+
     /// Moves the window forward and returns whether the number was already in it.
     fn is_repetition(&mut self, extended: u64) -> bool {
         if extended > self.highest {

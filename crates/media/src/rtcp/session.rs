@@ -121,6 +121,13 @@ impl RtcpSession {
         self.note_member(now, ssrc);
     }
 
+    /// So many packets of a source did not come, more than its sequence numbers alone show.
+    pub fn skip_packets(&mut self, ssrc: u32, packets: u64) {
+        if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
+            heard.reception.skip_packets(packets);
+        }
+    }
+
     /// The entry for a new source: an unused one, or that of a source that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
         let reception = Reception::new(self.heard_rate);

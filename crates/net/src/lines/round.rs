@@ -306,6 +306,10 @@ impl Participant for Ignores {
         false
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, _now: Instant) {}
 
     fn is_finished(&self) -> bool {

@@ -145,6 +145,10 @@ impl Participant for Listener {
         true
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, _now: Instant) {}
 
     fn is_finished(&self) -> bool {

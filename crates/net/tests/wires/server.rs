@@ -151,6 +151,10 @@ impl Participant for Server {
         true
     }
 
+    fn takes(&self, _wire: WireId) -> bool {
+        true
+    }
+
     fn stop(&mut self, _now: Instant) {
         self.stopped = true;
     }

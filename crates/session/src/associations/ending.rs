@@ -16,7 +16,7 @@ pub(super) struct Stopping {
 
 impl Associations {
     /// Ends an association at once, without telling its peer. Its outcomes and its end are reported.
-    pub(super) fn end(&mut self, now: Instant, id: AssociationId, reason: CloseReason) {
+    pub(crate) fn end(&mut self, now: Instant, id: AssociationId, reason: CloseReason) {
         self.detach(id);
         if let Some(association) = &mut self.slots[id.index()] {
             association.endpoint.close(now, CloseMode::Abort);

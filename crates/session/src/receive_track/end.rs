@@ -39,6 +39,7 @@ impl ReceiveTrack {
     pub(super) fn finish_linger(&mut self) {
         if self.lingering.take().is_some() {
             self.forget_source();
+            self.newest.clear();
             if let Some(stream) = &mut self.stream {
                 stream.finish();
             }

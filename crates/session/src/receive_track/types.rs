@@ -29,6 +29,20 @@ pub struct ReceiveTrackConfig {
     pub silence: Duration,
     /// Whether the transport keeps frames in order, so that a gap is known to be a loss at once.
     pub ordered: bool,
+    /// Whether the transport loses nothing, so that a recording waits for what is missing for as long as it has room.
+    pub reliable: bool,
+    /// What a recording has in place of a gap that is longer than its buffer.
+    pub long_gaps: LongGaps,
+}
+
+/// What a recording has in place of a gap that is longer than its buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LongGaps {
+    /// Silence, so that it is as long as the performance.
+    #[default]
+    Silence,
+    /// Nothing: the sound after the gap follows the sound before it.
+    Cut,
 }
 
 /// A receiver's counters besides those of its playout.
@@ -48,6 +62,8 @@ pub struct ReceiveTrackCounters {
     pub other_format: u64,
     /// Sample frames dropped because the sink was too slow.
     pub overrun_frames: u64,
+    /// Sample frames of silence in place of gaps longer than the buffer.
+    pub gap_frames: u64,
 }
 
 /// Figures of a channel group.

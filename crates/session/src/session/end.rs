@@ -6,6 +6,7 @@ use antiphon_core::{CloseMode, CloseReason, Instant};
 
 use super::Session;
 use crate::associations::AssociationId;
+use crate::peer::PeerEnd;
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::SendTrack;
 
@@ -77,7 +78,11 @@ impl Session {
                 return self.close(now);
             }
         }
-        if self.send.as_ref().is_some_and(SendTrack::is_drained) {
+        if self.has_fallen_silent(now) {
+            self.peer_end.get_or_insert(PeerEnd::Silent);
+            return self.close(now);
+        }
+        if self.send.as_ref().is_some_and(SendTrack::is_drained) && !self.is_owed(now) {
             self.end_sending(now);
             self.state = State::SayingGoodbye { byes: 0, next: now };
             return self.say_goodbye(now, 0, now);
@@ -185,6 +190,11 @@ impl Session {
                 if self.sending.is_none() {
                     return self.close(now);
                 }
+                if self.is_owed(now) {
+                    // What was made is still delivered, while that gets on; then the stream ends as by itself.
+                    self.patience = STOP_OWED;
+                    return;
+                }
                 self.end_sending(now);
                 self.state = State::SayingGoodbye { byes: 0, next: now };
             }
@@ -195,8 +205,11 @@ impl Session {
 
     pub(super) fn on_closed(&mut self, now: Instant, id: AssociationId, at: usize, reason: CloseReason) {
         self.peer_of[id.index()] = None;
-        if self.goes_on_without(at, id) {
+        if self.goes_on_without(at, id) || self.calls_again(now, at) {
             return;
+        }
+        if self.send.is_some() && self.state == State::Open {
+            self.peer_end.get_or_insert(PeerEnd::Closed(reason));
         }
         let Some(peer) = &mut self.peers[at] else { return };
         (peer.association, peer.connected) = (None, false);
@@ -205,9 +218,12 @@ impl Session {
                 data.ended = Some(reason);
             }
         } else {
-            self.past += peer.counters;
+            let messages = self.send.as_ref().map_or(0, |track| track.store().next());
+            self.past += peer.counted(messages);
             self.past_reports = std::mem::take(&mut peer.reports);
             self.past_members = std::mem::take(&mut peer.members);
+            self.past_delay = peer.playout_delay;
+            self.past_unanswered = peer.broken.filter(|_| !peer.answered);
             self.peers[at] = None;
             self.report_timers.set(at, None);
         }
@@ -224,6 +240,7 @@ impl Session {
         match self.state {
             State::SayingGoodbye { next, .. } => Some(next),
             State::Draining { until } => Some(until),
+            State::Open if self.send.is_some() && self.config.reflected.is_none() => self.next_silence(),
             State::Open => {
                 let reflected = self.config.reflected?;
                 let patience = match self.sending {
@@ -244,5 +261,7 @@ impl Session {
 const BYES: u32 = 3;
 /// Far enough apart not to be lost in one burst, close enough not to delay the user.
 const BYE_GAP: Duration = Duration::from_millis(30);
+/// How long a stopped sender waits for a recording that confirms nothing more.
+const STOP_OWED: Duration = Duration::from_secs(2);
 /// How long an interrupted comparison waits for packets in flight.
 const STOP_DRAIN: Duration = Duration::from_millis(500);

@@ -53,7 +53,7 @@ impl Session {
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
             let ssrc = track.ssrc_of(stored.group);
             let mut of_use = false;
-            for peer in self.peers.iter_mut().flatten() {
+            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.delivery.is_none()) {
                 of_use |= fan_out.to(peer, emit, &stored, ssrc, bytes);
             }
             used += if of_use { bytes.len() } else { 0 };

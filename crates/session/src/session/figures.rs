@@ -8,7 +8,7 @@ use antiphon_media::rtcp::RemoteReport;
 use super::Session;
 use crate::associations::AdmissionCounters;
 use crate::members::Member;
-use crate::peer::{Peer, PeerCounters};
+use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, SendTrackCounters};
 
@@ -45,7 +45,8 @@ impl Session {
     /// Totals of what was sent.
     pub fn sent(&self) -> SenderCounters {
         let mut peers = self.past;
-        self.peers().for_each(|peer| peers += peer.counters);
+        let messages = self.send.as_ref().map_or(0, |track| track.store().next());
+        self.peers().for_each(|peer| peers += peer.counted(messages));
         let track = self.send.as_ref().map_or_else(SendTrackCounters::default, SendTrack::counters);
         SenderCounters { track, peers }
     }
@@ -88,7 +89,23 @@ impl Session {
 
     /// Why no peer has ever answered, if the path is broken now.
     pub fn never_answered(&self) -> Option<BrokenReason> {
-        self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken)
+        let unanswered = self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken);
+        unanswered.or(self.past_unanswered)
+    }
+
+    /// The playout delay that the first peer reported, or the last one that is gone.
+    pub fn told_delay(&self) -> Option<PlayoutDelay> {
+        self.peers().next().map_or(self.past_delay, Peer::playout_delay)
+    }
+
+    /// Why the stream that is sent has ended, if not by its own end or by ours.
+    pub fn peer_end(&self) -> Option<PeerEnd> {
+        self.peer_end
+    }
+
+    /// Whether the receiver has reported anything on what is sent.
+    pub fn has_reports(&self) -> bool {
+        self.last_report().is_some()
     }
 
     /// Whether the session was given up because nothing came back from the reflector.

@@ -149,7 +149,7 @@ impl Session {
                 } else {
                     // The sender that was followed is gone: the next one takes its place, as on a single wire.
                     self.further.candidates.retain(|one| *one != id);
-                    self.replace(id, at);
+                    self.replace(now, id, at);
                 }
             }
             _ => {}

@@ -13,6 +13,14 @@ impl Session {
         if self.data.is_some() {
             return self.fetch_messages();
         }
+        let was_full =
+            std::mem::replace(&mut self.holds_up, self.receive.as_ref().is_some_and(ReceiveTrack::is_full));
+        if self.holds_up {
+            return self.associations.pause_all();
+        }
+        if was_full {
+            self.associations.resume_all();
+        }
         let mut buf = std::mem::take(&mut self.buf);
         while let Some((id, received)) = self.associations.poll_message(&mut buf) {
             if self.config.reflected.is_some() {
@@ -28,11 +36,17 @@ impl Session {
             }
             match classify(bytes) {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired),
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
             }
             self.look_for_framing(bytes);
+            if self.receive.as_mut().is_some_and(|track| track.has_no_room(now)) {
+                self.holds_up = true;
+                self.associations.pause_all();
+                break;
+            }
         }
         self.buf = buf;
         self.judge_framing();
@@ -48,6 +62,7 @@ impl Session {
     }
 
     pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
+        let tells_receipts = self.tells_receipts(at);
         let Some(track) = &mut self.receive else { return };
         let reflected = self.config.reflected.is_some();
         // Only our own packets come back from a reflector.
@@ -55,15 +70,26 @@ impl Session {
             self.foreign += 1;
             return;
         }
-        let (peer, observers) = (&mut self.peers[at], &mut self.observers);
+        let tells_receipts = tells_receipts && !reflected;
+        let (peer, observers, receipts) = (&mut self.peers[at], &mut self.observers, &mut self.receipts);
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {
                 if let Some(peer) = peer {
                     peer.rtcp.begin_receiving(rate);
                 }
+                receipts.begin();
                 tell(observers, now, &Seen::Began { rate });
             }
+            Told::Skipped { ssrc, packets } => {
+                if let Some(peer) = peer {
+                    peer.rtcp.skip_packets(ssrc, packets);
+                }
+                receipts.skip(ssrc, packets);
+            }
             Told::Arrived { ssrc, arrived, behind } => {
+                if tells_receipts {
+                    receipts.on_packet(now, ssrc, arrived.sequence);
+                }
                 // A session sends no report on its own stream.
                 if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind && !reflected) {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);

@@ -26,13 +26,14 @@ impl Session {
     }
 
     /// The association `id` leads to the peer at `at`.
-    pub(super) fn attach(&mut self, id: AssociationId, at: usize) {
+    pub(super) fn attach(&mut self, now: Instant, id: AssociationId, at: usize) {
         self.map_to_peer(id, at);
         let wire = self.associations.wire_of(id);
         if let Some(peer) = &mut self.peers[at] {
             (peer.association, peer.wire, peer.connected) = (Some(id), wire, false);
             self.report_timers.set(at, peer.rtcp.poll_timeout());
         }
+        self.judge_delivery(now, at);
         let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
         self.hold(profile.map_or(0, |profile| profile.max_receive));
         let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);
@@ -63,22 +64,22 @@ impl Session {
             match self.single {
                 Some(at) => {
                     if !self.is_candidate(now, id, at) {
-                        self.replace(id, at);
+                        self.replace(now, id, at);
                     }
                 }
                 None => {
                     let at = self.new_peer(now);
-                    self.attach(id, at);
+                    self.attach(now, id, at);
                 }
             }
         }
     }
 
     /// Another association replaces that of a single peer.
-    pub(super) fn replace(&mut self, id: AssociationId, at: usize) {
+    pub(super) fn replace(&mut self, now: Instant, id: AssociationId, at: usize) {
         let before = self.peers[at].as_ref().and_then(|peer| peer.association);
         self.forget_further(at);
-        self.attach(id, at);
+        self.attach(now, id, at);
         if before.is_some() {
             if let Some(data) = &mut self.data {
                 data.on_replaced();

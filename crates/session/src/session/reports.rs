@@ -30,6 +30,7 @@ impl Session {
         let (send, receive) = (&self.send, &mut self.receive);
         let (reports, members) = (&mut peer.reports, &mut peer.members);
         let reflected = self.config.reflected.is_some();
+        let mut left = false;
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
@@ -53,6 +54,7 @@ impl Session {
             }
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
+                left = true;
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
             }
             RtcpEvent::OwnBye { ssrc } if reflected => {
@@ -60,8 +62,15 @@ impl Session {
             }
             _ => {}
         });
-        peer.playout_delay = peer.members.playout_delay(now).or(peer.playout_delay);
+        let delay = peer.members.playout_delay(now).or(peer.playout_delay);
+        let told = std::mem::replace(&mut peer.playout_delay, delay) != delay;
         self.report_timers.set(at, peer.rtcp.poll_timeout());
+        if told {
+            self.judge_delivery(now, at);
+        }
+        if left {
+            self.on_left(now, at);
+        }
         if result.is_err() {
             self.on_malformed();
         }

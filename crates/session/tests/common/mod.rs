@@ -10,7 +10,7 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Source, StreamFormat};
 use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
-    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
+    LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
     SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
@@ -58,6 +58,7 @@ pub fn track_config(format: StreamFormat, seed: u64) -> SendTrackConfig {
         epoch: Epoch::default(),
         seed,
         woken: false,
+        keeps: antiphon_session::KEPT_BYTES,
     }
 }
 
@@ -99,7 +100,11 @@ pub fn receiving(
     now: Instant,
 ) -> Session {
     let stack = framed_stack(name, framing);
-    let track = receive_config(latency, stack.open(now, Role::Listener).profile().ordered);
+    let profile = stack.open(now, Role::Listener).profile();
+    let track = ReceiveTrackConfig {
+        reliable: profile.reliable && framing == StreamFraming::Rtp,
+        ..receive_config(latency, profile.ordered)
+    };
     let tells = Some(latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
     let config = SessionConfig { tells, ends_with_stream, framing, ..session_config("far", 99) };
     let mut session = Session::new(config, now);
@@ -116,6 +121,8 @@ pub fn receive_config(latency: Option<Duration>, ordered: bool) -> ReceiveTrackC
         any_payload_type: false,
         silence: SILENCE,
         ordered,
+        reliable: false,
+        long_gaps: LongGaps::Silence,
     }
 }
 

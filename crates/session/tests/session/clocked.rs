@@ -97,6 +97,14 @@ impl Sink for Card {
         None
     }
 
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
+        unreachable!("{frames} sample frames: a card has a clock")
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

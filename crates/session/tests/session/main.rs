@@ -8,6 +8,7 @@ mod common;
 mod convert;
 mod dccp_flood;
 mod deadlines;
+mod delivery;
 mod framing;
 mod further;
 mod further_rules;

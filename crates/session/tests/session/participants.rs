@@ -91,6 +91,10 @@ impl Participant for Watched {
         self.inner.knows(wire, path)
     }
 
+    fn takes(&self, wire: WireId) -> bool {
+        self.inner.takes(wire)
+    }
+
     fn stop(&mut self, now: Instant) {
         self.silent.borrow_mut().clear();
         self.inner.stop(now);

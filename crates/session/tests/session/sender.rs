@@ -9,7 +9,7 @@ use antiphon_media::StreamFormat;
 use antiphon_session::{Seen, SendTrack};
 use antiphon_testkit::{Noise, stereo};
 
-use crate::world::{WIRE, ms, send_session, track_config};
+use crate::world::{WIRE, ms, send_session_within, track_config};
 
 const START: Instant = Instant::from_millis(5);
 
@@ -90,8 +90,10 @@ fn a_source_that_has_nothing_delays_the_stream_and_is_counted() {
 
 #[test]
 fn a_full_queue_is_counted_as_refused() {
-    // A connection that takes nothing: messages wait until its queue is full.
-    let mut session = send_session("tcp", stereo(), 1_000_000, 1);
+    // A connection that takes nothing: messages wait until its queue is full. They are for a receiver that plays them: for
+    // a recording, the source would wait.
+    let mut session =
+        send_session_within("tcp", Noise::new(stereo(), 1_000_000), track_config(stereo(), 1), ms(60_000));
     let refused = Rc::new(Cell::new(0));
     let seen_refused = Rc::clone(&refused);
     session.observe(Box::new(move |_: Instant, seen: &Seen| {

@@ -12,10 +12,12 @@
 //! | "RF64" | ffffffff| "WAVE"| "ds64", 28   | riff, data, frames (64 bits each), 0       | "data", ffffffff |
 //! ```
 
+mod cue;
 mod emit;
 mod read;
 mod repair;
 
+pub use cue::{CuePoint, add_cue_points};
 pub(crate) use emit::Header;
 pub(crate) use read::{WavDecoder, open_file, refuse};
 pub use repair::{RepairError, Repaired, repair};

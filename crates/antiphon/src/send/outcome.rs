@@ -1,0 +1,115 @@
+//! What became of a stream that was sent: whether the receiver has it, and what speaks against it.
+
+use antiphon_core::{CloseReason, MediaTime};
+use antiphon_session::{PeerEnd, PlayoutDelay};
+
+use super::status::Snapshot;
+use crate::ErrorKind;
+
+/// Why a stream did not arrive whole, or may not have.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Shortfall {
+    /// A sentence with figures.
+    pub message: String,
+    /// [`ErrorKind::Unreachable`] where the receiver was lost.
+    #[serde(skip)]
+    pub kind: ErrorKind,
+}
+
+/// What says that a receiver has the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmedBy {
+    /// A recording, which has told that it has every packet.
+    Receiver,
+    /// Reports of the receiver (RTCP), which came while it was sent.
+    Reports,
+    /// Nothing: no report came, and nothing spoke against it.
+    Nothing,
+}
+
+/// A stream of which all has been done that is done.
+pub(super) struct Outcome<'a> {
+    pub last: &'a Snapshot,
+    pub rate: u32,
+    /// Sample frames of the source, if known.
+    pub total: Option<u64>,
+    /// How long packets are of use to a receiver that has told nothing.
+    pub playout_delay: PlayoutDelay,
+    /// Whether the user ended it.
+    pub stopped: bool,
+}
+
+impl Outcome<'_> {
+    pub fn confirmed_by(&self) -> ConfirmedBy {
+        match (self.last.counters.peers.receipts, self.last.report) {
+            (true, _) => ConfirmedBy::Receiver,
+            (false, Some(_)) => ConfirmedBy::Reports,
+            (false, None) => ConfirmedBy::Nothing,
+        }
+    }
+
+    pub fn shortfall(&self) -> Option<Shortfall> {
+        let failed = |message| Some(Shortfall { message, kind: ErrorKind::Failed });
+        let lost = |message| Some(Shortfall { message, kind: ErrorKind::Unreachable });
+        let peers = self.last.counters.peers;
+        let sent = self.seconds(self.last.position);
+        let total = self.total.map_or_else(String::new, |total| format!(" of {}", self.seconds(total)));
+        let open = match peers.unconfirmed {
+            0 => String::new(),
+            packets => format!("; {packets} packets are not confirmed"),
+        };
+        match self.last.end {
+            _ if self.stopped => {}
+            Some(PeerEnd::Left) => {
+                return failed(format!("the receiver ended the stream after {sent}{total}{open}"));
+            }
+            Some(PeerEnd::Silent) => {
+                return lost(format!(
+                    "the recording has confirmed nothing for ten minutes, after {sent}{total}{open}"
+                ));
+            }
+            Some(PeerEnd::Closed(reason)) => {
+                let text = format!("{} after {sent}{total}{open}", why(reason));
+                return if reason == CloseReason::Peer { failed(text) } else { lost(text) };
+            }
+            None => {}
+        }
+        if peers.dropped > 0 {
+            return failed(format!(
+                "{} packets are missing in the recording: there was no room to keep them while it could not be reached",
+                peers.dropped
+            ));
+        }
+        if peers.unconfirmed > 0 {
+            return failed(format!("{} packets of a recording are not confirmed", peers.unconfirmed));
+        }
+        let records = self.last.told.unwrap_or(self.playout_delay) == PlayoutDelay::Unbounded;
+        let unsent = peers.refused + peers.expired;
+        if records && unsent > 0 && !self.stopped {
+            return failed(format!(
+                "{unsent} packets of a recording were not sent, as the transport did not take them: use tcp or \
+                 sctp?reliability=full, which lose nothing"
+            ));
+        }
+        if self.total.is_some_and(|total| self.last.position < total) && !self.stopped {
+            return failed(format!(
+                "the source ended after {sent}{total}: it was cut short while it was read"
+            ));
+        }
+        None
+    }
+
+    fn seconds(&self, frames: u64) -> String {
+        format!("{:.1} s", MediaTime::new(frames, self.rate).duration().as_secs_f64())
+    }
+}
+
+fn why(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Refused => "the receiver refuses the connection, perhaps as it hears another sender,",
+        CloseReason::Protocol => "the receiver broke the rules of the protocol, and the connection ended,",
+        CloseReason::TimedOut => "the receiver no longer answers,",
+        CloseReason::Peer | CloseReason::Local => "the receiver ended the connection",
+    }
+}

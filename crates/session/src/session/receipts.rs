@@ -1,0 +1,98 @@
+//! Receipts of a session that records: what has arrived, told to the sender so that it sends the rest again.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, Tag};
+use antiphon_media::rtcp::Receipt;
+
+use super::Session;
+use crate::arrived::ArrivedPackets;
+use crate::peer::PlayoutDelay;
+
+/// What is told, and when.
+#[derive(Default)]
+pub(super) struct Receipts {
+    /// One for each source of the stream.
+    sources: Vec<ArrivedPackets>,
+    /// When to tell it next, and how often it is still told if nothing comes.
+    due: Option<(Instant, u32)>,
+}
+
+impl Receipts {
+    /// A stream begins.
+    pub fn begin(&mut self) {
+        self.sources.clear();
+    }
+
+    /// A packet of the stream has come, for the first time or again.
+    pub fn on_packet(&mut self, now: Instant, ssrc: u32, sequence: u16) {
+        let at = self.sources.iter().position(|source| source.ssrc() == ssrc).unwrap_or_else(|| {
+            self.sources.push(ArrivedPackets::new(ssrc));
+            self.sources.len() - 1
+        });
+        self.sources[at].on_packet(sequence);
+        let soon = now + TELL_EVERY;
+        let due = self.due.map_or(soon, |(due, _)| due.min(soon));
+        self.due = Some((due, REPEATS));
+    }
+
+    /// Packets of a source did not come, more than its sequence numbers alone show.
+    pub fn skip(&mut self, ssrc: u32, packets: u64) {
+        if let Some(source) = self.sources.iter_mut().find(|source| source.ssrc() == ssrc) {
+            source.skip(packets);
+        }
+    }
+
+    /// Writes nothing, but says whether it is time to tell.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let Some((due, left)) = self.due.filter(|(due, _)| *due <= now) else { return false };
+        self.due = left.checked_sub(1).map(|left| (due.max(now) + TELL_AGAIN, left));
+        true
+    }
+}
+
+impl Session {
+    /// Whether the peer at `at` is told what has arrived: this session records, over a transport that loses nothing.
+    pub(super) fn tells_receipts(&self, at: usize) -> bool {
+        let association = self.peers[at].as_ref().and_then(|peer| peer.association);
+        let endpoint = association.and_then(|id| self.associations.endpoint(id));
+        self.config.tells == Some(PlayoutDelay::Unbounded)
+            && endpoint.is_some_and(|one| one.profile().reliable)
+    }
+
+    /// Sends receipts that are due.
+    pub(super) fn send_receipts(&mut self, now: Instant) {
+        if !self.receipts.is_due(now) {
+            return;
+        }
+        let Some(at) = self.peers.iter().position(Option::is_some) else { return };
+        let Some(id) =
+            self.peers[at].as_ref().filter(|peer| peer.connected).and_then(|peer| peer.association)
+        else {
+            return;
+        };
+        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        let stream = profile.map_or_else(Default::default, |profile| profile.control_stream());
+        let mut bytes = [0; Receipt::MOST];
+        for source in &self.receipts.sources {
+            let Some(receipt) = source.receipt(self.ssrc) else { continue };
+            let len = receipt.write(&mut bytes);
+            let deadline = Some(now + RECEIPT_LIFE);
+            let message = Message { stream, ..Message::new(Tag::NONE, &bytes[..len], deadline) };
+            let _the_next_one_says_more = self.associations.send(now, id, message);
+        }
+    }
+
+    pub(super) fn next_receipt(&self) -> Option<Instant> {
+        self.receipts.due.map(|(due, _)| due)
+    }
+}
+
+/// How often a receipt is sent while packets come: what a sender keeps grows with it.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+/// How soon the last one is repeated, since an association may break as it is sent.
+const TELL_AGAIN: Duration = Duration::from_millis(500);
+/// How often.
+const REPEATS: u32 = 3;
+/// A receipt that waited this long is out of date.
+const RECEIPT_LIFE: Duration = Duration::from_secs(1);
