@@ -147,11 +147,15 @@ impl Associations {
             Policy::Single { silence } => {
                 let Some(current) = admission.current else { return true };
                 let Some(association) = &self.slots[current.index()] else { return true };
-                // One that has shown that it receives what is sent there is no forgery: behind the same address it takes
-                // the place of the program before it at once, and from another address sooner than others.
+                // One that has shown that it receives what is sent there is no forgery: behind the same address it is the
+                // program that was started again, and from another address it need not wait as long as others.
                 let same = proved && association.paths.iter().any(|known| known.path == path);
-                let patience = if proved { silence / 2 } else { silence };
-                let free = association.released || same || now.since(association.last_heard) >= patience;
+                let patience = match (same, proved) {
+                    (true, _) => RESTART_SILENCE.min(silence),
+                    (false, true) => silence / 2,
+                    (false, false) => silence,
+                };
+                let free = association.released || now.since(association.last_heard) >= patience;
                 let heard_twice = association.heard_twice;
                 let second = self.admission_mut(listener).came_again(path);
                 if !free && (heard_twice || !second) {
@@ -242,6 +246,9 @@ impl Associations {
     }
 }
 
+/// Silence after which a program behind the address of the current peer takes its place: a live stream is not silent for so
+/// long, so that a second sender of the same machine does not end the first one's.
+const RESTART_SILENCE: Duration = Duration::from_millis(200);
 /// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
 /// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes

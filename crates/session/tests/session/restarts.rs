@@ -255,6 +255,19 @@ fn a_restarted_caller_is_served_on_another_port() {
 }
 
 #[test]
+fn a_second_caller_behind_the_same_address_ends_no_live_stream() {
+    for name in TRANSPORTS {
+        let mut world = World::new(name, POLICIES[0]);
+        world.call(1);
+        world.run(ms(1000));
+        world.call(1);
+        world.run(ms(3000));
+        assert_eq!(world.callers[0].closed, None, "{name}");
+        assert!(world.arrived_since(world.now - ms(1000)) >= 190, "{name}");
+    }
+}
+
+#[test]
 fn a_caller_whose_port_a_translator_changes_goes_on() {
     each(|world, what, _| {
         for n in 2..12 {
