@@ -203,6 +203,10 @@ fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
         // There is no peer to call for datagrams: an address names where to listen, a group what to join.
         uri.target = Target::Listen(uri.address());
     }
+    // The description of the stream names who sends it (RFC 4570), unless the user does.
+    let described = options.description.as_ref().and_then(|description| description.source);
+    let socket = &mut uri.keys.socket;
+    socket.multicast.source = socket.multicast.source.or(described);
     Ok(uri)
 }
 

@@ -232,6 +232,10 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "conceal", help: "what is played in place of missing sound: conceal=silence" },
     Key { name: "ttl", help: "multicast TTL, how many routers packets can cross: ttl=4" },
     Key { name: "iface", help: "network interface for multicast, by name or address: iface=eth0" },
+    Key {
+        name: "source",
+        help: "the only sender to hear in a multicast group (source-specific multicast): source=192.0.2.7",
+    },
     Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
     Key {
         name: "over",
@@ -276,6 +280,9 @@ impl StreamKeys {
         }
         if let Some(interface) = query.value("iface") {
             socket.multicast.interface = Some(interface.into());
+        }
+        if let Some(source) = query.read("source", |text| text.parse().map_err(|_| "use an IP address"))? {
+            socket.multicast.source = Some(source);
         }
         if let Some(name) = query.value("congestion") {
             socket.congestion = Some(name.into());

@@ -14,7 +14,7 @@ use crate::transport::{ByIp, StackPlan};
 /// An open socket.
 enum Opened {
     Line(Box<dyn Line + Send>),
-    Listening(TcpListening),
+    Listening(Box<TcpListening>),
 }
 
 /// All settings of a wire.
@@ -84,7 +84,7 @@ impl WirePlan {
                 Ok((Opened::Line(Box::new(TcpLine::call(peer, &self.socket)?)), TCP_SEGMENT))
             }
             (Substrate::Tcp, Target::Listen(local)) => {
-                Ok((Opened::Listening(TcpListening::bind(local, &self.socket)?), TCP_SEGMENT))
+                Ok((Opened::Listening(Box::new(TcpListening::bind(local, &self.socket)?)), TCP_SEGMENT))
             }
         }
     }
@@ -118,7 +118,7 @@ impl OpenedWire {
         stacks.insert(wire, Known { name: name.into(), kind: profile.wire, stack: Rc::clone(&stack) });
         let added = match self.opened {
             Opened::Line(line) => lines.add(wire, line),
-            Opened::Listening(listening) => lines.listen(wire, listening),
+            Opened::Listening(listening) => lines.listen(wire, *listening),
         };
         added.inspect_err(|_| stacks.remove(wire))?;
         let paths = paths(profile, &self.plan.socket);

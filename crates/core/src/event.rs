@@ -74,6 +74,8 @@ pub enum CloseReason {
     Refused,
     /// The peer did not answer.
     TimedOut,
+    /// The peer answers, but knows no such association: it has been started again.
+    Restarted,
     /// The peer violated the protocol.
     Protocol,
 }

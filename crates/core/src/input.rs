@@ -51,6 +51,8 @@ pub enum Input<'a> {
     Connected,
     /// The stream or path below is broken. Unconfirmed bytes may or may not have arrived.
     Broken(BrokenReason),
+    /// The kernel has learnt that the path carries datagrams of at most so many bytes, and refuses larger ones.
+    MaxDatagram(usize),
     /// Figures that only the kernel knows.
     Report(KernelReport),
 }

@@ -1,6 +1,6 @@
 //! From a URI to socket addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use antiphon_core::uri::Uri;
 
@@ -28,14 +28,14 @@ pub enum AddressError {
 
 impl Target {
     /// Resolves the authority of `uri`; `default_port` where none was written. An empty host listens on both IP
-    /// versions. May ask a name server, so never on a media thread.
+    /// versions. Of several addresses of a host to call it is the first to which this machine has a way. May ask a name server, so never on a media thread.
     pub fn resolve(uri: &Uri, default_port: u16) -> Result<Self, AddressError> {
         let port = uri.port.unwrap_or(default_port);
         if uri.host.is_empty() {
             return Ok(Target::Listen(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)));
         }
-        let address = resolve(&uri.host, port)?;
-        Ok(if uri.listen { Target::Listen(address) } else { Target::Call(address) })
+        let found = resolve(&uri.host, port)?;
+        Ok(if uri.listen { Target::Listen(found[0]) } else { Target::Call(choose(&found, has_way)) })
     }
 
     /// The address, whichever way it is used.
@@ -46,15 +46,30 @@ impl Target {
     }
 }
 
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, AddressError> {
+/// At least one address, in the resolver's order.
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, AddressError> {
     let unresolved = |why: String| AddressError::Unresolved { host: host.into(), why };
     // The standard library's own words are not for users.
     let reason = |error: std::io::Error| {
         let text = error.to_string();
         text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_string()
     };
-    let mut found = (host, port).to_socket_addrs().map_err(|error| unresolved(reason(error)))?;
-    found.next().ok_or_else(|| unresolved("no address".into()))
+    let found = (host, port).to_socket_addrs().map_err(|error| unresolved(reason(error)))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if found.is_empty() { Err(unresolved("no address".into())) } else { Ok(found) }
+}
+
+/// The first that can be called, or the first of all, so that an error names it.
+fn choose(found: &[SocketAddr], has_way: impl Fn(SocketAddr) -> bool) -> SocketAddr {
+    found.iter().copied().find(|address| has_way(*address)).unwrap_or(found[0])
+}
+
+/// Whether this machine has a route to `address` and a source address for it. Nothing is sent: many hosts have an IPv6
+/// address, and many networks no IPv6.
+fn has_way(address: SocketAddr) -> bool {
+    let connected = UdpSocket::bind(any_for(address)).and_then(|socket| socket.connect(address));
+    // A broadcast address needs an option first.
+    connected.is_ok() || connected.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// The wildcard address of the same IP version as `peer`, port chosen by the kernel.
@@ -62,4 +77,24 @@ pub(crate) fn any_for(peer: SocketAddr) -> SocketAddr {
     let ip =
         if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
     SocketAddr::new(ip, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::Namespace;
+
+    #[test]
+    fn the_first_address_with_a_way_is_called() {
+        let [v6, v4]: [SocketAddr; 2] =
+            ["[2001:db8::1]:5004", "192.0.2.1:5004"].map(|text| text.parse().expect("an address"));
+        assert_eq!(choose(&[v6, v4], |_| true), v6, "the resolver's order");
+        assert_eq!(choose(&[v6, v4], |address| address.is_ipv4()), v4);
+        assert_eq!(choose(&[v6, v4], |_| false), v6, "the error names the first");
+        assert!(has_way("127.0.0.1:9".parse().expect("an address")), "loopback");
+        // A namespace without a network, where one can be made.
+        if let Ok(namespace) = Namespace::private() {
+            assert!(!namespace.run(|| has_way(v4)).expect("a namespace"));
+        }
+    }
 }

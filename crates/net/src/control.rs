@@ -1,7 +1,7 @@
 //! Control messages: when a packet arrived, and which of this machine's addresses it was sent to or is sent from.
 #![allow(unsafe_code, reason = "control messages are read and written in place, as the kernel lays them out")]
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// Room for the control message of one packet to send, in 64-bit words, which is how the kernel aligns it.
@@ -20,10 +20,25 @@ pub(crate) fn destination_v6(header: &libc::msghdr) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(info.ipi6_addr.s6_addr))
 }
 
+/// The address of this machine from which an answer to a received packet should leave: the one that it was sent to, or for
+/// a broadcast the interface's (`IP_PKTINFO`, ip(7)). IPv4 packets on an IPv6 socket carry both messages.
+pub(crate) fn own_address(header: &libc::msghdr) -> Option<IpAddr> {
+    let v4: Option<libc::in_pktinfo> = find(header, libc::IPPROTO_IP, libc::IP_PKTINFO);
+    let v4 = v4.map(|info| IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
+    v4.or_else(|| destination_v6(header).map(IpAddr::V6))
+}
+
+/// Datagrams that the kernel has dropped since the socket was opened, as its buffer was full (`SO_RXQ_OVFL`, socket(7)).
+pub(crate) fn dropped(header: &libc::msghdr) -> Option<u32> {
+    find(header, libc::SOL_SOCKET, libc::SO_RXQ_OVFL)
+}
+
 /// C structures of integers alone: any bytes are one.
 trait Plain: Copy {}
 impl Plain for libc::timespec {}
+impl Plain for libc::in_pktinfo {}
 impl Plain for libc::in6_pktinfo {}
+impl Plain for u32 {}
 
 /// The control message of that level and kind, if there is one and it is whole.
 fn find<T: Plain>(header: &libc::msghdr, level: i32, kind: i32) -> Option<T> {

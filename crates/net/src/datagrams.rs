@@ -65,6 +65,14 @@ pub(crate) fn classify(error: &io::Error) -> Trouble {
     }
 }
 
+/// Whether a datagram was not sent as its source address is gone (Linux: EINVAL), or no network leads to the peer; the
+/// last two: the socket has no peer, since it found no way to it.
+pub(crate) fn is_unroutable(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::ENETDOWN))
+        || matches!(code, Some(libc::EHOSTUNREACH | libc::EDESTADDRREQ | libc::ENOTCONN))
+}
+
 /// The path's MTU as far as the kernel knows it, at most that of Ethernet.
 pub(crate) fn path_mtu(socket: &impl AsRawFd, v6: bool) -> usize {
     let (level, name) =

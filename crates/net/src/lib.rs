@@ -12,6 +12,7 @@ mod control;
 mod datagrams;
 mod drive;
 pub mod emulator;
+mod groups;
 #[cfg(test)]
 mod inert;
 mod lent;
@@ -31,6 +32,7 @@ mod tcp_listening;
 mod tcp_setup;
 mod udp;
 mod wake;
+mod way;
 
 pub use address::{AddressError, Target};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};

@@ -209,6 +209,10 @@ pub struct LineStats {
     /// Datagrams from addresses for which there was no room in the table, or that are not among the several that the
     /// line calls.
     pub unknown_sources: u64,
+    /// Datagrams that came and were dropped in this machine, as the socket's receive buffer was full.
+    pub dropped: u64,
+    /// Times that a calling socket was bound to another address of this machine, as its own was gone.
+    pub moved: u64,
     /// Packets of IP protocols whose checksum was wrong.
     pub damaged: u64,
     /// Connections after the first.
@@ -275,6 +279,8 @@ impl LineStats {
         self.send_failed += other.send_failed;
         self.refused += other.refused;
         self.unknown_sources += other.unknown_sources;
+        self.dropped += other.dropped;
+        self.moved += other.moved;
         self.damaged += other.damaged;
         self.reconnected += other.reconnected;
         self.kernel_stamps |= other.kernel_stamps;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
 use crate::line::IDLE;
 
@@ -46,6 +46,8 @@ pub struct Multicast {
     pub ttl: Option<u8>,
     /// Network interface by name or by its address; `None`: the system's choice.
     pub interface: Option<String>,
+    /// The only sender to listen to in a group (RFC 4607, source-specific multicast); `None`: anyone.
+    pub source: Option<IpAddr>,
 }
 
 impl Default for SocketOptions {
@@ -88,6 +90,7 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     // After DSCP: setting the type of service sets the priority, too.
     note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
     note("receive time stamps", set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
+    note("count of drops", set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
     if options.busy_poll_us > 0 {
         let micros = options.busy_poll_us as i32;
         note("busy polling in the kernel", set_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros));
@@ -102,6 +105,24 @@ impl SocketOptions {
         let socket = socket2::SockRef::from(stream);
         self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
     }
+}
+
+/// Has the kernel report which of this machine's addresses each datagram was sent to.
+pub(crate) fn report_destinations(socket: &Socket, v6: bool) -> io::Result<()> {
+    if v6 {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    // For the IPv4 peers of a dual-stack socket, too.
+    set_int(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+}
+
+/// Takes a connected socket's peer away, and with it the source address that the kernel chose.
+pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live sockaddr of the length given.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Forbids (or allows) IP fragmentation of this socket's datagrams.
@@ -119,6 +140,27 @@ pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) 
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer is to a live i32 of the length given.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Joins `group` on an interface for what `source` sends alone (`MCAST_JOIN_SOURCE_GROUP`, RFC 3678 §5.1.2).
+pub(crate) fn join_source(socket: &Socket, index: u32, group: IpAddr, source: IpAddr) -> io::Result<()> {
+    let storage = |address: IpAddr| {
+        let address = SockAddr::from(SocketAddr::new(address, 0));
+        // SAFETY: a SockAddr holds a whole sockaddr_storage, of which the address is the beginning.
+        unsafe { address.as_ptr().cast::<libc::sockaddr_storage>().read_unaligned() }
+    };
+    let request = libc::group_source_req {
+        gsr_interface: index,
+        gsr_group: storage(group),
+        gsr_source: storage(source),
+    };
+    let len = size_of::<libc::group_source_req>() as libc::socklen_t;
+    let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
+    let value = (&raw const request).cast();
+    // SAFETY: the pointer is to a live structure of the length given.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, libc::MCAST_JOIN_SOURCE_GROUP, value, len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

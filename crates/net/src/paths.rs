@@ -1,4 +1,5 @@
-//! Addresses from which a listening line has received, with the path numbers that participants know.
+//! Addresses from which a listening line has received, or pairs of theirs and ours, with the path numbers that
+//! participants know.
 //!
 //! A number always means one address: a validator's reply to one address must not be valid for the address that
 //! replaces it in the table.
@@ -9,19 +10,24 @@ use std::net::SocketAddr;
 use antiphon_core::PathId;
 
 /// The addresses from which a listening line has received.
-#[derive(Default)]
-pub(crate) struct AddressTable {
-    paths: BTreeMap<SocketAddr, PathId>,
+pub(crate) struct AddressTable<A = SocketAddr> {
+    paths: BTreeMap<A, PathId>,
     /// By slot, with the address's number.
-    addresses: Vec<(PathId, SocketAddr)>,
+    addresses: Vec<(PathId, A)>,
     /// Where the next search for an entry that may be forgotten begins.
     hand: usize,
 }
 
-impl AddressTable {
+impl<A> Default for AddressTable<A> {
+    fn default() -> Self {
+        AddressTable { paths: BTreeMap::new(), addresses: Vec::new(), hand: 0 }
+    }
+}
+
+impl<A: Copy + Ord> AddressTable<A> {
     /// The number of `address`, assigned when first seen; when the table is full, an address that the participant does
     /// not know (`knows`) is forgotten, and if it knows all, `None`.
-    pub fn path_of(&mut self, address: SocketAddr, knows: impl Fn(PathId) -> bool) -> Option<PathId> {
+    pub fn path_of(&mut self, address: A, knows: impl Fn(PathId) -> bool) -> Option<PathId> {
         if let Some(path) = self.paths.get(&address) {
             return Some(*path);
         }
@@ -49,7 +55,7 @@ impl AddressTable {
     }
 
     /// The address of a path, if it is not forgotten.
-    pub fn address_of(&self, path: PathId) -> Option<SocketAddr> {
+    pub fn address_of(&self, path: PathId) -> Option<A> {
         let (known, address) = *self.addresses.get(slot(path))?;
         (known == path).then_some(address)
     }

@@ -13,11 +13,13 @@ use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
 use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
+use crate::groups::{join, set_up_sending, with_scope};
 use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::Readiness;
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
+use crate::way::Way;
 
 /// A UDP socket with its buffers and the table of its peers' addresses.
 pub struct UdpLine {
@@ -26,7 +28,11 @@ pub struct UdpLine {
     peer: Option<Peer>,
     /// Its other addresses: paths 1 and up.
     others: Vec<SocketAddr>,
-    peers: AddressTable,
+    /// Who calls a listening line, and which of our addresses they call.
+    peers: AddressTable<(SocketAddr, Option<IpAddr>)>,
+    /// The kernel's count of dropped datagrams when last read.
+    dropped: u32,
+    way: Way,
     receive: ReceiveBatch,
     send: SendBatch,
     /// Whether several datagrams waited when it last sent.
@@ -108,6 +114,11 @@ impl UdpLine {
             // Several listeners on one machine may join the same group.
             socket.set_reuse_address(true).map_err(LineError::system("multicast"))?;
         }
+        if local.ip().is_unspecified() {
+            // Otherwise the kernel chooses, and a peer that called another address does not take the answer for one.
+            let reported = options::report_destinations(&socket, local.is_ipv6());
+            reported.map_err(LineError::system("addresses of arrivals"))?;
+        }
         let local = with_scope(local, options)?;
         socket.bind(&local.into()).map_err(LineError::binding(local))?;
         if group {
@@ -134,6 +145,8 @@ impl UdpLine {
             peer: None,
             others: Vec::new(),
             peers: AddressTable::default(),
+            dropped: 0,
+            way: Way::default(),
             receive: ReceiveBatch::new(),
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
             in_bursts: false,
@@ -162,12 +175,14 @@ impl UdpLine {
         let reading = clock.read();
         let now = reading.now;
         for i in 0..n {
+            let own = self.receive.own_address(i);
+            self.common.stats.dropped += self.newly_dropped(i);
             let datagram = self.receive.datagram(i);
             let (from, stamp) = (datagram.from, datagram.stamp);
             let path = match (&self.peer, from) {
                 (Some(_), _) if self.others.is_empty() => Some(PathId::default()),
                 (Some(peer), from) => peer.path_from(&self.others, from),
-                (None, Some(from)) => self.peers.path_of(from, |path| participant.knows(path)),
+                (None, Some(from)) => self.peers.path_of((from, own), |path| participant.knows(path)),
                 (None, None) => None,
             };
             let Some(path) = path else {
@@ -212,16 +227,32 @@ impl UdpLine {
         let Some(transmit) = self.send.next().and_then(|buf| participant.poll_transmit(now, buf)) else {
             return false;
         };
-        let to = match &self.peer {
-            Some(peer) => (!peer.connected).then(|| peer.address_of(&self.others, transmit.path)),
+        let (to, from) = match &self.peer {
+            Some(peer) => ((!peer.connected).then(|| peer.address_of(&self.others, transmit.path)), None),
             None => match self.peers.address_of(transmit.path) {
-                Some(address) => Some(address),
+                Some((peer, own)) => (Some(peer), own),
                 // The peer was forgotten between receiving and answering.
                 None => return true,
             },
         };
-        self.send.commit(transmit.len, to);
+        self.send.commit_from(transmit.len, to, from);
         true
+    }
+
+    /// The path has become narrower: a router on the way said so, or the route has changed.
+    fn learn_size(&mut self, now: Instant, participant: &mut WireView<'_>) {
+        let headers = if self.common.local.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
+        let most = path_mtu(&self.socket, self.common.local.is_ipv6()) - headers;
+        if most < self.max_datagram {
+            self.max_datagram = most;
+            participant.handle_input(now, Input::MaxDatagram(most));
+        }
+    }
+
+    /// Datagrams that the kernel dropped before the `i`th of the batch and after the last one read.
+    fn newly_dropped(&mut self, i: usize) -> u64 {
+        let Some(dropped) = self.receive.dropped(i) else { return 0 };
+        u64::from(dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped)))
     }
 
     /// Reports the datagrams of the last batch that the kernel took (bits of `taken`) to the tap.
@@ -283,6 +314,12 @@ impl Line for UdpLine {
             sent += self.send.len();
             let batch = self.send.flush(self.fd());
             self.show_sent(now, batch.taken);
+            if let Some(peer) = self.peer.filter(|peer| peer.connected) {
+                if batch.too_large {
+                    self.learn_size(now, participant);
+                }
+                self.way.on_sent(now, &batch, &self.socket, peer.address, &mut self.common);
+            }
             self.common.on_sent(now, batch, participant);
         }
     }
@@ -316,7 +353,7 @@ impl Line for UdpLine {
     fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
         match self.peer {
             Some(peer) => Some(peer.address_of(&self.others, path)),
-            None => self.peers.address_of(path),
+            None => self.peers.address_of(path).map(|(peer, _)| peer),
         }
     }
 
@@ -335,27 +372,6 @@ fn new_socket(address: SocketAddr) -> Result<Socket, LineError> {
         .map_err(LineError::system("cannot open a UDP socket"))
 }
 
-fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
-    let ttl = u32::from(options.multicast.ttl.unwrap_or(1));
-    let interface = options.multicast.interface.as_deref();
-    match group {
-        IpAddr::V4(_) => {
-            socket.set_multicast_ttl_v4(ttl)?;
-            if let Some(name) = interface {
-                let source = name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
-                options::set_multicast_interface_v4(socket, options::interface_index(name)?, source)?;
-            }
-        }
-        IpAddr::V6(_) => {
-            socket.set_multicast_hops_v6(ttl)?;
-            if let Some(name) = interface {
-                socket.set_multicast_if_v6(options::interface_index(name)?)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Connects to a peer; returns false for a broadcast address: a datagram then goes to many, and answers come from
 /// others.
 fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
@@ -367,31 +383,6 @@ fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
             Ok(false)
         }
         Err(error) => Err(LineError::Unreachable { address: peer, why: error.to_string() }),
-    }
-}
-
-/// A link-local group has no meaning, and cannot be bound to, without an interface.
-fn with_scope(local: SocketAddr, options: &SocketOptions) -> Result<SocketAddr, LineError> {
-    let (SocketAddr::V6(mut v6), Some(name)) = (local, &options.multicast.interface) else {
-        return Ok(local);
-    };
-    if v6.ip().is_multicast() && v6.scope_id() == 0 {
-        v6.set_scope_id(options::interface_index(name).map_err(LineError::system("multicast"))?);
-    }
-    Ok(v6.into())
-}
-
-fn join(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
-    let interface = options.multicast.interface.as_deref();
-    match group {
-        IpAddr::V4(group) => {
-            let index = interface.map_or(Ok(0), options::interface_index)?;
-            socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(index))
-        }
-        IpAddr::V6(group) => {
-            let index = interface.map_or(Ok(0), options::interface_index)?;
-            socket.join_multicast_v6(&group, index)
-        }
     }
 }
 

@@ -17,6 +17,7 @@ mod events;
 mod inbox;
 mod looks;
 mod mtu;
+mod patience;
 mod pool;
 mod query;
 mod queue;

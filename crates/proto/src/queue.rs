@@ -164,6 +164,11 @@ impl SendQueue {
         Some(message)
     }
 
+    /// The latest deadline of a waiting message; `None`: nothing waits.
+    pub fn last_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|waiting| waiting.deadline.unwrap_or(Instant::from_nanos(u64::MAX))).max()
+    }
+
     /// When [`Self::expire`] must be called: just after the first message's deadline.
     pub fn next_expiry(&self) -> Option<Instant> {
         let deadline = self.waiting.front()?.deadline?;

@@ -28,7 +28,8 @@ impl Tally {
             }
             Input::Broken(reason) => queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.on_malformed(),
-            Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
+            // Of the transports with one path, those that look for the path's size themselves need no help.
+            Input::Accepted { .. } | Input::Connected | Input::MaxDatagram(_) | Input::Report(_) => {}
         }
         None
     }

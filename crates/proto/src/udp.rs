@@ -146,6 +146,10 @@ impl Endpoint for Udp {
         if self.state == State::Closed {
             return;
         }
+        if let Input::MaxDatagram(most) = input {
+            self.max_datagram = self.max_datagram.min(most);
+            return;
+        }
         let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
         if datagram.bytes.is_empty() || datagram.bytes.len() > MAX_UDP_PAYLOAD {
             self.tally.on_malformed();

@@ -6,6 +6,7 @@
 
 mod admission;
 mod ending;
+mod paths;
 mod replies;
 mod routing;
 mod timers;
@@ -27,6 +28,7 @@ use crate::marks::Marks;
 use admission::Admission;
 pub(crate) use ending::STOP_PATIENCE;
 use ending::Stopping;
+use paths::KnownPath;
 use wires::Wires;
 
 /// Names an association of a participant until its [`Event::Closed`] has been fetched.
@@ -83,8 +85,10 @@ struct Association {
     listener: Option<WireId>,
     /// Flow label: which of the parties behind its addresses it is.
     flow: u16,
-    /// The wire's number of each of the endpoint's paths.
-    paths: Vec<PathId>,
+    /// The endpoint's paths.
+    paths: Vec<KnownPath>,
+    /// The endpoint's number of the next path.
+    next_path: u32,
     /// Connection ids by which its peer's packets name it.
     names: Vec<ConnectionId>,
     began: Instant,
@@ -167,7 +171,8 @@ impl Associations {
             listener,
             flow,
             paths: Vec::with_capacity(1),
-            names: Vec::new(),
+            next_path: 0,
+            names: Vec::with_capacity(2),
             began: now,
             last_heard: now,
             proved: false,
@@ -179,16 +184,6 @@ impl Associations {
         self.opened.push_back(id);
         self.touch(id);
         id
-    }
-
-    fn add_path(&mut self, id: AssociationId, path: PathId, route: bool) -> PathId {
-        let association = self.slots[id.index()].as_mut().expect("it is there");
-        let local = PathId(association.paths.len() as u32);
-        association.paths.push(path);
-        if let (true, Some(wire)) = (route, association.wire) {
-            self.routes.insert((wire, path, association.flow), (id, local));
-        }
-        local
     }
 
     /// Does what is due, each association at most once.
@@ -278,14 +273,16 @@ impl Associations {
             }
             Event::IdRetired(name) => {
                 association.names.retain(|known| known != name);
-                if let Some(wire) = association.wire {
-                    self.ids.remove(&(wire, *name));
+                let key = association.wire.map(|wire| (wire, *name));
+                if let Some(key) = key.filter(|key| self.ids.get(key) == Some(&id)) {
+                    self.ids.remove(&key);
                 }
             }
             Event::PathProved(local) => {
-                let path = association.paths.get(local.0 as usize).copied();
-                if let (Some(path), Some(wire)) = (path, association.wire) {
-                    self.routes.insert((wire, path, association.flow), (id, *local));
+                let known = association.paths.iter_mut().find(|known| known.local == *local);
+                if let (Some(known), Some(wire)) = (known, association.wire) {
+                    known.routed = true;
+                    self.routes.insert((wire, known.path, association.flow), (id, *local));
                 }
                 self.prove(id);
             }
@@ -372,9 +369,14 @@ impl Associations {
             };
             // An endpoint that sent something may have events.
             self.to_hear.set(id.index());
-            let path = association.paths.get(transmit.path.0 as usize).copied();
+            let known = association.paths.iter().find(|known| known.local == transmit.path);
+            let path = known.map(|known| known.path);
+            let was_forgotten = path.is_none() && transmit.path.0 < association.next_path;
             self.wires.next_turn(wire);
             self.set_timer(id);
+            if was_forgotten {
+                continue;
+            }
             return Some(Transmit { path: path.unwrap_or(transmit.path), ..transmit });
         }
         None
@@ -404,7 +406,7 @@ impl Associations {
     /// The wire that an association uses now, and the wire's number of the association's first path.
     pub fn first_path_of(&self, id: AssociationId) -> Option<(WireId, PathId)> {
         let association = self.slots.get(id.index())?.as_ref()?;
-        Some((association.wire?, *association.paths.first()?))
+        Some((association.wire?, association.paths.first()?.path))
     }
 
     /// The listening wire on which an association began.

@@ -60,6 +60,8 @@ pub struct SendTrack {
     config: SendTrackConfig,
     block: Vec<f32>,
     buf: Vec<u8>,
+    /// Bytes that a packet may have now, no more than `buf` has.
+    most: usize,
     store: Store,
     protector: Box<dyn Protector>,
     /// When the first sample of the track was captured; set when it starts.
@@ -128,6 +130,7 @@ impl SendTrack {
             source,
             block: vec![0.0; samples],
             buf: vec![0; config.packet.max_packet],
+            most: config.packet.max_packet,
             store: Store::new(StoreRoom { remembered, most: config.keeps / longest.max(1), longest }),
             protector: Box::new(protector),
             lanes,
@@ -218,7 +221,7 @@ impl SendTrack {
         for (group, lane) in self.lanes.iter_mut().enumerate() {
             let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
             let (packetiser, made, sound) = lane.pick(&self.block[..frames * channels], channels);
-            packetiser.packetise(sound, ntp, &mut self.buf, |info, bytes| {
+            packetiser.packetise(sound, ntp, &mut self.buf[..self.most], |info, bytes| {
                 counters.messages += 1;
                 counters.media_bytes += (info.frames * sample_frame) as u64;
                 let number = store.push(group, *made, info, due, bytes);
@@ -226,6 +229,11 @@ impl SendTrack {
                 protector.on_message(now, number, store);
             });
         }
+    }
+
+    /// From now on packets have at most so many bytes: no path to a peer carries more. Those that were made stay as they are.
+    pub fn set_max_packet(&mut self, most: usize) {
+        self.most = most.min(self.buf.len());
     }
 
     /// After a stall of many blocks, moves the schedule instead of sending all of them at once.

@@ -134,6 +134,7 @@ fn why(reason: CloseReason) -> &'static str {
         CloseReason::Refused => "the receiver refuses the connection, perhaps as it hears another sender,",
         CloseReason::Protocol => "the receiver broke the rules of the protocol, and the connection ended,",
         CloseReason::TimedOut => "the receiver no longer answers,",
+        CloseReason::Restarted => "the receiver was started again and does not know the connection,",
         CloseReason::Peer | CloseReason::Local => "the receiver ended the connection",
     }
 }

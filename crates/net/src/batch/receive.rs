@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "recvmsg and recvmmsg over buffers that this module owns")]
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ const RECEIVE_ROOM: usize = 65_536;
 /// Distance from one datagram's room to the next. At 64 KiB the beginnings of all would share few sets of the
 /// processor's caches, which then hold 8 of 16; these are 25 cache lines apart, the size of an Ethernet packet.
 const STRIDE: usize = RECEIVE_ROOM + 1_600;
-/// Room for the control messages of one datagram: a time stamp (32 bytes) and IPv6's destination (40).
-const CONTROL_ROOM: usize = 72;
+/// Room for the control messages of one datagram: a time stamp (32 bytes), the destination of IPv6 (40) and of IPv4 (32),
+/// and the number of drops (24).
+const CONTROL_ROOM: usize = 128;
 
 /// Buffers for receiving.
 pub(crate) struct ReceiveBatch {
@@ -141,6 +142,16 @@ impl ReceiveBatch {
             from: if named { socket_address(&self.names[i]) } else { None },
             stamp: control::kernel_stamp(&header.msg_hdr),
         }
+    }
+
+    /// Our address from which an answer to the `i`th datagram should leave, where the socket was told to report it.
+    pub fn own_address(&self, i: usize) -> Option<IpAddr> {
+        control::own_address(&self.headers[i].msg_hdr)
+    }
+
+    /// The kernel's count of datagrams dropped until the `i`th.
+    pub fn dropped(&self, i: usize) -> Option<u32> {
+        control::dropped(&self.headers[i].msg_hdr)
     }
 
     /// Our address that the `i`th datagram was sent to, where an IPv6 socket was told to report it.

@@ -10,7 +10,7 @@ use socket2::SockAddr;
 
 use super::{BATCH, zeroed};
 use crate::control::{self, Control};
-use crate::datagrams::{Trouble, classify};
+use crate::datagrams::{Trouble, classify, is_unroutable};
 
 /// One datagram to send.
 pub(crate) struct Outgoing<'a> {
@@ -26,6 +26,10 @@ pub(crate) struct Batch {
     pub taken: Taken,
     /// The error that a peer's machine reported, if any.
     pub refused: Option<BrokenReason>,
+    /// Whether the kernel had no way or no source address for a datagram.
+    pub unroutable: bool,
+    /// Whether a datagram was larger than the path takes.
+    pub too_large: bool,
 }
 
 /// Which datagrams of a batch the kernel took, the first in the lowest bit.
@@ -114,13 +118,17 @@ impl SendBatch {
 
     /// Sends everything and returns the results.
     pub fn flush(&mut self, fd: RawFd) -> Batch {
-        let (len, mut refused) = (self.len, None);
-        let taken = self.send(fd, |error| match classify(&error) {
-            Trouble::Refused(reason) => refused = Some(reason),
-            // The datagram is lost, and counted as not sent. If the socket is unusable, reading it reports that.
-            Trouble::PacketEvent | Trouble::Fatal => {}
+        let (len, mut refused, mut unroutable, mut too_large) = (self.len, None, false, false);
+        let taken = self.send(fd, |error| {
+            unroutable |= is_unroutable(&error);
+            too_large |= error.raw_os_error() == Some(libc::EMSGSIZE);
+            match classify(&error) {
+                Trouble::Refused(reason) => refused = Some(reason),
+                // The datagram is lost, and counted as not sent. If the socket is unusable, reading it reports that.
+                Trouble::PacketEvent | Trouble::Fatal => {}
+            }
         });
-        Batch { len, taken, refused }
+        Batch { len, taken, refused, unroutable, too_large }
     }
 
     /// Sends everything; calls `failed` with each error of the socket. Returns which datagrams it took.

@@ -97,7 +97,7 @@ fn tcp_sockets_are_set_as_asked_called_and_accepted_alike() {
 #[test]
 fn a_group_is_sent_to_with_its_ttl_through_its_interface() {
     for (group, interface) in [("239.1.2.3:5", "127.0.0.1"), ("239.1.2.3:5", "lo"), ("[ff18::1]:5", "lo")] {
-        let multicast = Multicast { ttl: Some(7), interface: Some(interface.into()) };
+        let multicast = Multicast { ttl: Some(7), interface: Some(interface.into()), ..Multicast::default() };
         let options = SocketOptions { multicast, ..SocketOptions::default() };
         let group = parse(group);
         let line = UdpLine::call(group, &options).expect("a group");

@@ -13,7 +13,7 @@ fn unknown_source(n: u32) -> SocketAddr {
 
 #[test]
 fn unknown_sources_are_bounded_and_displace_no_known_one() {
-    let (mut table, participant) = (AddressTable::default(), with_known(10));
+    let (mut table, participant) = (AddressTable::<SocketAddr>::default(), with_known(10));
     let mut given = std::collections::BTreeSet::new();
     for n in 0..100_000 {
         let path = table

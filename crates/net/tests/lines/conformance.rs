@@ -172,7 +172,7 @@ impl OneWire for Probe {
                 self.times.push((received_at, now));
             }
             Input::Broken(reason) => self.broken.push(reason),
-            Input::Connected | Input::Accepted { .. } | Input::Report(_) => {}
+            Input::Connected | Input::Accepted { .. } | Input::MaxDatagram(_) | Input::Report(_) => {}
         }
     }
 

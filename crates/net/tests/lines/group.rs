@@ -10,7 +10,7 @@ use antiphon_proto::{Capability, Substrate};
 use crate::world::{Node, Party, endpoint, lane, local, message, private};
 
 fn options(interface: Option<String>, ttl: u8) -> SocketOptions {
-    let multicast = Multicast { ttl: Some(ttl), interface };
+    let multicast = Multicast { ttl: Some(ttl), interface, source: None };
     SocketOptions { multicast, ..SocketOptions::default() }
 }
 
@@ -155,5 +155,35 @@ fn transports_broadcast_if_and_only_if_their_description_says_so() {
         near.run_for(&clock, std::time::Duration::from_millis(300));
         let expected = if transport.broadcast { 20 } else { 0 };
         assert_eq!(listeners.each_ref().map(heard), [expected; 2], "{}", transport.scheme);
+    }
+}
+
+#[test]
+fn a_member_with_a_source_hears_that_one_alone() {
+    let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
+    let clock = OsClock::new();
+    for group in ["232.1.2.3", "ff38::123"] {
+        let group: IpAddr = group.parse().expect("an address");
+        let from = address(&lane.near, group.is_ipv6());
+        let elsewhere: IpAddr =
+            if group.is_ipv6() { "2001:db8::9" } else { "192.0.2.9" }.parse().expect("one");
+        for (source, heard) in [(from, 1), (elsewhere, 0)] {
+            let interface = |side| Some(address(side, group.is_ipv6()).to_string());
+            let mut asked = options(interface(&lane.far), 1);
+            asked.multicast.source = Some(source);
+            let join = || UdpLine::listen(SocketAddr::new(group, 0), &asked);
+            let joined = lane.far.namespace.run(join).expect("a namespace").expect("joined");
+            let to = SocketAddr::new(group, joined.local_address().port());
+            let call = || UdpLine::call(to, &options(interface(&lane.near), 4));
+            let caller = lane.near.namespace.run(call).expect("a namespace").expect("a group");
+            let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(joined, &clock));
+            near.send(message(1, 300));
+            near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+            if heard > 0 {
+                far.until(&clock, "the group's message", |node| !node.party.messages.is_empty());
+            }
+            far.run_for(&clock, std::time::Duration::from_millis(100));
+            assert_eq!(far.party.messages.len(), heard, "{group} from {source}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod group;
+mod network_changes;
 #[path = "../common/party.rs"]
 mod party;
 mod raw;

@@ -37,6 +37,26 @@ fn noise_on_the_port_does_no_harm() {
     echo.stop();
 }
 
+#[test]
+fn what_a_full_receive_buffer_drops_is_counted() {
+    let clock = OsClock::new();
+    let options = SocketOptions { receive_buffer: 8_192, ..SocketOptions::default() };
+    let line = UdpLine::listen(local("127.0.0.1:0"), &options).expect("a free port");
+    let (peer, to) = (UdpSocket::bind("127.0.0.1:0").expect("loopback"), line.local_address());
+    let mut node = Node::udp(line, &clock);
+    let send = |n| peer.send_to(&message(n, 1000), to).expect("loopback");
+    (0..200).for_each(|n| {
+        send(n);
+    });
+    node.run_for(&clock, Duration::from_millis(20));
+    let received = node.party.messages.len();
+    assert!((1..100).contains(&received), "{received} of 200 find room");
+    // Each datagram brings the count of those that were dropped before it.
+    send(200);
+    node.until(&clock, "a later one", |node| node.party.messages.len() == received + 1);
+    assert_eq!(node.line.stats().dropped + node.line.stats().received, 201);
+}
+
 /// Has a timer every millisecond and counts how much input comes between two turns of its own.
 struct Ticker {
     next: Instant,

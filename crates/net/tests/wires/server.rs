@@ -98,6 +98,7 @@ impl Participant for Server {
                     self.closes.push_back(wire);
                 }
             }
+            Input::MaxDatagram(_) => {}
             Input::Report(_) => entry.reports += 1,
             Input::Accepted { .. } => {}
         }

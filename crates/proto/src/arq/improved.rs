@@ -169,6 +169,10 @@ impl Endpoint for Improved {
         if self.state == State::Closed {
             return;
         }
+        if let Input::MaxDatagram(most) = input {
+            self.max_datagram = self.max_datagram.min(most);
+            return;
+        }
         let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
         let Some(packet) = wire::parse(datagram.bytes) else {
             self.tally.on_malformed();

@@ -273,6 +273,10 @@ impl Endpoint for Published {
         if self.state == State::Closed {
             return;
         }
+        if let Input::MaxDatagram(most) = input {
+            self.max_datagram = self.max_datagram.min(most);
+            return;
+        }
         let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
         match text::parse(datagram.bytes) {
             Some(Text::Data { number, payload }) => self.handle_data(number, payload, &datagram),

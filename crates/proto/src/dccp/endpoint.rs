@@ -7,9 +7,11 @@ use antiphon_core::{
     Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
+use super::alive::Alive;
 use super::ccid::{Receiver, Sender};
 use super::features::{self, Features, Location};
 use super::logs::{ReceiveLog, SentLog};
+use super::moves::Whereabouts;
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::sequence::Sequence;
@@ -45,6 +47,7 @@ pub struct DccpEndpoint {
     pub(super) flow: Option<Flow>,
     pub(super) due: Due,
     pub(super) timers: Timers,
+    pub(super) alive: Alive,
     /// Handles a server's callers before there is a connection.
     pub(super) validator: DccpValidator,
     /// The validator's reply to the latest of them.
@@ -57,6 +60,9 @@ pub struct DccpEndpoint {
     /// A time stamp to be echoed, and when it was received.
     pub(super) echo: Option<(u32, Instant)>,
     pub(super) congestion_changed: bool,
+    pub(super) whereabouts: Whereabouts,
+    /// The path of the packet just written, if that is not where the caller is.
+    pub(super) aside: Option<PathId>,
     /// The latest instant passed to this endpoint.
     pub(super) clock: Instant,
 }
@@ -157,16 +163,19 @@ impl DccpEndpoint {
             flow: None,
             due: Due { step: role == Role::Caller, ..Due::default() },
             timers: Timers::default(),
+            alive: Alive::default(),
             validator,
             reply: Vec::new(),
             cookie: Vec::new(),
             ndp: 0,
             echo: None,
             congestion_changed: false,
+            whereabouts: Whereabouts::default(),
+            aside: None,
             clock: now,
         };
         if role == Role::Caller {
-            endpoint.timers.start_calling(now);
+            endpoint.timers.start_calling(now, endpoint.settings.request_timeout);
         }
         endpoint
     }
@@ -217,6 +226,7 @@ impl DccpEndpoint {
             (self.congestion_changed, self.flow, self.due) = (false, None, Due::default());
             self.reply = Vec::new();
             self.state = State::Closed;
+            self.retire_ids();
             self.queue.report(Event::Closed(reason));
         }
     }
@@ -319,7 +329,8 @@ impl Endpoint for DccpEndpoint {
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.clock = self.clock.max(now);
         let len = self.next_packet(now, buf)?;
-        Some(self.tally.transmit(len))
+        let path = self.aside.take().unwrap_or(self.whereabouts.path);
+        Some(Transmit { path, ..self.tally.transmit(len) })
     }
 
     fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {

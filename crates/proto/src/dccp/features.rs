@@ -136,6 +136,11 @@ impl Features {
         }
     }
 
+    /// The value of a feature of this end that the peer has, or is being told.
+    pub fn told(&self, feature: u8) -> u64 {
+        self.entry(Location::Local, feature).map_or(0, |entry| entry.wanted)
+    }
+
     /// Tells the peer a new value of a non-negotiable feature of this end.
     pub fn tell(&mut self, feature: u8, value: u64) {
         if let Some(entry) = self.entry_mut(Location::Local, feature)

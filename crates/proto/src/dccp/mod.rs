@@ -36,19 +36,25 @@
 //! computes and verifies it by [`wire::checksum::seal`] and [`wire::checksum::is_sound`], and the endpoint sends zero and
 //! looks at nothing, as in UDP.
 //!
-//! Where this departs from the RFCs: neither CCID waits longer than a second between packets when nothing comes back, so
+//! A peer that says nothing is asked by Syncs whether it is there (`alive`): one that has been started again answers with
+//! a Reset, and one that is gone is given up after 40 s. A caller that a translator gives another address is found by its
+//! numbers, and believed after a Sync round (`moves`).
+//!
+//! Where this departs from the RFCs: the first Request is repeated after 250 ms, and at least once a second
+//! (`request-timeout=1s` is RFC 4340's); neither CCID waits longer than a second between packets when nothing comes back, so
 //! that live sound is there again soon after an outage; ECN is never asked for (marks that the peer reports are honoured;
 //! no socket here tells of marks that come); 24-bit sequence numbers are refused; the side that ends a connection forgets it
 //! when the other side has answered: the socket below keeps the address apart, so there is no TIMEWAIT.
-//! CCID 2's Ack Ratio stays at 2, the least that asks nothing of the other end; CCID 3's history discounting (RFC 5348
-//! §5.5, optional) is left out.
+//! CCID 2's Ack Ratio is 1 or 2, never more; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.
 
+mod alive;
 mod ccid;
 mod cookie;
 mod dissector;
 mod endpoint;
 mod features;
 mod logs;
+mod moves;
 mod read;
 mod receive;
 mod rtt;

@@ -129,13 +129,13 @@ impl DccpEndpoint {
                 }
                 self.begin_flow(now, header.seq);
                 self.timers.start(now, timers::PARTOPEN_WAIT, timers::PARTOPEN);
-                self.timers.heard = now;
+                self.alive.on_heard(now);
                 self.due.step = false;
                 self.due.ack = true;
                 self.queue.report(Event::Connected);
                 self.close_when_flushed(now);
             }
-            Kind::Reset { code, .. } if fits => self.on_reset(now, code),
+            Kind::Reset { code, data, .. } if fits => self.on_reset(now, code, data),
             kind => self.answer(now, header, (ResetCode::PACKET_ERROR, [kind.number(), 0, 0])),
         }
     }
@@ -172,9 +172,12 @@ impl DccpEndpoint {
             self.tally.on_malformed();
             return;
         }
-        self.timers.heard = now;
+        self.alive.on_heard(now);
         let received_at = datagram.received_at.min(now);
         let arrived = self.flow.as_mut().map(|flow| flow.received.on_packet(header.seq, IS_MARKED));
+        let newest = matches!(arrived, Some(Arrived::New { newest: true, .. }));
+        self.on_path(now, datagram.path, header, newest);
+        self.tell_ids();
         if arrived == Some(Arrived::Again) {
             if header.kind.carries_data() {
                 self.tally.on_duplicate();
@@ -315,14 +318,14 @@ impl DccpEndpoint {
             self.echo = self.echo.filter(|(_, at)| *at == now);
         }
         match header.kind {
-            Kind::Reset { code, .. } => self.on_reset(now, code),
+            Kind::Reset { code, data, .. } => self.on_reset(now, code, data),
             Kind::Response { .. } => self.due.ack |= self.state == State::PartOpen,
             Kind::CloseReq { .. } => {
                 // The server takes no more: what waits has nowhere to go.
                 self.queue.finish_all(Outcome::Aborted);
                 if self.state != State::Closing {
                     self.state = State::Closing;
-                    self.timers.start(now, self.close_wait(), timers::CLOSING);
+                    self.timers.start(now, self.close_wait(), self.closing_patience());
                     self.timers.closed_by_peer = self.timers.flush_since.is_none();
                 }
                 self.due.step = true;
@@ -336,8 +339,12 @@ impl DccpEndpoint {
         }
     }
 
-    fn on_reset(&mut self, now: Instant, code: ResetCode) {
+    fn on_reset(&mut self, now: Instant, code: ResetCode, data: [u8; 3]) {
+        // A caller that has just been started answers our Sync so: it waits for a Response.
+        let calls = code == ResetCode::PACKET_ERROR && data[0] == SYNC_TYPE;
         let reason = match code {
+            ResetCode::NO_CONNECTION if self.state != State::Request => self.reason(CloseReason::Restarted),
+            _ if calls => self.reason(CloseReason::Restarted),
             ResetCode::UNSPECIFIED | ResetCode::CLOSED | ResetCode::ABORTED => self.reason(CloseReason::Peer),
             ResetCode::NO_CONNECTION
             | ResetCode::REFUSED
@@ -364,6 +371,8 @@ impl DccpEndpoint {
     }
 }
 
+/// Number of a Sync's type (RFC 4340 §5.1), as a Reset 4 names it.
+const SYNC_TYPE: u8 = 8;
 /// Congestion marks (RFC 3168), which no socket here reports; the congestion controls would obey them.
 const IS_MARKED: bool = false;
 /// Drop Codes (RFC 4340 §11.7.1).

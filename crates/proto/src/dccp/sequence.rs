@@ -22,8 +22,9 @@ pub(super) struct Sequence {
     pub gar: Seq48,
     /// First number received once open.
     pub osr: Seq48,
-    /// When Syncs went out last: so many in a second at most.
-    sync_allowed_at: Instant,
+    /// When the latest Syncs went out, the oldest at `next_sync`.
+    synced: [Option<Instant>; MOST_SYNCS],
+    next_sync: usize,
 }
 
 /// Reaction to an invalid number.
@@ -48,7 +49,8 @@ impl Sequence {
             gsr: zero,
             gar: iss,
             osr: zero,
-            sync_allowed_at: Instant::ZERO,
+            synced: [None; MOST_SYNCS],
+            next_sync: 0,
         }
     }
 
@@ -94,9 +96,10 @@ impl Sequence {
 
     /// Whether a Sync may go out now; it then counts as sent.
     pub fn may_sync(&mut self, now: Instant) -> bool {
-        let may = self.sync_allowed_at <= now;
+        let may = self.synced[self.next_sync].is_none_or(|at| now.since(at) >= SYNC_SPAN);
         if may {
-            self.sync_allowed_at = now + SYNC_INTERVAL;
+            self.synced[self.next_sync] = Some(now);
+            self.next_sync = (self.next_sync + 1) % MOST_SYNCS;
         }
         may
     }
@@ -106,8 +109,10 @@ impl Sequence {
     }
 }
 
-/// RFC 4340 §7.5.4: at most about eight a second, which bounds the cost of forged packets.
-pub(super) const SYNC_INTERVAL: Duration = Duration::from_millis(125);
+/// RFC 4340 §7.5.4: at most about eight a second, which bounds the cost of forged packets. They may come one after the
+/// other: to find that the other end has restarted takes two.
+const MOST_SYNCS: usize = 8;
+const SYNC_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,11 @@
 //! The query of a `dccp://` URI, read.
 
+use std::time::Duration;
+
 use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
+use crate::query::time;
 
 /// Settings of a DCCP endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +21,20 @@ pub struct Settings {
     pub newest_first: bool,
     /// Checksum coverage of data packets, 0 to 15 (RFC 4340 §9.2), where the peer agrees.
     pub coverage: u8,
+    /// When the first Request is repeated.
+    pub request_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { ccid: None, service: RTP_AUDIO, port: DEFAULT_PORT, newest_first: false, coverage: 0 }
+        Settings {
+            ccid: None,
+            service: RTP_AUDIO,
+            port: DEFAULT_PORT,
+            newest_first: false,
+            coverage: 0,
+            request_timeout: REQUEST_TIMEOUT,
+        }
     }
 }
 
@@ -54,6 +66,8 @@ impl Settings {
                     text.parse::<u8>().ok().filter(|n| *n < 16).ok_or("use a number from 0 (all data) to 15")
                 })?
                 .unwrap_or_default(),
+            request_timeout: time(query, "request-timeout", LEAST_REQUEST_TIMEOUT, RFC_REQUEST_TIMEOUT)?
+                .unwrap_or(REQUEST_TIMEOUT),
         })
     }
 }
@@ -82,11 +96,20 @@ pub(super) const KEYS: &[Key] = &[
         help: "DCCP port within the UDP port or IP address, the same at both ends: dccp-port=5004 (default)",
     },
     Key {
+        name: "request-timeout",
+        help: "when a Request without an answer is repeated, 250ms by default, 1s in RFC 4340: request-timeout=1s",
+    },
+    Key {
         name: "coverage",
         help: "how much of a message the checksum must protect, 0 (all, default) to 15: coverage=1",
     },
 ];
 
+/// RFC 4340 §8.1.1: the first Request is repeated after a second.
+pub(super) const RFC_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// A lost first packet should not delay sound by a second: as SCTP's rto-initial here.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(250);
+const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(10);
 /// RTP with sound (RFC 5762 §5.2).
 pub const RTP_AUDIO: u32 = u32::from_be_bytes(*b"RTPA");
 /// The port that RFC 3551 §8 registers for RTP, for DCCP as for UDP.
@@ -100,9 +123,17 @@ mod tests {
     fn keys_are_read_and_refusals_name_the_remedy() {
         let read = |text: &str| Settings::read(&text.parse().unwrap());
         assert_eq!(read(""), Ok(Settings::default()));
-        let all = read("ccid=3&order=newest&service=ab&dccp-port=6000&coverage=1").unwrap();
+        let all =
+            read("ccid=3&order=newest&service=ab&dccp-port=6000&coverage=1&request-timeout=1s").unwrap();
         let service = u32::from_be_bytes(*b"ab  ");
-        let expected = Settings { ccid: Some(3), service, port: 6000, newest_first: true, coverage: 1 };
+        let expected = Settings {
+            ccid: Some(3),
+            service,
+            port: 6000,
+            newest_first: true,
+            coverage: 1,
+            request_timeout: RFC_REQUEST_TIMEOUT,
+        };
         assert_eq!(all, expected);
         for (text, remedy) in [
             ("ccid=4", "2 (TCP-like"),
@@ -110,6 +141,7 @@ mod tests {
             ("service=RTPAX", "four"),
             ("dccp-port=0", "1 to 65535"),
             ("coverage=16", "0 (all data)"),
+            ("request-timeout=2s", "10ms to 1s"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(remedy), "{error}");

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseReason, Instant, Outcome, Role};
+use antiphon_core::{BrokenReason, CloseReason, Event, Instant, Outcome, Role};
 
 use super::endpoint::{DccpEndpoint, State};
+use super::settings::RFC_REQUEST_TIMEOUT;
 use super::wire::ResetCode;
+use crate::patience::{LEAVE, MOST_CALLS, leave_by};
 
 /// Timers of the connection itself; congestion control and feature negotiation have their own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,12 +15,14 @@ pub(super) struct Timers {
     /// When Request, Ack (PARTOPEN), Close or CloseReq goes out again, and how long it waits then.
     pub again: Option<Instant>,
     pub wait: Duration,
+    /// The longest such wait.
+    longest: Duration,
+    /// Repetitions so far.
+    repeated: u32,
     /// When this state has lasted too long.
     pub give_up: Option<Instant>,
     /// Since when a graceful close waits for the queue to empty.
     pub flush_since: Option<Instant>,
-    /// When the last valid packet was received.
-    pub heard: Instant,
     pub finish_at: Option<Instant>,
     /// When the latest Request went out.
     pub stepped_at: Option<Instant>,
@@ -27,28 +31,27 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    pub fn start_calling(&mut self, now: Instant) {
-        (self.wait, self.give_up) = (REQUEST_WAIT, Some(now + CALLING));
+    pub fn start_calling(&mut self, now: Instant, wait: Duration) {
+        self.start(now, wait, CALLING);
+        // One who asks for RFC 4340's first wait gets its others, too; a live sender is there soon after its receiver.
+        self.longest = if wait < RFC_REQUEST_TIMEOUT { LIVE_WAIT } else { LONGEST_WAIT };
     }
 
     /// A state began whose packet is repeated after `wait`, then twice that, until `patience` has passed.
     pub fn start(&mut self, now: Instant, wait: Duration, patience: Duration) {
         (self.again, self.wait, self.give_up) = (None, wait, Some(now + patience));
+        (self.longest, self.repeated) = (LONGEST_WAIT, 0);
     }
 
     /// The state's packet was sent.
     pub fn on_step(&mut self, now: Instant) {
         self.stepped_at = Some(now);
         self.again = Some(now + self.wait);
-        self.wait = (2 * self.wait).min(LONGEST_WAIT);
+        self.wait = (2 * self.wait).min(self.longest);
     }
 
     pub fn stop(&mut self) {
         (self.again, self.give_up) = (None, None);
-    }
-
-    fn flush_until(&self) -> Option<Instant> {
-        self.flush_since.map(|since| since.max(self.heard) + FLUSH)
     }
 }
 
@@ -68,7 +71,10 @@ impl DccpEndpoint {
     fn run_timers_of_state(&mut self, now: Instant) {
         self.queue.expire(now);
         if self.timers.again.is_some_and(|at| at <= now) {
-            self.timers.again = None;
+            (self.timers.again, self.timers.repeated) = (None, self.timers.repeated + 1);
+            if self.state == State::Request && self.timers.repeated == MOST_CALLS {
+                self.queue.report(Event::Broken(BrokenReason::Unreachable));
+            }
             match self.state {
                 State::PartOpen => self.due.ack = true,
                 _ => self.due.step = true,
@@ -78,6 +84,7 @@ impl DccpEndpoint {
             self.congestion_changed |= flow.sender.handle_timeout(now, &mut flow.sent);
         }
         self.run_sizes(now);
+        self.run_alive(now);
         if self.timers.give_up.is_some_and(|at| at <= now) {
             self.give_up(now);
         } else if self.flush_is_over(now) {
@@ -91,7 +98,12 @@ impl DccpEndpoint {
 
     fn flush_is_over(&self, now: Instant) -> bool {
         let flushing = matches!(self.state, State::Request | State::PartOpen | State::Open);
-        flushing && self.timers.flush_until().is_some_and(|until| until <= now)
+        flushing && self.flush_until().is_some_and(|until| until <= now)
+    }
+
+    fn flush_until(&self) -> Option<Instant> {
+        let since = self.timers.flush_since?.max(self.alive.heard);
+        Some(leave_by(since, self.queue.last_deadline(), FLUSH))
     }
 
     fn give_up(&mut self, now: Instant) {
@@ -111,8 +123,13 @@ impl DccpEndpoint {
         }
         let server = self.role == Role::Listener;
         self.state = if server { State::CloseReq } else { State::Closing };
-        self.timers.start(now, self.close_wait(), CLOSING);
+        self.timers.start(now, self.close_wait(), self.closing_patience());
         self.due.step = true;
+    }
+
+    /// How long a Close is repeated: at least four times.
+    pub(super) fn closing_patience(&self) -> Duration {
+        LEAVE.max(8 * self.close_wait())
     }
 
     /// Two round trips (RFC 4340 §8.3).
@@ -127,8 +144,7 @@ impl DccpEndpoint {
             _ => {}
         }
         let ahead = |at: &Instant| *at > self.clock;
-        let flush =
-            self.timers.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
+        let flush = self.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
         let mut soonest = [self.queue.next_expiry(), self.timers.again, self.timers.give_up, flush]
             .into_iter()
             .flatten()
@@ -138,23 +154,24 @@ impl DccpEndpoint {
             let departure = flow.sender.next_departure().filter(|_| !self.queue.is_empty() && self.is_open());
             let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
             let open = open.into_iter().flatten().filter(ahead).min();
-            soonest =
-                [soonest, open, flow.sender.poll_timeout(), self.next_size()].into_iter().flatten().min();
+            soonest = [soonest, open, flow.sender.poll_timeout(), self.next_size(), self.next_question()]
+                .into_iter()
+                .flatten()
+                .min();
         }
         soonest
     }
 }
 
-/// RFC 4340 §8.1.1: first after a second, doubled up to 64 s, given up after about three minutes.
-const REQUEST_WAIT: Duration = Duration::from_secs(1);
+/// RFC 4340 §8.1.1: doubled up to 64 s, given up after about three minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
+/// The longest time-out of live streams, as SCTP's here.
+const LIVE_WAIT: Duration = Duration::from_secs(1);
 const CALLING: Duration = Duration::from_secs(180);
 /// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
 pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);
 pub(super) const PARTOPEN: Duration = Duration::from_secs(480);
-/// A graceful close waits for the queue this long after the peer was last heard.
+/// A graceful close waits for messages without a deadline this long after the peer was last heard.
 const FLUSH: Duration = Duration::from_secs(20);
-/// A Close is repeated for so long: seven times at 40 ms of round trip.
-pub(super) const CLOSING: Duration = Duration::from_secs(8);
 /// On loopback two round trips are less than a thread's wake-up.
 const SHORTEST_CLOSE_WAIT: Duration = Duration::from_millis(20);

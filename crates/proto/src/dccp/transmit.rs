@@ -2,8 +2,9 @@
 
 use antiphon_core::{Instant, Outcome};
 
+use super::ccid::Sender;
 use super::endpoint::{DccpEndpoint, State};
-use super::features::{self, Location};
+use super::features::{self, ACK_RATIO, Location};
 use super::logs::{Fate, Sent};
 use super::seq::Seq48;
 use super::validator::LONGEST_RESPONSE;
@@ -64,7 +65,13 @@ impl DccpEndpoint {
             return self.write_bare(now, Kind::SyncAck { ack }, buf);
         }
         if let Some(ack) = self.due.sync.take() {
-            return self.write_bare(now, Kind::Sync { ack }, buf);
+            return self.write_sync(now, ack, buf);
+        }
+        if let Some(path) = self.path_to_prove() {
+            let written = self.write_sync(now, self.sequence.gsr, buf);
+            self.on_path_asked(self.sequence.gss);
+            self.aside = Some(path);
+            return written;
         }
         if let Some(len) = self.write_probe(now, buf) {
             return Some(len);
@@ -98,6 +105,9 @@ impl DccpEndpoint {
         let flow = self.flow.as_mut()?;
         if !flow.sender.may_send(now, len) {
             return None;
+        }
+        if let Sender::Two(two) = &flow.sender {
+            self.features.tell(ACK_RATIO, two.ack_ratio(self.features.told(ACK_RATIO)));
         }
         let acknowledges = self.state == State::PartOpen
             || flow.receiver.is_wanted()
@@ -217,6 +227,12 @@ impl DccpEndpoint {
         self.write_padded(now, kind, 0, buf)
     }
 
+    /// A Sync as long as the Reset that answers it where there is no connection any more: a listener sends no more than
+    /// came.
+    fn write_sync(&mut self, now: Instant, ack: Seq48, buf: &mut [u8]) -> Option<usize> {
+        self.write_padded(now, Kind::Sync { ack }, wire::RESET_HEADER, buf)
+    }
+
     /// The same with zeros behind it, until it has `len` bytes.
     pub(super) fn write_padded(
         &mut self,
@@ -260,6 +276,9 @@ impl DccpEndpoint {
     fn log_sent(&mut self, now: Instant, header: &Header, len: usize, data: bool) {
         self.sequence.gss = header.seq;
         self.ndp = if data { 0 } else { self.ndp + 1 };
+        if data {
+            self.alive.on_data(now);
+        }
         let Some(flow) = &mut self.flow else { return };
         // No datagram is longer than 16 bits tell.
         let len = u16::try_from(len).unwrap_or(u16::MAX);

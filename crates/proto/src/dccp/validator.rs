@@ -12,10 +12,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Role, Validator, Verdict};
+use antiphon_core::{ConnectionId, Instant, PathId, Role, Validator, Verdict, first_ports};
 
 use super::cookie::{Asked, COOKIE_ALONE, CookieKeys, Opened, Tcb};
 use super::features::{self, Features, Location};
+use super::moves;
 use super::read::{Fault, Seen};
 use super::rtt::Rtt;
 use super::seq::Seq48;
@@ -334,13 +335,16 @@ impl Validator for DccpValidator {
         }
     }
 
-    fn flow_label(&self, _datagram: &[u8]) -> u16 {
-        // Two connections behind one UDP port can't be told apart (RFC 6773 §5.1).
-        0
+    /// The caller's DCCP port: a caller that was started again behind the same UDP port has another one.
+    fn flow_label(&self, datagram: &[u8]) -> u16 {
+        first_ports(datagram).map_or(0, |(source, _)| source)
     }
 
-    fn id_of(&self, _datagram: &[u8]) -> Option<ConnectionId> {
-        None
+    fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
+        let packet = Packet::parse(datagram, self.checksum).ok()?;
+        // It may be the answer of a caller without a cookie.
+        let is_awaited = self.pending.iter().any(|pending| pending.port == packet.header.source);
+        moves::id_of(&packet).filter(|_| !is_awaited)
     }
 }
 

@@ -3,7 +3,7 @@
 use antiphon_core::{Endpoint, Event, Instant, Seq32};
 
 use super::association::{Association, Phase};
-use super::endpoint::{CLOSE_PATIENCE, Sctp};
+use super::endpoint::Sctp;
 use super::outgoing::{Acked, Losses, Violation};
 use super::settings::{MAX_PATHS, Settings};
 use super::wire::cause;
@@ -46,7 +46,7 @@ impl Sctp {
         association.run_sizes(now);
         association.tell_again_of_giving_up(now);
         if acked.moved && self.closing.is_some() {
-            self.closing = Some(now + CLOSE_PATIENCE);
+            self.closing = Some(now);
         }
         if lost {
             // A smaller window means that congestion control has detected a loss.

@@ -4,6 +4,7 @@ use antiphon_core::{Instant, PathId, Seq32};
 
 use super::assembly::Assembly;
 use super::cookie::Tcb;
+use super::heartbeat::Echoes;
 use super::outgoing::{Outgoing, Rules};
 use super::path::Path;
 use super::received::TsnLog;
@@ -40,6 +41,7 @@ pub(super) struct Association {
     /// The first time-out since the last packet from the peer.
     pub silent_since: Option<Instant>,
     pub forwarded_at: Option<Instant>,
+    pub echoes: Echoes,
     /// The next packet of a fast retransmission ignores the window.
     pub burst: bool,
 }
@@ -144,6 +146,7 @@ impl Association {
             tries: 0,
             silent_since: None,
             forwarded_at: None,
+            echoes: Echoes::new(),
             burst: false,
         }
     }

@@ -15,6 +15,7 @@ use super::settings::{MAX_MESSAGE, MAX_PATHS, Reliability, Settings, WINDOW};
 use super::validator::{SctpValidator, Terms};
 use super::wire::chunks::Skipped;
 use crate::inbox::Inbox;
+use crate::patience::leave_by;
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
 
@@ -42,7 +43,7 @@ pub(super) struct Sctp {
     /// Messages that may wait at once, for the association still to be made.
     reserved: usize,
     pub(super) stage: Stage,
-    /// This side closes; accepted messages are still sent, until there is no progress for a while.
+    /// This side closes; accepted messages are still sent, until there is no progress for a while. The last progress.
     pub(super) closing: Option<Instant>,
 }
 
@@ -164,7 +165,7 @@ impl Sctp {
     }
 
     fn end_if_due(&mut self, now: Instant) {
-        if let Some(patience_ends) = self.closing
+        if let Some(patience_ends) = self.leave_by()
             && matches!(self.stage, Stage::Waiting | Stage::Open)
         {
             let drained = self.queue.is_empty() && self.association.as_ref().is_none_or(|a| a.out.is_empty());
@@ -189,6 +190,16 @@ impl Sctp {
                 self.finish(reason);
             }
         }
+    }
+
+    /// Until when closing waits for progress.
+    pub(super) fn leave_by(&self) -> Option<Instant> {
+        let since = self.closing?;
+        if self.settings.reliability == Reliability::Full {
+            return Some(since + CLOSE_PATIENCE);
+        }
+        let sent = self.association.as_ref().and_then(|association| association.out.last_deadline());
+        Some(leave_by(since, sent.max(self.queue.last_deadline()), CLOSE_PATIENCE))
     }
 
     fn shut_down(&mut self, phase: Phase) {
@@ -271,7 +282,7 @@ impl Endpoint for Sctp {
         if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
             return;
         }
-        self.closing = Some(now + CLOSE_PATIENCE);
+        self.closing = Some(now);
         if mode == CloseMode::Abort {
             self.abort_by_user(now);
         }
@@ -291,8 +302,8 @@ impl Endpoint for Sctp {
             }
             Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
             Input::Stream { .. } => self.counters.malformed += 1,
-            // Our own validator accepted the cookie before.
-            Input::Accepted { .. } | Input::Connected | Input::Report(_) => {}
+            // Our own validator accepted the cookie before; probes find what passes.
+            Input::Accepted { .. } | Input::Connected | Input::MaxDatagram(_) | Input::Report(_) => {}
         }
     }
 

@@ -1,22 +1,54 @@
 //! Heartbeats of both sides, including path MTU probes (RFC 9260 §8.3, RFC 8899 §6.2).
 
-use antiphon_core::Instant;
+use std::collections::VecDeque;
+
+use antiphon_core::{Instant, PathId};
 
 use super::endpoint::Sctp;
 use super::mtu::INFO;
 use super::path::Path;
 use super::receive::Arrival;
+use super::settings::MAX_PATHS;
 use super::wire::init::parameter;
 use super::wire::{Chunk, HEADER, Tlvs};
+
+/// Contents of the peer's heartbeats, each to be returned to where it came from (RFC 9260 §8.3), in memory held ready.
+#[derive(Debug)]
+pub(super) struct Echoes {
+    waiting: VecDeque<(PathId, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Echoes {
+    pub fn new() -> Self {
+        let spare = (0..MOST_ECHOES).map(|_| Vec::with_capacity(USUAL_HEARTBEAT)).collect();
+        Echoes { waiting: VecDeque::with_capacity(MOST_ECHOES), spare }
+    }
+
+    /// Keeps what came by `path`. A peer that sends more at once than there is room for repeats them.
+    fn push(&mut self, path: PathId, contents: &[u8]) {
+        if let Some(mut bytes) = self.spare.pop() {
+            bytes.clear();
+            bytes.extend_from_slice(contents);
+            self.waiting.push_back((path, bytes));
+        }
+    }
+
+    /// Has `write` put the oldest into a packet; returns its path.
+    pub fn pop<T>(&mut self, write: impl FnOnce(&[u8]) -> T) -> Option<(PathId, T)> {
+        let (path, bytes) = self.waiting.pop_front()?;
+        let written = write(&bytes);
+        self.spare.push(bytes);
+        Some((path, written))
+    }
+}
 
 impl Sctp {
     pub(super) fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
         let Some(association) = &mut self.association else { return };
         // The right tag proves that the peer has this association; its contents are returned unchanged.
         if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
-            let echo = &mut association.paths[arrival.path].echo;
-            echo.clear();
-            echo.extend_from_slice(chunk.value);
+            association.echoes.push(arrival.id, chunk.value);
         }
     }
 
@@ -57,3 +89,8 @@ impl Sctp {
         association.run_sizes(now);
     }
 }
+
+/// Heartbeats that wait to be returned: one for each path.
+const MOST_ECHOES: usize = MAX_PATHS;
+/// Bytes reserved for a heartbeat's contents: Linux sends an address, a time and a number, some fifty bytes.
+const USUAL_HEARTBEAT: usize = 64;

@@ -55,8 +55,6 @@ pub(super) struct Path {
     pub probe: bool,
     /// The unanswered heartbeat.
     pub heartbeat: Option<(u64, Instant)>,
-    /// Contents of the peer's heartbeat, to be returned; empty for none.
-    pub echo: Vec<u8>,
 }
 
 impl Path {
@@ -84,14 +82,13 @@ impl Path {
             heartbeat_at: now,
             probe: false,
             heartbeat: None,
-            echo: Vec::with_capacity(USUAL_HEARTBEAT),
         }
     }
 
     /// Resets the path for a peer that has restarted (RFC 9260 §5.2.4, action A).
     pub fn restart(&mut self, packet: usize, interleaved: bool, settings: &Settings, now: Instant) {
-        let (confirmed, told, echo) = (self.confirmed, self.told, std::mem::take(&mut self.echo));
-        *self = Path { confirmed, told, echo, ..Path::new(self.id, packet, interleaved, settings, now) };
+        let (confirmed, told) = (self.confirmed, self.told);
+        *self = Path { confirmed, told, ..Path::new(self.id, packet, interleaved, settings, now) };
     }
 
     /// Whether the path is confirmed and works, as far as is known.
@@ -197,9 +194,6 @@ impl Path {
 fn payload_of(packet: usize, interleaved: bool) -> usize {
     packet - HEADER - DataHeader::len(interleaved)
 }
-
-/// Bytes reserved for a heartbeat's contents: Linux sends an address, a time and a number, some fifty bytes.
-const USUAL_HEARTBEAT: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cau
 /// Path and time of arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    id: PathId,
+    pub id: PathId,
     /// Index of its path.
     pub path: usize,
     received_at: Instant,
@@ -276,6 +276,8 @@ impl Sctp {
                 path.errors = path.errors.max(MOST_PROBES);
                 return;
             }
+            // §8.4: it knows no such association.
+            _ if chunk.flags & REFLECTED != 0 => CloseReason::Restarted,
             _ => CloseReason::Peer,
         };
         self.end(now, self.closed_by(reason));

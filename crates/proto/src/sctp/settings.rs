@@ -242,9 +242,6 @@ const RFC_RTO_MAX: Duration = Duration::from_secs(60);
 const LEAST_RTO: Duration = Duration::from_millis(10);
 /// Association.Max.Retrans of RFC 9260 §16; a larger Path.Max.Retrans has no effect (§8.2).
 const MAX_PATH_RETRANS: u16 = 10;
-/// How long no answer may come before an association ends, in place of Association.Max.Retrans (10 in RFC 9260 §16): an
-/// association survives an outage of almost a minute, on however many paths it sends.
-pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// Keeps bindings of address translators alive (RFC 6951 §5.6 asks for a shorter interval than their expiry).
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const MIN_HEARTBEAT: Duration = Duration::from_secs(1);

@@ -1,12 +1,13 @@
 //! Timers: T1, T2 and T3, delayed acknowledgements, heartbeats, deadlines (RFC 9260 §5.1, §6.3.3, §8.3, §9.2).
 
-use antiphon_core::{CloseReason, Event, Instant};
+use antiphon_core::{BrokenReason, CloseReason, Event, Instant};
 
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
 use super::path::Path;
-use super::settings::{SILENCE, Settings};
+use super::settings::Settings;
 use super::tail::TailProbe;
+use crate::patience::{GONE, MOST_CALLS};
 use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
@@ -22,14 +23,17 @@ impl Sctp {
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }
-        association.run_t1(now, &self.settings.rto);
+        let calls = matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed);
+        if association.run_t1(now, &self.settings.rto) && calls && association.tries == MOST_CALLS {
+            self.queue.report(Event::Broken(BrokenReason::Unreachable));
+        }
         association.run_probe(now);
         let timed_out = association.run_t3(now);
         association.run_sizes(now);
         for at in 0..association.paths.len() {
             association.run_heartbeat(&self.settings, now, at);
         }
-        let gone = association.silent_since.is_some_and(|since| now.since(since) >= SILENCE);
+        let gone = association.silent_since.is_some_and(|since| now.since(since) >= GONE);
         let has_left = association.phase == Phase::ShutdownAckSent && association.tries > MOST_LEAVES;
         if timed_out || closed {
             let stats = antiphon_core::Endpoint::stats(self);
@@ -49,7 +53,7 @@ impl Sctp {
         }
         let ends = match self.stage {
             Stage::Ending { patience_ends, .. } => return Some(patience_ends),
-            _ => self.closing,
+            _ => self.leave_by(),
         };
         let association = self.association.as_ref().and_then(|association| association.next_timeout());
         [ends, association, self.queue.next_expiry()].into_iter().flatten().min()
@@ -57,10 +61,10 @@ impl Sctp {
 }
 
 impl Association {
-    /// T1 and T2: repeats the step that was not answered.
-    fn run_t1(&mut self, now: Instant, rto: &RtoSettings) {
+    /// T1 and T2: repeats the step that was not answered; returns whether it did.
+    fn run_t1(&mut self, now: Instant, rto: &RtoSettings) -> bool {
         if self.t1.is_none_or(|at| now < at) {
-            return;
+            return false;
         }
         self.tries += 1;
         self.due.step = true;
@@ -72,6 +76,7 @@ impl Association {
             }
         };
         self.t1 = Some(now + patience);
+        true
     }
 
     /// Handles T3-rtx of each path; returns whether chunks in flight counted as lost.

@@ -80,13 +80,15 @@ impl Sctp {
     fn path_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
         let header = association.header(self.validator.terms.local_port);
+        let echoed = association.echoes.pop(|contents| {
+            let mut writer = Writer::new(buf, header);
+            writer.chunk(chunk::HEARTBEAT_ACK, 0, &[contents]);
+            writer.finish()
+        });
+        if echoed.is_some() {
+            return echoed;
+        }
         for path in &mut association.paths {
-            if !path.echo.is_empty() {
-                let mut writer = Writer::new(buf, header);
-                writer.chunk(chunk::HEARTBEAT_ACK, 0, &[&path.echo]);
-                path.echo.clear();
-                return Some((path.id, writer.finish()));
-            }
             if path.probe {
                 path.probe = false;
                 let nonce = self.validator.nonce();

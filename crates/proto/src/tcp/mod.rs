@@ -265,8 +265,8 @@ impl Endpoint for Tcp {
             Input::Broken(reason) => self.handle_broken(reason),
             Input::Report(report) => self.kernel = Some(report),
             Input::Datagram { .. } => self.counters.malformed += 1,
-            // No validator accepts callers here.
-            Input::Accepted { .. } => {}
+            // No validator accepts callers here, and a stream has no datagrams.
+            Input::Accepted { .. } | Input::MaxDatagram(_) => {}
         }
     }
 

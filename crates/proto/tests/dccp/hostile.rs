@@ -346,22 +346,23 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
 }
 
 #[test]
-fn a_stream_that_ran_out_of_the_window_is_synchronised_again() {
-    // A message in half a second, and most of an hour in which none gets through: more than three quarters of the window of
-    // 2048 numbers are used up by probes, and the next packet is out of place.
+fn a_stream_whose_data_is_lost_for_long_stays_synchronised() {
+    // A message in half a second, and most of an hour in which no data gets through: more than three quarters of the
+    // window of 2048 numbers are used up by them. Only the questions whether the peer is there keep both ends in step.
     let (every, budget) = (Duration::from_millis(500), Duration::from_millis(400));
     let mut world = World::new("delay=20ms", "", paced(Instant::from_millis(500), 100, every, budget), 5);
     let (begins, ends) = (Instant::from_millis(10_000), Instant::from_millis(2_500_000));
-    world.outage(begins..ends);
+    world.run_until(begins);
+    world.up.taken = Some(Box::new(|_, bytes| matches!(bytes[8] >> 1 & 0x0f, DATA | DATA_ACK)));
     world.run_until(ends);
+    world.up.taken = None;
     let probes = world.near[0].counters().datagrams_sent;
     assert!(probes > 3 * 2048 / 4 + 20, "{probes} packets were sent");
     let until = ends + Duration::from_secs(20);
     world.run_until(until);
-    assert!(world.far[0].counters().malformed > 0, "a packet was out of place");
     let arrived = world.arrived(0, ends, until);
-    // 40 messages; the first is what asks for the Sync, and the second may find the window of one packet closed.
-    assert!(arrived >= 36, "{arrived} messages arrive afterwards");
+    // 40 messages; the rate has fallen to a packet in some seconds, as nearly all were lost.
+    assert!(arrived >= 30, "{arrived} messages arrive afterwards");
 }
 
 #[test]
@@ -378,3 +379,7 @@ fn duplicates_by_the_network_are_delivered_once() {
         assert!((985..=998).contains(&arrived), "{query}: {arrived} messages");
     }
 }
+
+/// Packet types (RFC 4340 §5.1).
+const DATA: u8 = 2;
+const DATA_ACK: u8 = 4;

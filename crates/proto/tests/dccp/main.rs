@@ -1,5 +1,6 @@
 //! `dccp://` in virtual time: its congestion control against theory, outages, and hostile unknown sources.
 
+mod acks;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;

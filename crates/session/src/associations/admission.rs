@@ -13,7 +13,8 @@ use super::replies::Replies;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
     /// One peer at a time. Another peer takes over when the current one has been silent for `silence`, has ended its
-    /// stream (was released), or was heard only once while the other was heard twice. A connection is refused while
+    /// stream (was released), or was heard only once while the other was heard twice. One whose address is validated takes
+    /// over after half of `silence`, and after 0.2 s behind the address of the current one. A connection is refused while
     /// there is another; the next one after it continues the same association.
     Single {
         /// Silence after which another may take over.

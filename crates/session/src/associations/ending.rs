@@ -30,8 +30,8 @@ impl Associations {
         let Some(association) = &mut self.slots[id.index()] else { return };
         let (wire, listener) = (association.wire.take(), association.listener.take());
         if let Some(wire) = wire {
-            for path in &association.paths {
-                self.routes.remove(&(wire, *path, association.flow));
+            for known in &association.paths {
+                self.routes.remove(&(wire, known.path, association.flow));
             }
             if listener.is_some_and(|listener| listener != wire) {
                 self.wires.close(wire);

@@ -41,29 +41,12 @@ impl Associations {
     ) -> Handled {
         let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
-        if let Some((id, local)) = known.or_else(|| self.by_id(wire, path, flow, bytes)) {
-            self.heard(now, id);
+        if let Some((id, local)) = known.or_else(|| self.by_id(now, wire, path, flow, bytes)) {
+            self.heard(now, id, local);
             self.give(now, id, Input::Datagram { path: local, bytes, received_at });
             return Handled::Taken;
         }
         self.admit(now, wire, path, flow, bytes, received_at)
-    }
-
-    /// The association of a known peer that sends from a new path. The path is no route until the peer has proved it.
-    fn by_id(
-        &mut self,
-        wire: WireId,
-        path: PathId,
-        flow: u16,
-        bytes: &[u8],
-    ) -> Option<(AssociationId, PathId)> {
-        let name = self.admissions.get(&wire)?.id_of(bytes)?;
-        let id = *self.ids.get(&(wire, name))?;
-        let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
-        if let Some(local) = association.paths.iter().position(|known| *known == path) {
-            return Some((id, PathId(local as u32)));
-        }
-        (association.paths.len() < MOST_PATHS).then(|| (id, self.add_path(id, path, false)))
     }
 
     /// A datagram of an unknown source.
@@ -164,7 +147,15 @@ impl Associations {
             Policy::Single { silence } => {
                 let Some(current) = admission.current else { return true };
                 let Some(association) = &self.slots[current.index()] else { return true };
-                let free = association.released || now.since(association.last_heard) >= silence;
+                // One that has shown that it receives what is sent there is no forgery: behind the same address it is the
+                // program that was started again, and from another address it need not wait as long as others.
+                let same = proved && association.paths.iter().any(|known| known.path == path);
+                let patience = match (same, proved) {
+                    (true, _) => RESTART_SILENCE.min(silence),
+                    (false, true) => silence / 2,
+                    (false, false) => silence,
+                };
+                let free = association.released || now.since(association.last_heard) >= patience;
                 let heard_twice = association.heard_twice;
                 let second = self.admission_mut(listener).came_again(path);
                 if !free && (heard_twice || !second) {
@@ -217,9 +208,11 @@ impl Associations {
             .filter(move |(_, one)| one.listener == Some(listener))
     }
 
-    fn heard(&mut self, now: Instant, id: AssociationId) {
+    fn heard(&mut self, now: Instant, id: AssociationId, local: PathId) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         association.last_heard = now;
+        let known = association.paths.iter_mut().find(|known| known.local == local);
+        known.into_iter().for_each(|known| known.last_heard = now);
         let (began, again) = (association.began, !std::mem::replace(&mut association.heard_twice, true));
         let admission = association.listener.and_then(|listener| self.admissions.get_mut(&listener));
         if let Some(admission) = admission.filter(|_| again) {
@@ -253,8 +246,9 @@ impl Associations {
     }
 }
 
-/// The most paths of one association, in line with what transports of several paths keep.
-pub(crate) const MOST_PATHS: usize = 4;
+/// Silence after which a program behind the address of the current peer takes its place: a live stream is not silent for so
+/// long, so that a second sender of the same machine does not end the first one's.
+const RESTART_SILENCE: Duration = Duration::from_millis(200);
 /// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
 /// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes

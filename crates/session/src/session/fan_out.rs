@@ -34,6 +34,7 @@ impl Session {
             associations: &mut self.associations,
             manager: &mut *self.manager,
             observers: &mut self.observers,
+            most: usize::MAX,
         };
         loop {
             if let Budget::Bytes(most, again) = budget
@@ -42,7 +43,13 @@ impl Session {
                 self.held_until = Some(again.max(now + SHORTEST_HOLD));
                 return;
             }
-            let Some(emit) = track.poll(now) else { return };
+            let Some(emit) = track.poll(now) else {
+                // What follows is cut for the narrowest path.
+                if fan_out.most < usize::MAX {
+                    track.set_max_packet(fan_out.most);
+                }
+                return;
+            };
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
             let ssrc = track.ssrc_of(stored.group);
             let mut of_use = false;
@@ -72,6 +79,8 @@ struct FanOut<'a> {
     associations: &'a mut Associations,
     manager: &'a mut dyn CongestionManager,
     observers: &'a mut [Box<dyn Observer>],
+    /// The largest message that every association takes, of those that were sent to.
+    most: usize,
 }
 
 impl FanOut<'_> {
@@ -81,11 +90,14 @@ impl FanOut<'_> {
         let destinations = Destinations::of(peer);
         let Some((first, others)) = destinations.ids().split_first() else { return false };
         let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
-        let Self { now, associations, manager, .. } = self;
+        let Self { now, associations, manager, most, .. } = self;
         let now = *now;
         let of_use = deadline.is_none_or(|deadline| deadline >= now);
         let mut send = |id| {
             let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
+            if let Some(profile) = &profile {
+                *most = (*most).min(profile.max_message);
+            }
             let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
             if of_use {
                 manager.on_sent(now, id, TrackId::SOUND, bytes.len());

@@ -11,7 +11,7 @@ use antiphon_core::{
 use antiphon_proto::{Substrate, TRANSPORTS};
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
 
-use crate::world::{WIRE, datagram, endpoint, ms, stack};
+use crate::world::{WIRE, datagram, ms, stack, stack_of};
 
 /// Endpoints in the order in which they came.
 struct Plain {
@@ -142,7 +142,8 @@ impl Crowd {
         // Unproved peers have half of the places.
         let policy = Policy::Many { most: 2 * callers, idle: ms(10_000) };
         Crowd {
-            callers: (0..callers).map(|_| endpoint(scheme, Role::Caller, now)).collect(),
+            // Programs of their own, which draw other numbers.
+            callers: (0..callers as u64).map(|n| stack_of(scheme, 100 + n).open(now, Role::Caller)).collect(),
             hub: Reflector::new(now, WIRE, stack(scheme), policy, ReflectorConfig::default()),
             plain: Plain::new(stack(scheme), now),
             rng: Rng::fork(1, "crowd"),

@@ -55,6 +55,18 @@ impl SenderTwo {
         self.cwnd
     }
 
+    /// Data packets for which one acknowledgement is asked: no more than half of the window, rounded up (RFC 4341 §6.1.2).
+    /// A peer without a timer for acknowledgements would keep a window of one packet shut for ever. `now`: the ratio so
+    /// far; two again once the window is four, which is the least that the RFC wants there.
+    pub fn ack_ratio(&self, now: u64) -> u64 {
+        match self.cwnd {
+            0 => now,
+            1 | 2 => 1,
+            3 => now,
+            _ => 2,
+        }
+    }
+
     /// Data packets in flight.
     pub fn pipe(&self) -> u32 {
         self.pipe

@@ -98,7 +98,9 @@ impl Entry {
     }
 
     pub fn on_confirm(&mut self, value: &[u8]) -> Result<(), ResetCode> {
-        if self.change == Change::Stable {
+        // A non-negotiable value may have changed again before this was sent: it confirms the one before.
+        let is_old = self.change == Change::Due && self.fixed_len().is_some();
+        if self.change == Change::Stable || is_old {
             return Ok(());
         }
         // An empty Confirm: the peer does not know the feature, and its value stays.

@@ -34,6 +34,8 @@ pub const GENERIC_HEADER: usize = 16;
 pub const DATA_HEADER: usize = GENERIC_HEADER;
 /// Header of Ack, DataAck, Close, CloseReq, Sync and SyncAck without options, in bytes.
 pub const ACK_HEADER: usize = GENERIC_HEADER + 8;
+/// Header of a Reset, in bytes (RFC 4340 §5.6).
+pub const RESET_HEADER: usize = ACK_HEADER + 4;
 /// The longest header that the data offset can tell, in bytes.
 pub const MAX_HEADER: usize = 255 * 4;
 

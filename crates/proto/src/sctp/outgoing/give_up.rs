@@ -203,6 +203,15 @@ impl Outgoing {
         point.map(|at| self.first_tsn().plus(at as u32))
     }
 
+    /// The latest deadline of a message that is being sent; `None`: there is none that is not given up.
+    pub fn last_deadline(&self) -> Option<Instant> {
+        let sent =
+            self.sent.iter().filter(|sent| matches!(sent.state, ChunkState::Flying | ChunkState::Lost));
+        let places = sent.map(|sent| sent.message).chain(self.cutting.iter().copied());
+        let deadline = |place: u32| self.messages[place as usize].deadline;
+        places.map(|place| deadline(place).unwrap_or(Instant::from_nanos(u64::MAX))).max()
+    }
+
     /// Whether a given-up chunk still needs a FORWARD TSN.
     pub fn has_given_up(&self) -> bool {
         self.sent.front().is_some_and(|sent| sent.state == ChunkState::GivenUp)
