@@ -6,8 +6,8 @@
 //! * One acknowledgement covers many packets, is carried by messages in the other direction, waits a bounded time, and
 //!   is sent at once when a gap appears.
 //! * The receiver delivers every message once, as soon as it has it: the playout buffer restores the order.
-//! * Numbers start anywhere and belong to an *epoch* drawn at opening, so that neither a restarted peer nor a blind
-//!   forger confuses them.
+//! * Numbers start anywhere and belong to an *epoch* drawn at opening. Another epoch is heard when this one has brought
+//!   nothing new for a second ([`super::probation`]): neither a forged packet nor a replayed session ends a stream.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Improved {
         match self.window.receive(now, data, received_at, bytes.len()) {
             Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
             Arrival::Duplicate => self.tally.on_duplicate(),
-            Arrival::Stale => self.tally.on_malformed(),
+            Arrival::Foreign => self.tally.on_malformed(),
         }
         if self.state == State::Closing {
             self.window.hurry();

@@ -12,6 +12,7 @@ mod dissector;
 mod flight;
 mod improved;
 mod paper_loop;
+mod probation;
 mod published;
 mod ring;
 mod rtt;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+use super::probation::Probation;
 use super::wire::{ACK_PART, AGE_UNIT_NANOS, Ack, Data, MAX_MAP, SPAN, unwrap};
 
 /// Which numbers of the peer have arrived, and the acknowledgement that is due.
@@ -11,8 +12,8 @@ use super::wire::{ACK_PART, AGE_UNIT_NANOS, Ack, Data, MAX_MAP, SPAN, unwrap};
 pub(super) struct Window {
     ack_delay: Duration,
     numbering: Option<Numbering>,
-    /// The previous numbering, whose late packets must not bring it back.
-    previous_epoch: Option<u32>,
+    /// Other numberings, one of which may take its place.
+    probation: Probation,
     owed: Owed,
     map: [u8; MAX_MAP],
 }
@@ -29,6 +30,8 @@ struct Numbering {
     latest: u64,
     latest_repeated: bool,
     latest_at: Instant,
+    /// When a number last came that was new: what is replayed doesn't keep it alive.
+    new_at: Instant,
 }
 
 /// The acknowledgement that is due.
@@ -48,28 +51,32 @@ pub(super) enum Arrival {
     New,
     /// It arrived before, or the sender had given it up.
     Duplicate,
-    /// It belongs to a numbering that has ended.
-    Stale,
+    /// It belongs to another numbering, or comes before the first number.
+    Foreign,
 }
 
 impl Window {
     pub fn new(ack_delay: Duration) -> Self {
         let owed = Owed::default();
-        Window { ack_delay, numbering: None, previous_epoch: None, owed, map: [0; MAX_MAP] }
+        Window { ack_delay, numbering: None, probation: Probation::default(), owed, map: [0; MAX_MAP] }
     }
 
     /// Notes a data packet; `len` is that of its datagram.
     pub fn receive(&mut self, now: Instant, data: &Data<'_>, received_at: Instant, len: usize) -> Arrival {
+        let other = self.numbering.as_ref().filter(|n| n.epoch != data.epoch);
+        if other.is_some_and(|n| !self.probation.is_proved_by(data, received_at, n.new_at)) {
+            return Arrival::Foreign;
+        }
         if self.numbering.as_ref().is_none_or(|n| n.epoch != data.epoch) {
-            if self.previous_epoch == Some(data.epoch) {
-                return Arrival::Stale;
-            }
-            self.previous_epoch = self.numbering.as_ref().map(|n| n.epoch);
             self.numbering = Some(Numbering::new(data, received_at));
             self.owed = Owed::default();
         }
-        let Some(numbering) = &mut self.numbering else { return Arrival::Stale };
-        let Some((arrival, gap)) = numbering.note(data, received_at) else { return Arrival::Stale };
+        let Some(numbering) = &mut self.numbering else { return Arrival::Foreign };
+        let Some((arrival, gap)) = numbering.note(data, received_at) else { return Arrival::Foreign };
+        if arrival == Arrival::New {
+            numbering.new_at = received_at;
+            self.probation.clear();
+        }
         let owed = &mut self.owed;
         owed.packets += 1;
         owed.bytes = owed.bytes.saturating_add(len);
@@ -141,7 +148,16 @@ impl Numbering {
         let floor = number - u64::from(data.back);
         let arrived = [0; SPAN as usize / 64];
         let (epoch, latest_repeated) = (data.epoch, data.repeated);
-        Numbering { epoch, floor, end: floor, arrived, latest: number, latest_repeated, latest_at: at }
+        Numbering {
+            epoch,
+            floor,
+            end: floor,
+            arrived,
+            latest: number,
+            latest_repeated,
+            latest_at: at,
+            new_at: at,
+        }
     }
 
     /// Notes an arrival; whether it was new, and whether it revealed a gap. `None` for a number before the first.
@@ -231,13 +247,22 @@ mod tests {
     }
 
     #[test]
-    fn late_packets_do_not_bring_an_old_numbering_back() {
+    fn another_numbering_takes_over_when_this_one_has_been_silent() {
         let mut window = Window::new(Duration::ZERO);
         receive(&mut window, 5, 0);
-        let restarted = Data { epoch: 8, ..data(1_000_000, 0) };
-        assert_eq!(window.receive(Instant::ZERO, &restarted, Instant::ZERO, 100), Arrival::New);
-        assert_eq!(receive(&mut window, 6, 0), Arrival::Stale);
-        assert_eq!(window.take_ack(Instant::ZERO).unwrap().epoch, 8);
+        let late = Instant::from_millis(1001);
+        let mut restarted = |number, back| {
+            let data = Data { epoch: 8, ..data(number, back) };
+            let arrival = window.receive(late, &data, late, 100);
+            (arrival, window.take_ack(late).map(|ack| (ack.epoch, ack.floor)))
+        };
+        assert_eq!(restarted(1_000_000, 0), (Arrival::Foreign, Some((7, 6))), "what was owed before");
+        assert_eq!(restarted(1_000_001, 1), (Arrival::Foreign, None));
+        // The sender still waits for the first two.
+        assert_eq!(restarted(1_000_002, 2), (Arrival::New, Some((8, 1_000_000))));
+        let data = Data { epoch: 8, repeated: true, ..data(1_000_000, 2) };
+        assert_eq!(window.receive(late, &data, late, 100), Arrival::New);
+        assert_eq!(receive(&mut window, 6, 0), Arrival::Foreign, "late packets don't bring an old one back");
     }
 
     #[test]

@@ -262,3 +262,26 @@ pub fn a_repair_that_comes_in_time_is_sent_and_no_other(scheme: &str) {
         }
     }
 }
+
+/// Also where the answer to the caller has not gone out.
+pub fn an_endpoint_that_is_called_and_aborted_closes(scheme: &str) {
+    for answered in [false, true] {
+        let mut world = open(scheme, Impairments::default(), 27);
+        world.near.send(world.now, &message(0, 300), None).unwrap();
+        assert!(transmit_by_hand(&mut world, MAX_DATAGRAM) > 0);
+        let (listener, mut now) = (&mut world.far.endpoint, world.now);
+        let mut buf = [0; MAX_DATAGRAM];
+        while answered && listener.poll_transmit(now, &mut buf).is_some() {}
+        listener.close(now, CloseMode::Abort);
+        let mut closed = 0;
+        for _ in 0..100 {
+            while listener.poll_transmit(now, &mut buf).is_some() {}
+            listener.handle_timeout(now);
+            while let Some(event) = listener.poll_event() {
+                closed += u32::from(matches!(event, antiphon_core::Event::Closed(_)));
+            }
+            now += Duration::from_millis(600);
+        }
+        assert_eq!(closed, 1, "answered before: {answered}");
+    }
+}

@@ -55,6 +55,7 @@ macro_rules! suite_of_all {
             closing_ends_on_a_broken_path
             a_graceful_close_sends_what_was_accepted_and_takes_no_more
             unfetched_messages_are_gone_after_closed
+            an_endpoint_that_is_called_and_aborted_closes
             an_empty_datagram_is_no_message
             every_end_tells_the_fate_of_every_message
             $($own)*
