@@ -134,6 +134,10 @@ pub struct Session {
     past_delay: Option<PlayoutDelay>,
     /// Why the last peer, which never answered, could not be reached.
     past_unanswered: Option<BrokenReason>,
+    /// The longest time between two reports on what is sent.
+    longest_gap: Option<Duration>,
+    /// Why the last peer could not be reached when it was given up.
+    past_broken: Option<BrokenReason>,
     unknown_sources: u64,
     /// Messages from a reflector that are not ours.
     foreign: u64,
@@ -179,6 +183,8 @@ impl Session {
             past_members: Members::default(),
             past_delay: None,
             past_unanswered: None,
+            past_broken: None,
+            longest_gap: None,
             unknown_sources: 0,
             foreign: 0,
             other_framing: 0,

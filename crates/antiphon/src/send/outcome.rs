@@ -83,6 +83,19 @@ impl Outcome<'_> {
             }
             None => {}
         }
+        // A group has members, which come and go.
+        let one = self.last.members <= 1 && !self.stopped;
+        if let Some(silence) = self.last.silence.filter(|_| one) {
+            let seconds = silence.as_secs_f64();
+            return lost(format!(
+                "the receiver has not reported for the last {seconds:.1} s of {sent}: it may not have heard them"
+            ));
+        }
+        if self.last.broken.is_some() && one {
+            return lost(format!(
+                "the receiver could not be reached any more at the end, after {sent}{open}"
+            ));
+        }
         if peers.dropped > 0 {
             return failed(format!(
                 "{} packets are missing in the recording: there was no room to keep them while it could not be reached{}",

@@ -121,13 +121,17 @@ pub(super) struct Snapshot {
     /// When it was taken.
     now: Instant,
     /// Members of a group that have not left; of a single receiver 1.
-    members: u64,
+    pub members: u64,
     /// The highest loss that a member of a group has reported last, in 256ths.
     worst: Option<u8>,
     /// Playout delay that the receiver reports.
     pub told: Option<PlayoutDelay>,
     /// Why the stream ended, if neither by its own end nor by ours.
     pub end: Option<PeerEnd>,
+    /// Why the receiver cannot be reached now.
+    pub broken: Option<BrokenReason>,
+    /// How long before the end the last report came.
+    pub silence: Option<Duration>,
     pub look: Look,
 }
 
@@ -152,6 +156,8 @@ impl Snapshot {
         Snapshot {
             told: session.told_delay(),
             end: session.peer_end(),
+            broken: session.broken(),
+            silence: session.silence_at_end(),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
             counters,

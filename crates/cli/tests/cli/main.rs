@@ -7,4 +7,5 @@ mod lab;
 mod results;
 mod settings;
 mod streams;
+mod truth;
 mod usage;

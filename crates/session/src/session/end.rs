@@ -208,7 +208,9 @@ impl Session {
         if self.goes_on_without(now, at, id) || self.calls_again(now, at) {
             return;
         }
-        if self.send.is_some() && self.state == State::Open {
+        // What ends in answer to our goodbye ends well; a peer that answers no more does not.
+        let ended_well = self.state != State::Open && reason != CloseReason::TimedOut;
+        if self.send.is_some() && !ended_well {
             self.peer_end.get_or_insert(PeerEnd::Closed(reason));
         }
         let Some(peer) = &mut self.peers[at] else { return };
@@ -223,6 +225,7 @@ impl Session {
             self.past_reports = std::mem::take(&mut peer.reports);
             self.past_members = std::mem::take(&mut peer.members);
             self.past_delay = peer.playout_delay;
+            self.past_broken = peer.broken;
             self.past_unanswered = peer.broken.filter(|_| !peer.answered);
             self.peers[at] = None;
             self.report_timers.set(at, None);

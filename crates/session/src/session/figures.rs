@@ -21,6 +21,11 @@ pub struct SenderCounters {
     pub peers: PeerCounters,
 }
 
+/// Between the reports of a receiver of which only one has come (RFC 3550 §6.2: 5 s, which vary by half).
+const SLOWEST_REPORTS: Duration = Duration::from_millis(7_500);
+/// Shorter times between reports than this are chance.
+const SHORTEST_GAP: Duration = Duration::from_secs(1);
+
 impl Session {
     /// The send track.
     pub fn send_track(&self) -> Option<&SendTrack> {
@@ -91,6 +96,20 @@ impl Session {
     pub fn never_answered(&self) -> Option<BrokenReason> {
         let unanswered = self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken);
         unanswered.or(self.past_unanswered)
+    }
+
+    /// Why the first peer cannot be reached now, or could not be when it was given up.
+    pub fn broken(&self) -> Option<BrokenReason> {
+        self.peers().next().map_or(self.past_broken, Peer::broken)
+    }
+
+    /// How long before the end of what was sent the last report of a receiver came, if that is so much longer than between its
+    /// other reports that it must be gone.
+    pub fn silence_at_end(&self) -> Option<Duration> {
+        let (_, Some(end)) = self.sending? else { return None };
+        let silence = end.since(self.last_report()?.at);
+        let usual = self.longest_gap.map_or(SLOWEST_REPORTS, |gap| gap.max(SHORTEST_GAP));
+        (silence > 3 * usual).then_some(silence)
     }
 
     /// The playout delay that the first peer reported, or the last one that is gone.

@@ -28,7 +28,7 @@ impl Session {
     pub(super) fn on_rtcp(&mut self, now: Instant, at: usize, bytes: &[u8], repaired: bool) {
         let Some(peer) = &mut self.peers[at] else { return };
         let (send, receive) = (&self.send, &mut self.receive);
-        let (reports, members) = (&mut peer.reports, &mut peer.members);
+        let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
         let reflected = self.config.reflected.is_some();
         let mut left = false;
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
@@ -44,6 +44,9 @@ impl Session {
                         members.on_report(RemoteReport { round_trip, ..report });
                     }
                     // A retransmitted report gives no valid round trip: the previous one is kept.
+                    if let Some(before) = reports[group] {
+                        *longest_gap = (*longest_gap).max(Some(now.since(before.at)));
+                    }
                     let before = reports[group].and_then(|report| report.round_trip);
                     let round_trip = round_trip.or(before);
                     reports[group] = Some(RemoteReport { round_trip, ..report });
