@@ -211,6 +211,7 @@ fn run(
     let clock = plan.clock;
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let is_live = plan.source.is_live();
+    let may_be_live = is_live || plan.source.length().is_none();
     let waker = is_live.then(Waker::new).transpose();
     let waker = waker.map_err(|error| Error::failed(format!("cannot make a waker: {error}")))?;
     if let Some(waker) = waker.clone() {
@@ -226,7 +227,8 @@ fn run(
     let track = plan.track(options, runner.max_packet(), waker.is_some());
     let meter = PeakMeter::default();
     let mut track = SendTrack::new(meter.source(plan.source), track)?;
-    let keeper = if is_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
+    // A pipe shows only by its pace whether it is live.
+    let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
     if let Some(path) = &options.sdp {
         write_sdp(path, &track, &plan.uri, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));

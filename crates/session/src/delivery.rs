@@ -296,20 +296,13 @@ impl Group {
     fn take(&mut self, now: Instant, receipt: &Receipt) -> bool {
         let Some((index, sequence)) = self.last else { return false };
         // The receiver counts from the first packet that it received: the low bits say which one it means, near the last
-        // one that was sent.
-        let index_of = |number: u32| {
-            let ahead = (number as u16).wrapping_sub(sequence) as i16;
-            index.checked_add_signed(ahead.into())
-        };
-        let (Some(complete), Some(seen)) = (index_of(receipt.complete), index_of(receipt.next)) else {
+        // one that was sent. What is missing may be a long way behind that.
+        let ahead = (receipt.next as u16).wrapping_sub(sequence) as i16;
+        let Some(seen) = index.checked_add_signed(ahead.into()).filter(|seen| *seen <= index + 1) else {
             return false;
         };
-        if seen > index + 1
-            || complete > seen
-            || u64::from(receipt.next.wrapping_sub(receipt.complete)) != seen - complete
-        {
-            return false;
-        }
+        let span = u64::from(receipt.next.wrapping_sub(receipt.complete));
+        let Some(complete) = seen.checked_sub(span) else { return false };
         if complete < self.complete {
             // It is older than the last one.
             return true;

@@ -112,6 +112,20 @@ fn what_could_not_be_kept_is_counted_and_does_not_stop_the_rest() {
 }
 
 #[test]
+fn a_gap_may_be_longer_than_half_of_the_sequence_numbers() {
+    let mut store = store(10, 1, 10);
+    let mut delivery = Delivery::new(1, 0, at(0));
+    hand_all(&mut delivery, at(0), &store);
+    delivery.on_receipt(at(250), 0, &receipt(0, 4, 4, &[]), &store);
+    store.keep_from(delivery.confirmed());
+    (10..50_000).for_each(|number| push(&mut store, number, 1));
+    delivery.rewind();
+    assert_eq!(hand_all(&mut delivery, at(9_000), &store), (49_990..50_000).collect::<Vec<_>>());
+    delivery.on_receipt(at(9_500), 0, &receipt(0, 4, 50_000, &[(4, 49_986)]), &store);
+    assert!(delivery.is_complete(at(9_500), &store) && delivery.lost() == 49_986);
+}
+
+#[test]
 fn receivers_without_receipts_are_believed_by_their_transport() {
     let mut store = store(10, 1, 64);
     let mut delivery = Delivery::new(1, 0, at(0));
