@@ -285,7 +285,7 @@ fn carry(
     stop: &Stop,
     ready: &mpsc::Sender<(SocketAddr, usize)>,
 ) -> Result<(), Error> {
-    let (clock, seed) = (plan.clock, plan.wire.stack.seed);
+    let (clock, seed) = (plan.clock, plan.wire.stack.seed ^ crate::transport::unguessable());
     let mut runner = plan.open()?;
     let config = SessionConfig {
         cname: CNAME.into(),

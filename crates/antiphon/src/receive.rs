@@ -342,7 +342,7 @@ fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
         cname: CNAME.into(),
         epoch: clock.epoch(),
-        seed: plan.seed ^ 2,
+        seed: plan.seed ^ crate::transport::unguessable(),
         playout_delay: PlayoutDelay::Unbounded,
         tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
         reflected: None,

@@ -322,7 +322,7 @@ fn session_config(options: &SendOptions, clock: OsClock) -> SessionConfig {
     SessionConfig {
         cname: CNAME.into(),
         epoch: clock.epoch(),
-        seed: options.seed,
+        seed: options.seed ^ crate::transport::unguessable(),
         playout_delay: PlayoutDelay::Unbounded,
         tells: None,
         reflected: None,

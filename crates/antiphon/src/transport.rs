@@ -1,9 +1,7 @@
 //! From names and URIs to transports, their settings, and stacks.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, Uri, UriError};
@@ -11,7 +9,7 @@ use antiphon_core::wire::TCP_SEGMENT;
 use antiphon_core::{OverIp, Stack, did_you_mean, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
-use antiphon_net::{SocketOptions, Target};
+use antiphon_net::{SocketOptions, Target, random_bytes, system_secret};
 use antiphon_proto::{Key, StackArgs, Substrate, TRANSPORTS, Transport, find};
 use antiphon_session::{Repetition, StreamFraming};
 
@@ -109,7 +107,7 @@ pub struct StackPlan {
     pub transport: &'static Transport,
     /// Its settings.
     pub query: Query,
-    /// Seed of endpoints, combined with a secret number of this process.
+    /// Seed of what may be repeated beside the endpoints. These draw from a secret of the operating system's.
     pub seed: u64,
     /// The receiver's playout delay: protocols derive their retransmission limits from it.
     pub playout_delay: Duration,
@@ -123,12 +121,11 @@ pub struct StackPlan {
 impl StackPlan {
     /// Makes the stack for datagrams of at most so many bytes, the framing around it.
     pub fn open(&self, max_datagram: usize) -> Result<Rc<dyn Stack>, Error> {
-        let seed = self.seed ^ unguessable();
         let args = StackArgs {
             streams: (self.groups > 1).then_some(self.groups as u16 + 1),
             // The framing uses the whole stream of bytes, so that it finds its packets again after any inserted bytes.
             undelimited: self.framing == StreamFraming::Medusa,
-            ..StackArgs::new(&self.query, seed, max_datagram, self.playout_delay)
+            ..StackArgs::with_secret(&self.query, system_secret(), max_datagram, self.playout_delay)
         };
         Ok(self.framing.around((self.transport.stack)(&args)?))
     }
@@ -136,11 +133,7 @@ impl StackPlan {
 
 /// A token that nobody guesses.
 pub(crate) fn random_token() -> [u8; 16] {
-    let mut token = [0; 16];
-    for half in token.chunks_mut(8) {
-        half.copy_from_slice(&RandomState::new().build_hasher().finish().to_be_bytes());
-    }
-    token
+    random_bytes()
 }
 
 /// The URI of a stream, read.
@@ -198,12 +191,10 @@ pub(crate) fn stream_uri(text: &str) -> Result<Uri, Error> {
     Ok(uri)
 }
 
-/// A secret number of this process: on a real network, tags, first numbers and the keys of cookies must not follow from
-/// a seed that is written in the manual. One per process, since the endpoints of one socket open each other's cookies.
+/// A number that nobody guesses, another one each time: on a real network, identifiers and first numbers must not follow
+/// from a seed that is written in the manual.
 pub(crate) fn unguessable() -> u64 {
-    static NUMBER: OnceLock<u64> = OnceLock::new();
-    // The standard library draws the keys of its hash maps from the operating system.
-    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
+    u64::from_le_bytes(random_bytes())
 }
 
 /// Query keys that every transport's URI takes, beyond its own.
@@ -341,6 +332,10 @@ const DSCP_RANGE: &str = "use a number from 0 to 63";
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use antiphon_core::{Instant, Message, Role, Tag};
+
     use super::*;
 
     #[test]
@@ -372,5 +367,29 @@ mod tests {
         assert_eq!(["rtp", "tcp", "srp", "arq"].map(|scheme| port(scheme, "")), [7710; 4]);
         assert_eq!((port("sctp", ""), port("dccp", "")), (9899, 6511));
         assert_eq!((port("sctp", "over=ip"), port("dccp", "over=ip")), (5004, 5004));
+    }
+
+    /// First datagram that a new endpoint of this stack sends with a message to carry.
+    fn first_datagram(stack: &dyn Stack) -> Vec<u8> {
+        let now = Instant::from_millis(1);
+        let mut endpoint = stack.open(now, Role::Caller);
+        let _not_yet = endpoint.send(now, Message::new(Tag::NONE, &[0x80; 100], None));
+        let mut datagram = vec![0; 2048];
+        let sent = endpoint.poll_transmit(now, &mut datagram).expect("a caller has something to send");
+        datagram.truncate(sent.len);
+        datagram
+    }
+
+    #[test]
+    fn equal_seeds_repeat_no_numbers_on_sockets() {
+        for scheme in ["sctp", "dccp", "srp", "arq"] {
+            let uri = StreamUri::read(&format!("{scheme}://127.0.0.1"), &SocketOptions::default()).unwrap();
+            let plan = uri.stack(1, Duration::from_millis(80), StreamFraming::Rtp);
+            let stacks = [plan.open(1452).unwrap(), plan.open(1452).unwrap()];
+            // SRP's epoch has 7 bits and its ids begin at 1: single pairs may be equal.
+            let drawn: BTreeSet<Vec<u8>> = (0..16).map(|n| first_datagram(&*stacks[n % 2])).collect();
+            assert!(drawn.len() > 8, "{scheme}: {} first datagrams in 16", drawn.len());
+        }
+        assert_ne!(unguessable(), unguessable());
     }
 }

@@ -4,7 +4,7 @@
 use std::hash::Hasher;
 use std::time::Duration;
 
-use antiphon_core::Rng;
+use antiphon_core::Secret;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// A keyed hash (SipHash-2-4 of 128 bits); clones share the key.
@@ -14,12 +14,10 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// A seal whose key is derived from `seed`: endpoints of one server are opened with one seed, and accept each
-    /// other's. `label` separates different uses of a seed.
-    pub fn new(seed: u64, label: &str) -> Self {
-        let mut key = [0; 16];
-        Rng::fork(seed, label).fill(&mut key);
-        Seal { key }
+    /// A seal whose key is derived from `secret`: endpoints of one server have one secret, and accept each other's.
+    /// `label` separates different uses of a secret.
+    pub fn new(secret: &Secret, label: &str) -> Self {
+        Seal { key: secret.key(label) }
     }
 
     /// The mark of these bytes, in parts; the boundaries between parts do not count.
@@ -47,13 +45,13 @@ mod tests {
 
     #[test]
     fn only_the_same_bytes_under_the_same_key_have_the_mark() {
-        let seal = Seal::new(1, "a");
+        let seal = Seal::new(&Secret::for_laboratory(1), "a");
         let mark = seal.mark(&[b"one", b"two"]);
         assert!(seal.is_mark(&mark, &[b"onetwo"]));
         assert!(!seal.is_mark(&mark, &[b"onetwO"]) && !seal.is_mark(&mark[1..], &[b"onetwo"]));
         assert!(
-            !Seal::new(2, "a").is_mark(&mark, &[b"onetwo"])
-                && !Seal::new(1, "b").is_mark(&mark, &[b"onetwo"])
+            !Seal::new(&Secret::for_laboratory(2), "a").is_mark(&mark, &[b"onetwo"])
+                && !Seal::new(&Secret::for_laboratory(1), "b").is_mark(&mark, &[b"onetwo"])
         );
         for at in 0..MARK {
             let mut wrong = mark;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::{Query, UriError};
-use antiphon_core::{Dissector, OverIp, Stack, did_you_mean, nearest};
+use antiphon_core::{Dissector, OverIp, Secret, Stack, did_you_mean, nearest};
 
 use crate::TRANSPORTS;
 
@@ -73,8 +73,8 @@ pub struct Key {
 pub struct StackArgs<'a> {
     /// The query of the transport's URI; only the transport's own keys are read.
     pub query: &'a Query,
-    /// Seeds all random values of the endpoints. Endpoints with equal seeds open each other's cookies.
-    pub seed: u64,
+    /// All random values of the endpoints are derived from it. Endpoints with equal secrets open each other's cookies.
+    pub secret: Secret,
     /// The largest datagram that crosses the path without IP fragmentation, in bytes of what UDP or IP carries.
     pub max_datagram: usize,
     /// The receiver's playout delay, from the arrival of an undelayed message to its playout: protocols derive their
@@ -88,9 +88,19 @@ pub struct StackArgs<'a> {
 }
 
 impl<'a> StackArgs<'a> {
-    /// Settings from the query only. The arguments are the fields of these names.
+    /// Settings from the query only, for virtual worlds and tests: the secret follows from `seed`.
     pub fn new(query: &'a Query, seed: u64, max_datagram: usize, playout_delay: Duration) -> Self {
-        StackArgs { query, seed, max_datagram, playout_delay, streams: None, undelimited: false }
+        StackArgs::with_secret(query, Secret::for_laboratory(seed), max_datagram, playout_delay)
+    }
+
+    /// Settings from the query only. The arguments are the fields of these names.
+    pub fn with_secret(
+        query: &'a Query,
+        secret: Secret,
+        max_datagram: usize,
+        playout_delay: Duration,
+    ) -> Self {
+        StackArgs { query, secret, max_datagram, playout_delay, streams: None, undelimited: false }
     }
 }
 

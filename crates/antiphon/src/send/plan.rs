@@ -10,7 +10,7 @@ use antiphon_session::{
 use antiphon_sound::{Notes, open_source};
 
 use crate::groups::read_groups;
-use crate::transport::{StackPlan, StreamKeys, StreamUri};
+use crate::transport::{StackPlan, StreamKeys, StreamUri, unguessable};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
 
 /// Everything that can be decided before the media thread starts.
@@ -104,7 +104,7 @@ impl SendPlan {
             groups: self.groups,
             protect: self.protect,
             epoch: self.clock.epoch(),
-            seed: options.seed,
+            seed: options.seed ^ unguessable(),
             woken,
             keeps: KEPT_BYTES,
         }

@@ -32,10 +32,9 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
         Some(_) => None,
         None => settings::read(&crate::query::with(args.query, "mode", "as-published")).ok(),
     };
-    let profile =
-        |settings: Settings| endpoint(settings, args.max_datagram, args.seed, Role::Listener).profile();
+    let profile = |settings: Settings| endpoint(settings, args.max_datagram, 0, Role::Listener).profile();
     let other = published.map(|settings| (settings, profile(settings)));
-    let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.seed));
+    let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.secret));
     Ok(Rc::new(ArqStack { settings, other, max_datagram, seeds }))
 }
 

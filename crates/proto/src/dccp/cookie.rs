@@ -10,13 +10,13 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId};
+use antiphon_core::{Instant, PathId, Secret};
 
 use super::seq::Seq48;
 use super::wire::{Header, Packet};
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
-/// Seals and opens cookies; those of one seed and service open each other's.
+/// Seals and opens cookies; those of one secret and service open each other's.
 #[derive(Clone, Debug)]
 pub(super) struct CookieKeys {
     seal: Seal,
@@ -53,8 +53,8 @@ pub(super) struct Opened {
 }
 
 impl CookieKeys {
-    pub fn new(seed: u64, service: u32) -> Self {
-        CookieKeys { seal: Seal::new(seed, "dccp cookie"), service }
+    pub fn new(secret: &Secret, service: u32) -> Self {
+        CookieKeys { seal: Seal::new(secret, "dccp cookie"), service }
     }
 
     /// Seals a cookie at `now` for `path` into `out`; `ports`: ours and the caller's.
@@ -174,13 +174,13 @@ mod tests {
 
     fn sealed_cookie() -> Vec<u8> {
         let mut cookie = vec![9; 3];
-        CookieKeys::new(1, 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
+        CookieKeys::new(&Secret::for_laboratory(1), 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
         cookie
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
-        let keys = CookieKeys::new(1, 2);
+        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
         let later = SEALED_AT + COOKIE_LIFE;
         let opened = Opened { tcb: tcb(), path: PathId(4), age: COOKIE_LIFE };
         assert_eq!(keys.open(later, &HEADER, &sealed_cookie()), Some(opened));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn no_byte_no_port_no_service_and_no_key_may_differ() {
-        let keys = CookieKeys::new(1, 2);
+        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
         for at in 0..sealed_cookie().len() {
             let mut changed = sealed_cookie();
             changed[at] ^= 1;
@@ -200,18 +200,24 @@ mod tests {
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
             assert_eq!(keys.open(SEALED_AT, &header, &sealed_cookie()), None);
         }
-        assert_eq!(CookieKeys::new(2, 2).open(SEALED_AT, &HEADER, &sealed_cookie()), None);
-        assert_eq!(CookieKeys::new(1, 3).open(SEALED_AT, &HEADER, &sealed_cookie()), None);
+        assert_eq!(
+            CookieKeys::new(&Secret::for_laboratory(2), 2).open(SEALED_AT, &HEADER, &sealed_cookie()),
+            None
+        );
+        assert_eq!(
+            CookieKeys::new(&Secret::for_laboratory(1), 3).open(SEALED_AT, &HEADER, &sealed_cookie()),
+            None
+        );
     }
 
     #[test]
     fn the_first_number_differs_for_each_path_and_key() {
-        let first = CookieKeys::new(1, 2).base(PathId(4), PORTS);
-        assert_eq!(first, CookieKeys::new(1, 2).base(PathId(4), PORTS));
+        let first = CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS);
+        assert_eq!(first, CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS));
         for (seed, path, ports) in
             [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
         {
-            let other = CookieKeys::new(seed, 2).base(PathId(path), ports);
+            let other = CookieKeys::new(&Secret::for_laboratory(seed), 2).base(PathId(path), ports);
             // Near is a window: by chance less than once in 10^11.
             assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{
     BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    Outcome, PathId, PathStats, Profile, Received, Rng, Role, Secret, SendError, Transmit, Wire,
 };
 
 use super::alive::Alive;
@@ -123,10 +123,16 @@ impl DccpEndpoint {
         role: Role,
         checksum: Checksum,
         max_datagram: usize,
-        seed: u64,
+        secret: Secret,
         now: Instant,
     ) -> Self {
-        Self::opened(DccpValidator::new(settings, checksum, seed), role, max_datagram, seed, now)
+        Self::opened(
+            DccpValidator::new(settings, checksum, &secret),
+            role,
+            max_datagram,
+            secret.endpoint_seed(0),
+            now,
+        )
     }
 
     /// Opens one whose cookies are those of `validator`, and whose numbers are drawn from `seed`.

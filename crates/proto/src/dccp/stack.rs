@@ -24,18 +24,18 @@ pub(super) struct DccpStack {
 /// A stack of these settings.
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let settings = Settings::read(args.query)?;
-    Ok(Rc::new(DccpStack { settings, max_datagram: args.max_datagram, seeds: Seeds::new(args.seed) }))
+    Ok(Rc::new(DccpStack { settings, max_datagram: args.max_datagram, seeds: Seeds::new(args.secret) }))
 }
 
 impl Stack for DccpStack {
     fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
         let (shared, seed) = (self.seeds.shared(), self.seeds.next());
-        let validator = DccpValidator::new(self.settings, Checksum::Udp, shared);
+        let validator = DccpValidator::new(self.settings, Checksum::Udp, &shared);
         Box::new(DccpEndpoint::opened(validator, role, self.max_datagram, seed, now))
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
-        Box::new(DccpValidator::outer(self.settings, Checksum::Udp, self.seeds.shared()))
+        Box::new(DccpValidator::outer(self.settings, Checksum::Udp, &self.seeds.shared()))
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

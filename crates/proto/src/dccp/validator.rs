@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Role, Validator, Verdict, first_ports};
+use antiphon_core::{ConnectionId, Instant, PathId, Role, Secret, Validator, Verdict, first_ports};
 
 use super::cookie::{Asked, COOKIE_ALONE, CookieKeys, Opened, Tcb};
 use super::features::{self, Features, Location};
@@ -87,16 +87,16 @@ impl Call {
 type Validated = Result<Verdict, Fault>;
 
 impl DccpValidator {
-    /// A validator whose cookies every endpoint opened with `seed` can open.
-    pub fn new(settings: Settings, checksum: Checksum, seed: u64) -> Self {
-        let keys = CookieKeys::new(seed, settings.service);
+    /// A validator whose cookies every endpoint that has this `secret` can open.
+    pub fn new(settings: Settings, checksum: Checksum, secret: &Secret) -> Self {
+        let keys = CookieKeys::new(secret, settings.service);
         let (pending, used, accepted, cookie) = Default::default();
         DccpValidator { settings, checksum, keys, is_inner: true, pending, used, accepted, cookie }
     }
 
     /// The same for a listening wire, where there is no endpoint yet: it compares paths.
-    pub fn outer(settings: Settings, checksum: Checksum, seed: u64) -> Self {
-        DccpValidator { is_inner: false, ..DccpValidator::new(settings, checksum, seed) }
+    pub fn outer(settings: Settings, checksum: Checksum, secret: &Secret) -> Self {
+        DccpValidator { is_inner: false, ..DccpValidator::new(settings, checksum, secret) }
     }
 
     /// Judges a packet of `asked` bytes that belongs to no connection. The reply, or the packet for the endpoint, is

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId, Seq32};
+use antiphon_core::{Instant, PathId, Secret, Seq32};
 
 use super::wire::Header;
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
@@ -52,9 +52,9 @@ pub(super) enum Refused {
 }
 
 impl CookieKeys {
-    /// Keys derived from `seed`: endpoints of one server share the seed, so they open each other's cookies.
-    pub fn new(seed: u64) -> Self {
-        CookieKeys { seal: Seal::new(seed, "sctp cookie") }
+    /// Keys derived from `secret`: endpoints of one server share it, so they open each other's cookies.
+    pub fn new(secret: &Secret) -> Self {
+        CookieKeys { seal: Seal::new(secret, "sctp cookie") }
     }
 
     /// Seals a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
@@ -148,26 +148,32 @@ mod tests {
     };
 
     fn sealed_cookie() -> [u8; SEALED] {
-        CookieKeys::new(1).seal(SEALED_AT, PathId(4), ANSWER, &TCB)
+        CookieKeys::new(&Secret::for_laboratory(1)).seal(SEALED_AT, PathId(4), ANSWER, &TCB)
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
         // The clock in the cookie wraps meanwhile.
         let later = SEALED_AT + COOKIE_LIFE;
-        let opened = CookieKeys::new(1).open(later, HEADER, &sealed_cookie()).unwrap();
+        let opened =
+            CookieKeys::new(&Secret::for_laboratory(1)).open(later, HEADER, &sealed_cookie()).unwrap();
         assert_eq!(opened, Opened { tcb: TCB, path: PathId(4) });
         let other = Tcb { forward_tsn: false, interleaving: true, ..TCB };
-        let sealed = CookieKeys::new(1).seal(SEALED_AT, PathId(4), ANSWER, &other);
-        assert_eq!(CookieKeys::new(1).open(SEALED_AT, HEADER, &sealed).map(|opened| opened.tcb), Ok(other));
+        let sealed = CookieKeys::new(&Secret::for_laboratory(1)).seal(SEALED_AT, PathId(4), ANSWER, &other);
+        assert_eq!(
+            CookieKeys::new(&Secret::for_laboratory(1))
+                .open(SEALED_AT, HEADER, &sealed)
+                .map(|opened| opened.tcb),
+            Ok(other)
+        );
         let by = Duration::from_millis(1);
-        let stale = CookieKeys::new(1).open(later + by, HEADER, &sealed_cookie());
+        let stale = CookieKeys::new(&Secret::for_laboratory(1)).open(later + by, HEADER, &sealed_cookie());
         assert_eq!(stale, Err(Refused::Stale { by, peer_tag: 9 }));
     }
 
     #[test]
     fn no_byte_no_port_and_no_key_may_differ() {
-        let keys = CookieKeys::new(1);
+        let keys = CookieKeys::new(&Secret::for_laboratory(1));
         for at in 0..SEALED {
             let mut changed = sealed_cookie();
             changed[at] ^= 1;
@@ -176,7 +182,10 @@ mod tests {
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
             assert_eq!(keys.open(SEALED_AT, header, &sealed_cookie()), Err(Refused::Forged));
         }
-        assert_eq!(CookieKeys::new(2).open(SEALED_AT, HEADER, &sealed_cookie()), Err(Refused::Forged));
+        assert_eq!(
+            CookieKeys::new(&Secret::for_laboratory(2)).open(SEALED_AT, HEADER, &sealed_cookie()),
+            Err(Refused::Forged)
+        );
         assert_eq!(keys.open(SEALED_AT, HEADER, &sealed_cookie()[1..]), Err(Refused::Forged));
     }
 }

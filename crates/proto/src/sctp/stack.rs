@@ -28,7 +28,7 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     Ok(Rc::new(SctpStack {
         settings: settings::read(args.query, args.streams)?,
         packet,
-        seeds: Seeds::new(args.seed),
+        seeds: Seeds::new(args.secret),
     }))
 }
 

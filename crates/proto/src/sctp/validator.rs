@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Rng, Role, Seq32, Validator, Verdict};
+use antiphon_core::{ConnectionId, Instant, PathId, Rng, Role, Secret, Seq32, Validator, Verdict};
 
 use super::cookie::{CookieKeys, Opened, Refused, SEALED, Tcb};
 use super::settings::{MAX_STREAMS, Settings, WINDOW};
@@ -112,16 +112,16 @@ pub(super) struct SctpValidator {
 }
 
 impl SctpValidator {
-    /// For an endpoint. It opens cookies of all that have the `shared` seed, and draws from its own.
-    pub fn new(terms: Terms, (shared, seed): (u64, u64), role: Role, now: Instant) -> Self {
+    /// For an endpoint. It opens cookies of all that have the `shared` secret, and draws from its own.
+    pub fn new(terms: Terms, (shared, seed): (Secret, u64), role: Role, now: Instant) -> Self {
         // The two sides may have the same seed.
         let label = if role == Role::Caller { "sctp caller" } else { "sctp listener" };
-        SctpValidator::with(terms, CookieKeys::new(shared), Rng::fork(seed, label), now)
+        SctpValidator::with(terms, CookieKeys::new(&shared), Rng::fork(seed, label), now)
     }
 
     /// For a listening wire, before there are endpoints.
-    pub fn validating(terms: Terms, shared: u64, now: Instant) -> Self {
-        SctpValidator::with(terms, CookieKeys::new(shared), Rng::fork(shared, "sctp validator"), now)
+    pub fn validating(terms: Terms, shared: Secret, now: Instant) -> Self {
+        SctpValidator::with(terms, CookieKeys::new(&shared), shared.rng("sctp validator"), now)
     }
 
     fn with(terms: Terms, keys: CookieKeys, rng: Rng, now: Instant) -> Self {

@@ -33,10 +33,9 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
             Settings::read(&crate::query::with(args.query, "mode", "as-published"), args.playout_delay).ok()
         }
     };
-    let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.seed));
-    let open = |settings: &Settings| {
-        SrpEndpoint::new(settings, Role::Listener, max_datagram, args.seed, Instant::ZERO)
-    };
+    let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.secret));
+    let open =
+        |settings: &Settings| SrpEndpoint::new(settings, Role::Listener, max_datagram, 0, Instant::ZERO);
     let other = published.map(|settings| (settings, open(&settings).profile()));
     Ok(Rc::new(SrpStack { settings, other, max_datagram, seeds }))
 }

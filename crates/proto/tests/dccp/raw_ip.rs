@@ -27,7 +27,14 @@ impl Wire {
     fn new(query: &str, checksums: [Checksum; 2]) -> Self {
         let settings = Settings::read(&query.parse::<Query>().expect("a query")).expect("settings");
         let end = |role, checksum, seed| {
-            let endpoint = DccpEndpoint::new(settings, role, checksum, MOST, seed, Instant::ZERO);
+            let endpoint = DccpEndpoint::new(
+                settings,
+                role,
+                checksum,
+                MOST,
+                antiphon_core::Secret::for_laboratory(seed),
+                Instant::ZERO,
+            );
             let (begins, every) = (Instant::from_millis(100), Duration::from_millis(5));
             let talk = Talk::paced(begins, every, 100, |_, _| Shape::new(300, None));
             let endpoint: Box<dyn Endpoint> = Box::new(endpoint);

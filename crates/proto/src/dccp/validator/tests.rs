@@ -5,7 +5,7 @@ use super::*;
 const NOW: Instant = Instant::from_millis(1);
 
 fn validator() -> DccpValidator {
-    DccpValidator::new(Settings::default(), Checksum::Udp, 1)
+    DccpValidator::new(Settings::default(), Checksum::Udp, &antiphon_core::Secret::for_laboratory(1))
 }
 
 fn request(source: u16, seq: u64) -> Packet<'static> {
