@@ -13,7 +13,7 @@ use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
 use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
-use crate::store::{Store, StoreRoom};
+use crate::store::{Store, StoreRoom, Stored};
 
 /// How a track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -331,6 +331,11 @@ impl SendTrack {
     /// The SSRC of a channel group.
     pub fn ssrc_of(&self, group: usize) -> u32 {
         self.lanes[group].packetiser.ssrc()
+    }
+
+    /// Bytes of sound in a message: without headers (RFC 3550 §6.4.1, "sender's octet count").
+    pub(crate) fn payload_of(&self, stored: &Stored) -> usize {
+        self.lanes[stored.group].channels.len() * self.config.packet.sample.bytes() * stored.info.frames
     }
 
     /// What SDP says of each channel group.

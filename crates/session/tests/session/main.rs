@@ -30,6 +30,7 @@ mod recording;
 mod reflected;
 mod reflectors;
 mod round_trips;
+mod rtcp;
 mod sctp_parties;
 mod sender;
 mod srp_server;
