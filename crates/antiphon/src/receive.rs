@@ -20,11 +20,12 @@ use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
+use crate::cname;
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
-use crate::send::{CNAME, SILENCE};
+use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
@@ -335,7 +336,7 @@ fn run(
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        cname: CNAME.into(),
+        cname: cname::unique(),
         epoch: clock.epoch(),
         seed: plan.seed ^ 2,
         playout_delay: PlayoutDelay::Unbounded,

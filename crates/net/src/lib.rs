@@ -17,6 +17,7 @@ mod inert;
 mod lent;
 mod line;
 mod lines;
+mod multicast;
 pub mod netns;
 mod options;
 mod paths;
@@ -39,6 +40,7 @@ pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, r
 pub use lent::{Arrival, LentSocket};
 pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};
 pub use lines::{Handover, LineObserver, Lines, Opened};
+pub use multicast::source_address;
 pub use options::{Multicast, SocketOptions};
 pub use poll::Readiness;
 pub use raw::RawLine;

@@ -14,6 +14,7 @@ use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
 use crate::line::{Line, LineCommon, LineError, Wait};
+use crate::multicast::{join, set_up_sending, with_scope};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::Readiness;
@@ -335,27 +336,6 @@ fn new_socket(address: SocketAddr) -> Result<Socket, LineError> {
         .map_err(LineError::system("cannot open a UDP socket"))
 }
 
-fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
-    let ttl = u32::from(options.multicast.ttl.unwrap_or(1));
-    let interface = options.multicast.interface.as_deref();
-    match group {
-        IpAddr::V4(_) => {
-            socket.set_multicast_ttl_v4(ttl)?;
-            if let Some(name) = interface {
-                let source = name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
-                options::set_multicast_interface_v4(socket, options::interface_index(name)?, source)?;
-            }
-        }
-        IpAddr::V6(_) => {
-            socket.set_multicast_hops_v6(ttl)?;
-            if let Some(name) = interface {
-                socket.set_multicast_if_v6(options::interface_index(name)?)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Connects to a peer; returns false for a broadcast address: a datagram then goes to many, and answers come from
 /// others.
 fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
@@ -367,31 +347,6 @@ fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
             Ok(false)
         }
         Err(error) => Err(LineError::Unreachable { address: peer, why: error.to_string() }),
-    }
-}
-
-/// A link-local group has no meaning, and cannot be bound to, without an interface.
-fn with_scope(local: SocketAddr, options: &SocketOptions) -> Result<SocketAddr, LineError> {
-    let (SocketAddr::V6(mut v6), Some(name)) = (local, &options.multicast.interface) else {
-        return Ok(local);
-    };
-    if v6.ip().is_multicast() && v6.scope_id() == 0 {
-        v6.set_scope_id(options::interface_index(name).map_err(LineError::system("multicast"))?);
-    }
-    Ok(v6.into())
-}
-
-fn join(socket: &Socket, group: IpAddr, options: &SocketOptions) -> io::Result<()> {
-    let interface = options.multicast.interface.as_deref();
-    match group {
-        IpAddr::V4(group) => {
-            let index = interface.map_or(Ok(0), options::interface_index)?;
-            socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(index))
-        }
-        IpAddr::V6(group) => {
-            let index = interface.map_or(Ok(0), options::interface_index)?;
-            socket.join_multicast_v6(&group, index)
-        }
     }
 }
 
