@@ -156,11 +156,19 @@ impl Runner {
     /// Has `session` call the peer, or wait for one; another may take its place after `silence`.
     pub fn join(&self, session: &mut Session, silence: Duration) {
         let now = self.plan.clock.now();
+        self.tell_group(session);
         match self.plan.wire.target {
             Target::Call(_) => {
                 session.call(now, WIRE, &self.first.paths, &*self.first.stack);
             }
             Target::Listen(_) => session.listen(now, WIRE, Rc::clone(&self.first.stack), silence),
+        }
+    }
+
+    /// Tells `session` of a multicast group.
+    fn tell_group(&self, session: &mut Session) {
+        if self.plan.wire.target.address().ip().is_multicast() {
+            session.set_group();
         }
     }
 
@@ -170,6 +178,7 @@ impl Runner {
         if let Target::Listen(_) = self.plan.wire.target {
             return self.join(session, silence);
         }
+        self.tell_group(session);
         let (now, stack) = (self.plan.clock.now(), Rc::clone(&self.first.stack));
         session.keep_calling(now, WIRE, &self.first.paths, stack, always);
     }

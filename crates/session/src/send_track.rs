@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Instant, MediaTime, Tag, sooner};
+use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
@@ -341,6 +341,17 @@ impl SendTrack {
     /// What SDP says of each channel group.
     pub fn packets(&self) -> impl Iterator<Item = &PacketConfig> {
         self.lanes.iter().map(|lane| lane.packetiser.config())
+    }
+
+    /// Bits of sound a second, without headers.
+    pub(crate) fn bandwidth(&self) -> BitRate {
+        let packet = &self.config.packet;
+        BitRate(
+            packet.sample.bytes() as u64
+                * 8
+                * packet.format.channels() as u64
+                * u64::from(packet.format.rate()),
+        )
     }
 
     /// Totals.

@@ -92,6 +92,8 @@ pub struct Session {
     peer_of: Vec<Option<u32>>,
     /// When a report to each peer is due.
     report_timers: Timers,
+    /// Whether the peer is a multicast group.
+    group: bool,
     /// The single peer of a listening session: any association that is admitted becomes its own.
     single: Option<usize>,
     /// The listening wires, and the profiles of their stacks.
@@ -152,6 +154,7 @@ impl Session {
             peers: Vec::new(),
             peer_of: Vec::new(),
             report_timers: Timers::default(),
+            group: false,
             single: None,
             listening: Vec::new(),
             silence: Duration::ZERO,
@@ -211,6 +214,12 @@ impl Session {
     /// Reports every packet to `observer` from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
+    }
+
+    /// The peer is a multicast group, whose members' reports share the bandwidth that RTCP may use. Call it before there is
+    /// a peer.
+    pub fn set_group(&mut self) {
+        self.group = true;
     }
 
     /// Calls a peer over `wire`, on which it has these paths.

@@ -1,17 +1,20 @@
 //! One participant of an RTP session: when to report, and what others' reports mean. `compound` writes the reports.
 
 mod compound;
+mod leaving;
+mod membership;
 mod types;
 
 use std::time::Duration;
 
 use antiphon_core::wire::UDP_IPV4_HEADERS;
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Instant, NtpTime, Rng};
 
 pub use compound::MAX_REPORT;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
-use super::{Reception, ReportBlock, RtcpError, RtcpItem, visit_compound};
+use super::{GroupSize, Reception, ReportBlock, RtcpError, RtcpItem, SenderInfo, visit_compound};
+use membership::Member;
 
 /// A participant's state. Allocates at construction and at the first use of each source, its own or another's.
 #[derive(Clone, Debug)]
@@ -34,6 +37,14 @@ pub struct RtcpSession {
     heard_rate: u32,
     /// The playout delay that we report to them.
     playout: Option<Option<Duration>>,
+    /// What the sender told of its group.
+    told: GroupSize,
+    /// The receivers of our group when we last told their number.
+    said: u32,
+    /// The next report is not reconsidered.
+    hurries: bool,
+    /// While we wait to say goodbye to a large group: the goodbyes heard meanwhile.
+    leaving: Option<usize>,
     counters: RtcpCounters,
 }
 
@@ -44,12 +55,6 @@ struct Own {
     sent: Option<Sent>,
     packets: u32,
     octets: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    ssrc: u32,
-    last_heard: Instant,
 }
 
 /// The last packet we sent.
@@ -68,6 +73,10 @@ struct Heard {
     /// LSR, and when that report came: the last one that was not repaired.
     last_sr: Option<(u32, Instant)>,
     since_report: bool,
+    /// Time and octet count of its last sender report.
+    octets: Option<(NtpTime, u32)>,
+    /// Rate of its payload by its last two reports.
+    bytes_per_second: Option<f64>,
 }
 
 impl RtcpSession {
@@ -87,10 +96,14 @@ impl RtcpSession {
             next_heard: 0,
             heard_rate: config.clock_rate,
             playout: None,
+            told: GroupSize::default(),
+            said: 0,
+            hurries: false,
+            leaving: None,
             counters: RtcpCounters::default(),
             config,
         };
-        session.next = Some(now + session.interval());
+        session.next = Some(now + session.interval(now));
         session
     }
 
@@ -118,7 +131,7 @@ impl RtcpSession {
         };
         self.heard[at].reception.on_packet(now, sequence, timestamp);
         self.heard[at].since_report = true;
-        self.note_member(now, ssrc);
+        self.note_member(now, ssrc, true);
     }
 
     /// So many packets of a source did not come, more than its sequence numbers alone show.
@@ -131,7 +144,7 @@ impl RtcpSession {
     /// The entry for a new source: an unused one, or that of a source that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
         let reception = Reception::new(self.heard_rate);
-        let fresh = Heard { ssrc, reception, clock: None, last_sr: None, since_report: false };
+        let fresh = Heard::new(ssrc, reception);
         if self.heard.len() < MAX_SOURCES {
             self.heard.push(fresh);
             return Some(self.heard.len() - 1);
@@ -171,15 +184,18 @@ impl RtcpSession {
             }
             RtcpItem::Sender { ssrc, info, blocks } => {
                 reports += 1;
-                self.note_member(now, ssrc);
+                self.note_member(now, ssrc, true);
                 let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
                 self.note_clock(now, clock, repaired);
+                if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
+                    heard.weigh(&info);
+                }
                 each(RtcpEvent::Clock(clock));
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Receiver { ssrc, blocks } => {
                 reports += 1;
-                self.note_member(now, ssrc);
+                self.note_member(now, ssrc, false);
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Cname { ssrc, name } if self.is_own(ssrc) => {
@@ -190,7 +206,7 @@ impl RtcpSession {
                 }
             }
             RtcpItem::Bye { ssrc } if !self.is_own(ssrc) => {
-                self.members.retain(|member| member.ssrc != ssrc);
+                self.forget_member(now, ssrc);
                 each(RtcpEvent::Bye { ssrc });
             }
             RtcpItem::Bye { ssrc } => {
@@ -203,7 +219,13 @@ impl RtcpSession {
             RtcpItem::Buffered { ssrc, told } if !self.is_own(ssrc) && self.is_own(told.source) => {
                 each(RtcpEvent::Playout { from: ssrc, delay: told.delay });
             }
-            RtcpItem::Cname { .. } | RtcpItem::Buffered { .. } | RtcpItem::Other { .. } => {}
+            RtcpItem::Group { ssrc, size } if self.heard.iter().any(|heard| heard.ssrc == ssrc) => {
+                self.on_group_size(now, size);
+            }
+            RtcpItem::Cname { .. }
+            | RtcpItem::Buffered { .. }
+            | RtcpItem::Group { .. }
+            | RtcpItem::Other { .. } => {}
         });
         match result {
             Ok(()) if foreign => {
@@ -226,24 +248,24 @@ impl RtcpSession {
         if self.next? > now {
             return None;
         }
-        let patience = self.config.minimum_interval.max(Duration::from_secs(5)) * 5;
-        self.members.retain(|member| now.since(member.last_heard) <= patience);
+        self.forget_silent(now);
+        if self.next? > now {
+            return None;
+        }
         // Timer reconsideration (§6.3.6): members that joined meanwhile delay us.
-        let due = self.last + self.interval();
-        if due > now && self.reported {
+        let due = self.last + self.interval(now);
+        let reconsiders = self.reported || self.leaving.is_some() || self.is_group();
+        if due > now && reconsiders && !self.hurries {
             self.next = Some(due);
             return None;
         }
+        if self.leaving.is_some() {
+            return self.write_last(now, buf);
+        }
         let len = self.write_compound(now, buf, false)?;
-        (self.last, self.reported) = (now, true);
-        self.next = Some(now + self.interval());
+        (self.last, self.reported, self.hurries) = (now, true, false);
+        self.next = Some(now + self.interval(now));
         Some(len)
-    }
-
-    /// Writes a last report with BYE, and sends nothing afterwards.
-    pub fn close(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        self.next.take()?;
-        self.write_compound(now, buf, true)
     }
 
     /// Writes a last report with BYE for each of our sources separately, so that each can follow the stream it ends;
@@ -304,35 +326,11 @@ impl RtcpSession {
         }
     }
 
-    /// The interval of §6.3.1 for the parties known now; the minimum is halved before the first report.
-    fn interval(&mut self) -> Duration {
-        let parties = (self.members.len() + self.own.len()) as f64;
-        let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);
-        let minimum = self.config.minimum_interval.as_secs_f64() * if self.reported { 1.0 } else { 0.5 };
-        let seconds = (parties * self.average_size / bytes_per_second).max(minimum);
-        // The factor e - 3/2 compensates for what reconsideration adds.
-        let factor = match self.config.randomised {
-            true => (0.5 + self.rng.unit()) / (std::f64::consts::E - 1.5),
-            false => 1.0,
-        };
-        Duration::from_secs_f64((seconds * factor).min(3600.0))
-    }
-
     fn note_clock(&mut self, now: Instant, clock: SenderClock, repaired: bool) {
         let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == clock.ssrc) else { return };
         heard.clock = Some((clock, now));
         if !repaired {
             heard.last_sr = Some((clock.ntp.middle_bits(), now));
-        }
-    }
-
-    fn note_member(&mut self, now: Instant, ssrc: u32) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.ssrc == ssrc) {
-            member.last_heard = now;
-        } else if self.members.len() < MAX_MEMBERS {
-            self.members.push(Member { ssrc, last_heard: now });
-        } else {
-            self.counters.overlooked += 1;
         }
     }
 
@@ -351,6 +349,29 @@ impl Own {
 }
 
 impl Heard {
+    fn new(ssrc: u32, reception: Reception) -> Self {
+        Heard {
+            ssrc,
+            reception,
+            clock: None,
+            last_sr: None,
+            since_report: false,
+            octets: None,
+            bytes_per_second: None,
+        }
+    }
+
+    /// A sender report: the octets since the one before tell its rate.
+    fn weigh(&mut self, info: &SenderInfo) {
+        let before = self.octets.replace((info.ntp, info.octets));
+        let Some((ntp, octets)) = before else { return };
+        let seconds = info.ntp.signed_nanos_since(ntp) as f64 / 1e9;
+        let bytes = info.octets.wrapping_sub(octets);
+        if bytes > 0 && (SHORTEST_MEASURE..LONGEST_MEASURE).contains(&seconds) {
+            self.bytes_per_second = Some(f64::from(bytes) / seconds);
+        }
+    }
+
     fn block(&mut self, now: Instant) -> ReportBlock {
         self.since_report = false;
         let (last_sr, since) = self.last_sr.map_or((0, Duration::ZERO), |(sr, at)| (sr, now.since(at)));
@@ -368,10 +389,14 @@ impl Heard {
 
 /// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Parties beyond this many are counted, not remembered: unknown sources cost no memory.
-const MAX_MEMBERS: usize = 1024;
+/// Seconds between two sender reports whose octets tell a rate: reports in quick succession, or after a step of the
+/// sender's wall clock, do not.
+const SHORTEST_MEASURE: f64 = 0.1;
+const LONGEST_MEASURE: f64 = 60.0;
 /// Members for which there is memory from the beginning.
 const FEW_MEMBERS: usize = 8;
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;

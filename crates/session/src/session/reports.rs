@@ -16,6 +16,9 @@ impl Session {
     pub(super) fn new_rtcp(&self, now: Instant) -> RtcpSession {
         let rate = self.send.as_ref().map_or(48_000, |track| track.packetiser().config().format.rate());
         let config = RtcpConfig::new(self.ssrc, &self.config.cname, rate, self.config.epoch);
+        let bandwidth =
+            self.send.as_ref().filter(|_| self.group).map_or(config.bandwidth, SendTrack::bandwidth);
+        let config = RtcpConfig { group: self.group, bandwidth, ..config };
         let mut rtcp = RtcpSession::new(config, self.config.seed, now);
         for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
@@ -62,6 +65,7 @@ impl Session {
             }
             _ => {}
         });
+        peer.members.set_interval(peer.rtcp.receiver_interval(now));
         let delay = peer.members.playout_delay(now).or(peer.playout_delay);
         let told = std::mem::replace(&mut peer.playout_delay, delay) != delay;
         self.report_timers.set(at, peer.rtcp.poll_timeout());
@@ -110,7 +114,7 @@ impl Session {
 
     /// Whether peers read reports: a reflector does not.
     fn tells_reports(&self) -> bool {
-        let state = matches!(self.state, State::Open | State::Draining { .. });
+        let state = matches!(self.state, State::Open | State::Draining { .. } | State::Leaving { .. });
         state && self.data.is_none() && self.config.reflected.is_none()
     }
 
