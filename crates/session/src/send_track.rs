@@ -328,6 +328,14 @@ impl SendTrack {
         self.lanes.iter().map(|lane| lane.packetiser.ssrc())
     }
 
+    /// Goes on under other SSRCs, one for each channel group.
+    pub(crate) fn set_ssrcs(&mut self, ssrcs: &[u32]) {
+        let Some(sender) = ssrcs.first() else { return };
+        for (lane, ssrc) in self.lanes.iter_mut().zip(ssrcs) {
+            lane.packetiser.set_ssrc(*ssrc, *sender);
+        }
+    }
+
     /// The SSRC of a channel group.
     pub fn ssrc_of(&self, group: usize) -> u32 {
         self.lanes[group].packetiser.ssrc()

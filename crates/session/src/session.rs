@@ -5,6 +5,7 @@
 //! [`antiphon_core::pump`].
 
 mod change;
+mod collision;
 mod data;
 mod deliver;
 mod end;
@@ -118,6 +119,8 @@ pub struct Session {
     held_until: Option<Instant>,
     observers: Vec<Box<dyn Observer>>,
     ssrc: u32,
+    /// Whether it was changed since another party had it.
+    collided: bool,
     buf: Vec<u8>,
     report: Vec<u8>,
     state: State,
@@ -170,6 +173,7 @@ impl Session {
             manager: Box::new(GrantAll),
             held_until: None,
             observers: Vec::new(),
+            collided: false,
             buf: Vec::new(),
             report: vec![0; 1500],
             state: State::Open,

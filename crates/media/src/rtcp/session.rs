@@ -3,18 +3,20 @@
 mod compound;
 mod leaving;
 mod membership;
+mod sources;
 mod types;
 
 use std::time::Duration;
 
 use antiphon_core::wire::UDP_IPV4_HEADERS;
-use antiphon_core::{Instant, NtpTime, Rng};
+use antiphon_core::{Instant, Rng};
 
 pub use compound::MAX_REPORT;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
-use super::{GroupSize, Reception, ReportBlock, RtcpError, RtcpItem, SenderInfo, visit_compound};
+use super::{GroupSize, Reception, RtcpError, RtcpItem, visit_compound};
 use membership::Member;
+use sources::{Heard, Own, Sent};
 
 /// A participant's state. Allocates at construction and at the first use of each source, its own or another's.
 #[derive(Clone, Debug)]
@@ -46,37 +48,6 @@ pub struct RtcpSession {
     /// While we wait to say goodbye to a large group: the goodbyes heard meanwhile.
     leaving: Option<usize>,
     counters: RtcpCounters,
-}
-
-/// A source of ours.
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    ssrc: u32,
-    sent: Option<Sent>,
-    packets: u32,
-    octets: u32,
-}
-
-/// The last packet we sent.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Instant,
-    timestamp: u32,
-}
-
-/// A source we receive.
-#[derive(Clone, Debug)]
-struct Heard {
-    ssrc: u32,
-    reception: Reception,
-    clock: Option<(SenderClock, Instant)>,
-    /// LSR, and when that report came: the last one that was not repaired.
-    last_sr: Option<(u32, Instant)>,
-    since_report: bool,
-    /// Time and octet count of its last sender report.
-    octets: Option<(NtpTime, u32)>,
-    /// Rate of its payload by its last two reports.
-    bytes_per_second: Option<f64>,
 }
 
 impl RtcpSession {
@@ -111,6 +82,16 @@ impl RtcpSession {
     /// together (RFC 8108 §5.3.1), as many as one compound packet of [`MAX_REPORT`] bytes holds.
     pub fn add_source(&mut self, ssrc: u32) {
         self.own.push(Own::new(ssrc));
+    }
+
+    /// Another SSRC takes the place of one of ours (§8.2); its counts begin again.
+    pub fn set_ssrc(&mut self, old: u32, new: u32) {
+        for own in self.own.iter_mut().filter(|own| own.ssrc == old) {
+            *own = Own::new(new);
+        }
+        if self.config.ssrc == old {
+            self.config.ssrc = new;
+        }
     }
 
     /// Counts an RTP packet that we sent under `ssrc`.
@@ -342,57 +323,8 @@ impl RtcpSession {
     }
 }
 
-impl Own {
-    fn new(ssrc: u32) -> Self {
-        Own { ssrc, sent: None, packets: 0, octets: 0 }
-    }
-}
-
-impl Heard {
-    fn new(ssrc: u32, reception: Reception) -> Self {
-        Heard {
-            ssrc,
-            reception,
-            clock: None,
-            last_sr: None,
-            since_report: false,
-            octets: None,
-            bytes_per_second: None,
-        }
-    }
-
-    /// A sender report: the octets since the one before tell its rate.
-    fn weigh(&mut self, info: &SenderInfo) {
-        let before = self.octets.replace((info.ntp, info.octets));
-        let Some((ntp, octets)) = before else { return };
-        let seconds = info.ntp.signed_nanos_since(ntp) as f64 / 1e9;
-        let bytes = info.octets.wrapping_sub(octets);
-        if bytes > 0 && (SHORTEST_MEASURE..LONGEST_MEASURE).contains(&seconds) {
-            self.bytes_per_second = Some(f64::from(bytes) / seconds);
-        }
-    }
-
-    fn block(&mut self, now: Instant) -> ReportBlock {
-        self.since_report = false;
-        let (last_sr, since) = self.last_sr.map_or((0, Duration::ZERO), |(sr, at)| (sr, now.since(at)));
-        ReportBlock {
-            ssrc: self.ssrc,
-            fraction_lost: self.reception.take_fraction_lost(),
-            cumulative_lost: self.reception.cumulative_lost().clamp(-0x80_0000, 0x7f_ffff) as i32,
-            highest_sequence: self.reception.highest_sequence(),
-            jitter: self.reception.jitter(),
-            last_sr,
-            delay_since_last_sr: ((since.as_nanos() << 16) / 1_000_000_000).min(u128::from(u32::MAX)) as u32,
-        }
-    }
-}
-
 /// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Seconds between two sender reports whose octets tell a rate: reports in quick succession, or after a step of the
-/// sender's wall clock, do not.
-const SHORTEST_MEASURE: f64 = 0.1;
-const LONGEST_MEASURE: f64 = 60.0;
 /// Members for which there is memory from the beginning.
 const FEW_MEMBERS: usize = 8;
 

@@ -33,7 +33,7 @@ impl Session {
         let (send, receive) = (&self.send, &mut self.receive);
         let (reports, members) = (&mut peer.reports, &mut peer.members);
         let reflected = self.config.reflected.is_some();
-        let mut left = false;
+        let (mut left, mut collided) = (false, false);
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
@@ -63,6 +63,7 @@ impl Session {
             RtcpEvent::OwnBye { ssrc } if reflected => {
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
             }
+            RtcpEvent::Collision => collided = true,
             _ => {}
         });
         peer.members.set_interval(peer.rtcp.receiver_interval(now));
@@ -71,6 +72,9 @@ impl Session {
         self.report_timers.set(at, peer.rtcp.poll_timeout());
         if told {
             self.judge_delivery(now, at);
+        }
+        if collided {
+            self.on_collision(now);
         }
         if left {
             self.on_left(now, at);

@@ -1,6 +1,6 @@
 //! How often the members of a group report (RFC 3550 §6.3), in virtual time.
 
-use antiphon_core::{BitRate, Epoch};
+use antiphon_core::{BitRate, Epoch, NtpTime};
 
 use super::*;
 use crate::rtcp::write_bye;

@@ -25,6 +25,12 @@ impl RtcpSession {
         None
     }
 
+    /// Writes a goodbye for one of our sources, while the session goes on; `None` if nothing was sent under it.
+    pub fn goodbye_of(&self, now: Instant, ssrc: u32, buf: &mut [u8]) -> Option<usize> {
+        let own = self.own.iter().find(|own| own.ssrc == ssrc)?;
+        (self.reported || own.sent.is_some()).then(|| self.write_goodbye(now, *own, buf)).flatten()
+    }
+
     /// Whether a goodbye waits to be sent.
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_some() && self.next.is_some()
