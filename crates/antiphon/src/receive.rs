@@ -311,6 +311,9 @@ fn run(
         let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
         runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
+    if plan.also.is_empty() {
+        runner.listen_for_rtcp(WireId(1), &mut session)?;
+    }
     let _main_thread_is_gone = ready.send(());
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));

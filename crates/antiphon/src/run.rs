@@ -13,7 +13,7 @@ use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, Stop, Taps, Target,
-    WaitStyle, Waker, become_media_thread, drive_each,
+    UdpLine, WaitStyle, Waker, become_media_thread, drive_each,
 };
 use antiphon_proto::Substrate;
 use antiphon_session::Session;
@@ -145,6 +145,32 @@ impl Runner {
         self.line_notes.borrow_mut().note(opened.notes());
         let added = opened.add(wire, name, &mut self.lines, &self.stacks)?;
         session.listen(self.plan.clock.now(), wire, added.stack, silence);
+        Ok(())
+    }
+
+    /// Has `session` take RTCP on the port after RTP's as well, where players send it that do not multiplex both.
+    ///
+    /// Only for RTP on an even port (RFC 3550 §11); where the next one is in use, whoever sends there is not heard.
+    pub fn listen_for_rtcp(&mut self, wire: WireId, session: &mut Session) -> Result<(), Error> {
+        let bare = self.first.profile.bare && self.plan.wire.over_ip.is_none();
+        let local = match self.plan.wire.target {
+            Target::Listen(local) if bare => SocketAddr::new(local.ip(), self.local_address().port()),
+            _ => return Ok(()),
+        };
+        if !local.port().is_multiple_of(2) {
+            return Ok(());
+        }
+        let next = SocketAddr::new(local.ip(), local.port() + 1);
+        match UdpLine::listen(next, &self.plan.wire.socket) {
+            Ok(line) => {
+                self.lines.add(wire, Box::new(line))?;
+                session.listen_for_rtcp(wire);
+            }
+            Err(error) => {
+                let note = format!("RTCP on port {} is not received: {error}", next.port());
+                self.line_notes.borrow_mut().note(&[note]);
+            }
+        }
         Ok(())
     }
 

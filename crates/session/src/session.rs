@@ -17,6 +17,7 @@ mod packets;
 mod peers;
 mod receipts;
 mod reports;
+mod rtcp_wire;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,6 +45,7 @@ use deliver::Redial;
 use end::State;
 use further::FurtherState;
 use receipts::Receipts;
+use rtcp_wire::RtcpWire;
 
 pub use data::{LinkState, MessagePort};
 
@@ -93,6 +95,8 @@ pub struct Session {
     peer_of: Vec<Option<u32>>,
     /// When a report to each peer is due.
     report_timers: Timers,
+    /// The wire for RTCP alone, if there is one.
+    rtcp_wire: Option<RtcpWire>,
     /// Whether the peer is a multicast group.
     group: bool,
     /// The single peer of a listening session: any association that is admitted becomes its own.
@@ -157,6 +161,7 @@ impl Session {
             peers: Vec::new(),
             peer_of: Vec::new(),
             report_timers: Timers::default(),
+            rtcp_wire: None,
             group: false,
             single: None,
             listening: Vec::new(),
@@ -359,6 +364,9 @@ impl Participant for Session {
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         match input {
             Input::Datagram { path, bytes, received_at } => {
+                if self.on_rtcp_wire(now, wire, path, bytes) {
+                    return;
+                }
                 let datagram = Input::Datagram { path, bytes: &mut *bytes, received_at };
                 if self.associations.handle_input(now, wire, datagram) == Handled::UnknownSource {
                     self.on_unknown(now, bytes);
@@ -396,11 +404,11 @@ impl Participant for Session {
     }
 
     fn poll_ready(&mut self) -> Option<WireId> {
-        self.associations.poll_ready()
+        self.associations.poll_ready().or_else(|| self.poll_rtcp_wire())
     }
 
     fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
-        self.associations.poll_transmit(now, wire, buf)
+        self.transmit_rtcp(wire, buf).or_else(|| self.associations.poll_transmit(now, wire, buf))
     }
 
     fn poll_close(&mut self) -> Option<WireId> {
@@ -423,7 +431,7 @@ impl Participant for Session {
     }
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
-        self.associations.knows(wire, path)
+        self.associations.knows(wire, path) || self.knows_rtcp(wire, path)
     }
 
     fn takes(&self, wire: WireId) -> bool {

@@ -103,6 +103,9 @@ impl Session {
     /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
     /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
+        if self.report_apart(now, len) {
+            return;
+        }
         let Some(peer) = &self.peers[at] else { return };
         for id in Destinations::of(peer).ids() {
             let Some(profile) = self.associations.endpoint(*id).map(|endpoint| endpoint.profile()) else {
