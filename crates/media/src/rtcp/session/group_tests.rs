@@ -52,7 +52,7 @@ impl Group {
     fn run(&mut self, time: Duration) {
         let (end, mut buf) = (self.now + time, [0; 1500]);
         while self.now < end {
-            self.now = self.now + PACKET;
+            self.now += PACKET;
             let now = self.now;
             self.sender.on_sent(now, 1, self.packets.wrapping_mul(960), PAYLOAD);
             for receiver in &mut self.receivers {
