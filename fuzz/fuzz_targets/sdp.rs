@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
         origin: [127, 0, 0, 1].into(),
         ttl: 1,
         reference_clock: None,
-        media_clock_offset: None,
+        media_clock: None,
     };
     let again =
         StreamDescription::from_sdp(description.to_sdp(&options).as_bytes()).expect("our own SDP is read");

@@ -18,6 +18,7 @@
 
 mod auto;
 mod change;
+mod cname;
 mod commands;
 mod compare;
 mod embedded;

@@ -27,8 +27,8 @@ use antiphon_core::Instant;
 use antiphon_net::{OsClock, SocketOptions, Stop, Waker};
 use antiphon_session::{LinkState, PlayoutDelay, Session, SessionConfig, StreamFraming};
 
+use crate::cname;
 use crate::run::{RunPlan, spawn};
-use crate::send::CNAME;
 use crate::transport::StreamUri;
 use crate::{DEFAULT_LATENCY, Error};
 use port::{AppSide, MediaSide, SharedState, queues};
@@ -288,7 +288,7 @@ fn carry(
     let (clock, seed) = (plan.clock, plan.wire.stack.seed ^ crate::transport::unguessable());
     let mut runner = plan.open()?;
     let config = SessionConfig {
-        cname: CNAME.into(),
+        cname: cname::unique(),
         epoch: clock.epoch(),
         seed,
         playout_delay: PlayoutDelay::Unbounded,

@@ -15,9 +15,10 @@ use antiphon_session::{
     Reflected, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
+use crate::cname;
 use crate::embedded::Place;
 use crate::run::{RunPlan, Runner, WirePlan};
-use crate::send::{CNAME, SILENCE};
+use crate::send::SILENCE;
 use crate::show::Looks;
 use crate::together::Starter;
 use crate::{CompareOptions, Error};
@@ -231,7 +232,7 @@ fn unanswered(refused: bool, settings: Option<&str>) -> Error {
 fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
     let expires = PlayoutDelay::Of(options.latency);
     SessionConfig {
-        cname: CNAME.into(),
+        cname: cname::unique(),
         epoch: clock.epoch(),
         seed: options.seed,
         playout_delay: if options.expire { expires } else { PlayoutDelay::Unbounded },

@@ -20,11 +20,12 @@ use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
+use crate::cname;
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
-use crate::send::{CNAME, SILENCE};
+use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
@@ -315,6 +316,9 @@ fn run(
         let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
         runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
+    if plan.also.is_empty() {
+        runner.listen_for_rtcp(WireId(1), &mut session)?;
+    }
     let _main_thread_is_gone = ready.send(());
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
@@ -340,7 +344,7 @@ fn run(
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        cname: CNAME.into(),
+        cname: cname::unique(),
         epoch: clock.epoch(),
         seed: plan.seed ^ crate::transport::unguessable(),
         playout_delay: PlayoutDelay::Unbounded,

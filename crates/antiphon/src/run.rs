@@ -13,7 +13,7 @@ use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, Stop, Taps, Target,
-    WaitStyle, Waker, become_media_thread, drive_each,
+    UdpLine, WaitStyle, Waker, become_media_thread, drive_each,
 };
 use antiphon_proto::Substrate;
 use antiphon_session::Session;
@@ -148,6 +148,32 @@ impl Runner {
         Ok(())
     }
 
+    /// Has `session` take RTCP on the port after RTP's as well, where players send it that do not multiplex both.
+    ///
+    /// Only for RTP on an even port (RFC 3550 §11); where the next one is in use, whoever sends there is not heard.
+    pub fn listen_for_rtcp(&mut self, wire: WireId, session: &mut Session) -> Result<(), Error> {
+        let bare = self.first.profile.bare && self.plan.wire.over_ip.is_none();
+        let local = match self.plan.wire.target {
+            Target::Listen(local) if bare => SocketAddr::new(local.ip(), self.local_address().port()),
+            _ => return Ok(()),
+        };
+        if !local.port().is_multiple_of(2) {
+            return Ok(());
+        }
+        let next = SocketAddr::new(local.ip(), local.port() + 1);
+        match UdpLine::listen(next, &self.plan.wire.socket) {
+            Ok(line) => {
+                self.lines.add(wire, Box::new(line))?;
+                session.listen_for_rtcp(wire);
+            }
+            Err(error) => {
+                let note = format!("RTCP on port {} is not received: {error}", next.port());
+                self.line_notes.borrow_mut().note(&[note]);
+            }
+        }
+        Ok(())
+    }
+
     /// What captures know of the wires of this run: the name and the stack of each.
     pub fn stacks(&self) -> Stacks {
         self.stacks.clone()
@@ -156,11 +182,19 @@ impl Runner {
     /// Has `session` call the peer, or wait for one; another may take its place after `silence`.
     pub fn join(&self, session: &mut Session, silence: Duration) {
         let now = self.plan.clock.now();
+        self.tell_group(session);
         match self.plan.wire.target {
             Target::Call(_) => {
                 session.call(now, WIRE, &self.first.paths, &*self.first.stack);
             }
             Target::Listen(_) => session.listen(now, WIRE, Rc::clone(&self.first.stack), silence),
+        }
+    }
+
+    /// Tells `session` of a multicast group.
+    fn tell_group(&self, session: &mut Session) {
+        if self.plan.wire.target.address().ip().is_multicast() {
+            session.set_group();
         }
     }
 
@@ -170,6 +204,7 @@ impl Runner {
         if let Target::Listen(_) = self.plan.wire.target {
             return self.join(session, silence);
         }
+        self.tell_group(session);
         let (now, stack) = (self.plan.clock.now(), Rc::clone(&self.first.stack));
         session.keep_calling(now, WIRE, &self.first.paths, stack, always);
     }

@@ -1,29 +1,28 @@
 //! Sends a source to a peer.
 
+mod described;
 mod outcome;
 mod plan;
 mod status;
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Instant, MediaTime};
-use antiphon_media::{SdpOptions, StreamDescription, sdp_of};
 use antiphon_net::{OsClock, Stop, Waker};
 use antiphon_session::{PlayoutDelay, SendTrack, Session, SessionConfig, StreamFraming};
 
 use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Asker, Changes};
+use crate::cname;
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{self, Kept, SpoolKeeper};
-use crate::transport::StreamUri;
 use crate::{Error, ErrorKind, SendOptions};
+use described::write_sdp;
 use outcome::Outcome;
 pub use outcome::{ConfirmedBy, Shortfall};
 use plan::SendPlan;
@@ -225,16 +224,16 @@ fn run(
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let track = plan.track(options, runner.max_packet(), waker.is_some());
-    let meter = PeakMeter::default();
+    let (meter, cname) = (PeakMeter::default(), cname::unique());
     let mut track = SendTrack::new(meter.source(plan.source), track)?;
     // A pipe shows only by its pace whether it is live.
     let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
     if let Some(path) = &options.sdp {
-        write_sdp(path, &track, &plan.uri, clock, &runner)?;
+        write_sdp(path, &track, &plan.uri, &cname, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
     }
     let mut session = Session::new(
-        SessionConfig { playout_delay: plan.playout_delay, ..session_config(options, clock) },
+        SessionConfig { playout_delay: plan.playout_delay, ..session_config(options, cname, clock) },
         clock.now(),
     );
     let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
@@ -318,9 +317,9 @@ fn record(
 }
 
 /// Session settings according to `options`.
-fn session_config(options: &SendOptions, clock: OsClock) -> SessionConfig {
+fn session_config(options: &SendOptions, cname: String, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        cname: CNAME.into(),
+        cname,
         epoch: clock.epoch(),
         seed: options.seed ^ crate::transport::unguessable(),
         playout_delay: PlayoutDelay::Unbounded,
@@ -331,36 +330,7 @@ fn session_config(options: &SendOptions, clock: OsClock) -> SessionConfig {
     }
 }
 
-fn write_sdp(
-    path: &Path,
-    track: &SendTrack,
-    uri: &StreamUri,
-    clock: OsClock,
-    runner: &Runner,
-) -> Result<(), Error> {
-    let to = uri.address();
-    let describe = |packet| {
-        let (address, port, rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
-        Ok(StreamDescription { address, port, rtcp_mux, ..StreamDescription::of(packet)? })
-    };
-    let described: Vec<_> = track.packets().map(describe).collect::<Result<_, Error>>()?;
-    let ssrcs: Vec<u32> = track.ssrcs().collect();
-    let origin = runner.local_address().ip();
-    let sdp = SdpOptions {
-        name: "Antiphon".into(),
-        session_id: clock.epoch().ntp(clock.now()).to_bits() >> 32,
-        origin: if origin.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { origin },
-        ttl: uri.keys.socket.multicast.ttl.unwrap_or(1),
-        reference_clock: None,
-        media_clock_offset: None,
-    };
-    std::fs::write(path, sdp_of(&described, &ssrcs, CNAME, &sdp))
-        .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
-}
-
 /// How long an absent peer is sent to before the user is told: within two seconds in all.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Silence after which another caller may replace the current one, at a sender that waits for callers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
-/// Our name in reports (RFC 7022 §4.2 asks for one that reveals nothing of the host).
-pub(crate) const CNAME: &str = "antiphon";

@@ -30,6 +30,6 @@ pub use groups::{ChannelGroups, GroupsError};
 pub use io::{NullSink, Pull, Ready, Sink, SinkError, Source, Wake};
 pub use live::{LiveMeter, LivePace, Liveness};
 pub use resample::Resampler;
-pub use sdp::{SdpError, SdpOptions, StreamDescription, sdp_of};
+pub use sdp::{MediaClock, SdpError, SdpOptions, StreamDescription, sdp_of};
 pub use source::{Origin, SourceCounters, SourceTracker, Verdict};
 pub use splice::Splice;

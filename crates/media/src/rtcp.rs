@@ -5,6 +5,7 @@ mod extended;
 mod receipt;
 mod reception;
 mod session;
+mod summary;
 mod wire;
 
 pub use app::{App, AppKind, Token};
@@ -12,7 +13,8 @@ pub use extended::NominalDelay;
 pub use receipt::Receipt;
 pub use reception::Reception;
 pub use session::{MAX_REPORT, RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};
+pub use summary::GroupSize;
 pub use wire::{
     ReportBlock, ReportBlocks, RtcpError, RtcpItem, SenderInfo, visit_compound, write_bye, write_cname,
-    write_nominal_delay, write_report,
+    write_group_size, write_nominal_delay, write_report,
 };

@@ -49,8 +49,17 @@ pub struct SdpOptions {
     pub ttl: u8,
     /// Reference clock, such as `ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0` or `ntp=/traceable/` (RFC 7273 §4).
     pub reference_clock: Option<String>,
-    /// RTP time stamp at the epoch of the reference clock (RFC 7273 §5.2, `mediaclk:direct`).
-    pub media_clock_offset: Option<u32>,
+    /// What the media clock follows.
+    pub media_clock: Option<MediaClock>,
+}
+
+/// What the media clock of a stream follows (RFC 7273 §5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediaClock {
+    /// The sender's own, without a fixed relation to the reference clock (§5.1, `mediaclk:sender`).
+    Sender,
+    /// The reference clock, at whose epoch the RTP time stamp has this value (§5.2, `mediaclk:direct`).
+    Direct(u32),
 }
 
 /// Why a description cannot be used.
@@ -174,8 +183,12 @@ impl StreamDescription {
         if let Some(clock) = &options.reference_clock {
             media.add_attribute_with_value("ts-refclk", one_line(clock));
         }
-        if let Some(offset) = options.media_clock_offset {
-            media.add_attribute_with_value("mediaclk", format!("direct={offset}"));
+        match options.media_clock {
+            Some(MediaClock::Sender) => media.add_attribute_with_value("mediaclk", "sender"),
+            Some(MediaClock::Direct(offset)) => {
+                media.add_attribute_with_value("mediaclk", format!("direct={offset}"));
+            }
+            None => {}
         }
         media
     }
@@ -231,7 +244,7 @@ pub fn sdp_of(streams: &[StreamDescription], ssrcs: &[u32], cname: &str, options
         if together {
             media.add_attribute_with_value("mid", (n + 1).to_string());
         }
-        if let (true, Some(ssrc)) = (together, ssrcs.get(n)) {
+        if let Some(ssrc) = ssrcs.get(n) {
             media.add_attribute_with_value("ssrc", format!("{ssrc} cname:{}", one_line(cname)));
         }
         session.add_media(media);

@@ -12,12 +12,12 @@ mod control;
 mod datagrams;
 mod drive;
 pub mod emulator;
-mod groups;
 #[cfg(test)]
 mod inert;
 mod lent;
 mod line;
 mod lines;
+mod multicast;
 pub mod netns;
 mod options;
 mod paths;
@@ -42,6 +42,7 @@ pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, r
 pub use lent::{Arrival, LentSocket};
 pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};
 pub use lines::{Handover, LineObserver, Lines, Opened};
+pub use multicast::source_address;
 pub use options::{Multicast, SocketOptions};
 pub use poll::Readiness;
 pub use raw::RawLine;

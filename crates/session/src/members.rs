@@ -23,13 +23,26 @@ pub struct Member {
 }
 
 /// All members of a peer: one for a single receiver, many for a multicast group.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Members {
     /// In the order in which they were first heard.
     list: Vec<Member>,
+    /// The time from one report of a member to the next.
+    interval: Duration,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members { list: Vec::new(), interval: SHORTEST_INTERVAL }
+    }
 }
 
 impl Members {
+    /// The members report once in `interval`, the longer the more they are.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.max(SHORTEST_INTERVAL);
+    }
+
     pub fn list(&self) -> &[Member] {
         &self.list
     }
@@ -61,7 +74,10 @@ impl Members {
 
     /// The longest playout delay of those heard lately: what any of them can still play is of use.
     pub fn playout_delay(&self, now: Instant) -> Option<PlayoutDelay> {
-        let lately = self.list.iter().filter(|member| !member.left && now.since(member.heard) <= LATELY);
+        let lately = self
+            .list
+            .iter()
+            .filter(|member| !member.left && now.since(member.heard) <= self.interval * LATELY);
         lately.filter_map(|member| member.playout_delay).max_by_key(|delay| match delay {
             PlayoutDelay::Of(delay) => *delay,
             PlayoutDelay::Unbounded => Duration::MAX,
@@ -82,7 +98,10 @@ impl Members {
             self.list.push(fresh);
             return Some(self.list.len() - 1);
         }
-        let at = self.list.iter().position(|member| member.left || now.since(member.heard) > SILENT)?;
+        let at = self
+            .list
+            .iter()
+            .position(|member| member.left || now.since(member.heard) > self.interval * SILENT)?;
         self.list[at] = fresh;
         Some(at)
     }
@@ -90,11 +109,13 @@ impl Members {
 
 /// The most members that are kept apart, so that forged reports take no more memory than that.
 const MOST_MEMBERS: usize = 1024;
-/// Three of the shortest intervals between reports (RFC 3550 §6.2: 5 s). A receiver that started again under another SSRC,
+/// The shortest interval between reports (RFC 3550 §6.2).
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Intervals. A receiver that started again under another SSRC,
 /// with a shorter playout delay, is asked alone after that.
-const LATELY: Duration = Duration::from_secs(15);
-/// Five intervals, after which a member has left (RFC 3550 §6.3.5).
-const SILENT: Duration = Duration::from_secs(25);
+const LATELY: u32 = 3;
+/// Intervals after which a member has left (RFC 3550 §6.3.5).
+const SILENT: u32 = 5;
 
 #[cfg(test)]
 mod tests {

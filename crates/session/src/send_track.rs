@@ -7,13 +7,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Instant, MediaTime, Tag, sooner};
+use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
 use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
-use crate::store::{Store, StoreRoom};
+use crate::store::{Store, StoreRoom, Stored};
 
 /// How a track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -342,14 +342,38 @@ impl SendTrack {
         self.lanes.iter().map(|lane| lane.packetiser.ssrc())
     }
 
+    /// Goes on under other SSRCs, one for each channel group.
+    pub(crate) fn set_ssrcs(&mut self, ssrcs: &[u32]) {
+        let Some(sender) = ssrcs.first() else { return };
+        for (lane, ssrc) in self.lanes.iter_mut().zip(ssrcs) {
+            lane.packetiser.set_ssrc(*ssrc, *sender);
+        }
+    }
+
     /// The SSRC of a channel group.
     pub fn ssrc_of(&self, group: usize) -> u32 {
         self.lanes[group].packetiser.ssrc()
     }
 
+    /// Bytes of sound in a message: without headers (RFC 3550 §6.4.1, "sender's octet count").
+    pub(crate) fn payload_of(&self, stored: &Stored) -> usize {
+        self.lanes[stored.group].channels.len() * self.config.packet.sample.bytes() * stored.info.frames
+    }
+
     /// What SDP says of each channel group.
     pub fn packets(&self) -> impl Iterator<Item = &PacketConfig> {
         self.lanes.iter().map(|lane| lane.packetiser.config())
+    }
+
+    /// Bits of sound a second, without headers.
+    pub(crate) fn bandwidth(&self) -> BitRate {
+        let packet = &self.config.packet;
+        BitRate(
+            packet.sample.bytes() as u64
+                * 8
+                * packet.format.channels() as u64
+                * u64::from(packet.format.rate()),
+        )
     }
 
     /// Totals.

@@ -5,6 +5,7 @@
 //! [`antiphon_core::pump`].
 
 mod change;
+mod collision;
 mod data;
 mod deliver;
 mod end;
@@ -16,6 +17,7 @@ mod packets;
 mod peers;
 mod receipts;
 mod reports;
+mod rtcp_wire;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ use deliver::Redial;
 use end::State;
 use further::FurtherState;
 use receipts::Receipts;
+use rtcp_wire::RtcpWire;
 
 pub use data::{LinkState, MessagePort};
 
@@ -92,6 +95,10 @@ pub struct Session {
     peer_of: Vec<Option<u32>>,
     /// When a report to each peer is due.
     report_timers: Timers,
+    /// The wire for RTCP alone, if there is one.
+    rtcp_wire: Option<RtcpWire>,
+    /// Whether the peer is a multicast group.
+    group: bool,
     /// The single peer of a listening session: any association that is admitted becomes its own.
     single: Option<usize>,
     /// The listening wires, and the profiles of their stacks.
@@ -116,6 +123,8 @@ pub struct Session {
     held_until: Option<Instant>,
     observers: Vec<Box<dyn Observer>>,
     ssrc: u32,
+    /// Whether it was changed since another party had it.
+    collided: bool,
     buf: Vec<u8>,
     report: Vec<u8>,
     state: State,
@@ -156,6 +165,8 @@ impl Session {
             peers: Vec::new(),
             peer_of: Vec::new(),
             report_timers: Timers::default(),
+            rtcp_wire: None,
+            group: false,
             single: None,
             listening: Vec::new(),
             silence: Duration::ZERO,
@@ -171,6 +182,7 @@ impl Session {
             manager: Box::new(GrantAll),
             held_until: None,
             observers: Vec::new(),
+            collided: false,
             buf: Vec::new(),
             report: vec![0; 1500],
             state: State::Open,
@@ -217,6 +229,12 @@ impl Session {
     /// Reports every packet to `observer` from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
+    }
+
+    /// The peer is a multicast group, whose members' reports share the bandwidth that RTCP may use. Call it before there is
+    /// a peer.
+    pub fn set_group(&mut self) {
+        self.group = true;
     }
 
     /// Calls a peer over `wire`, on which it has these paths.
@@ -352,6 +370,9 @@ impl Participant for Session {
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         match input {
             Input::Datagram { path, bytes, received_at } => {
+                if self.on_rtcp_wire(now, wire, path, bytes) {
+                    return;
+                }
                 let datagram = Input::Datagram { path, bytes: &mut *bytes, received_at };
                 if self.associations.handle_input(now, wire, datagram) == Handled::UnknownSource {
                     self.on_unknown(now, bytes);
@@ -389,11 +410,11 @@ impl Participant for Session {
     }
 
     fn poll_ready(&mut self) -> Option<WireId> {
-        self.associations.poll_ready()
+        self.associations.poll_ready().or_else(|| self.poll_rtcp_wire())
     }
 
     fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
-        self.associations.poll_transmit(now, wire, buf)
+        self.transmit_rtcp(wire, buf).or_else(|| self.associations.poll_transmit(now, wire, buf))
     }
 
     fn poll_close(&mut self) -> Option<WireId> {
@@ -416,7 +437,7 @@ impl Participant for Session {
     }
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
-        self.associations.knows(wire, path)
+        self.associations.knows(wire, path) || self.knows_rtcp(wire, path)
     }
 
     fn takes(&self, wire: WireId) -> bool {

@@ -286,9 +286,15 @@ impl Packetiser {
     }
 
     /// Takes another SSRC after a collision (RFC 3550 §8.2); the receivers see a new stream.
-    pub fn set_ssrc(&mut self, ssrc: u32) {
+    /// `sender`: the SSRC of the first channel group.
+    pub fn set_ssrc(&mut self, ssrc: u32, sender: u32) {
         self.ssrc = ssrc;
         self.marker = true;
+        // The format is told again, as to a receiver that begins.
+        (self.packets, self.octets) = (0, 0);
+        if let Some(group) = &mut self.group {
+            group.sender = sender;
+        }
     }
 
     /// Where the next block begins.

@@ -1,6 +1,9 @@
 //! One participant of an RTP session: when to report, and what others' reports mean. `compound` writes the reports.
 
 mod compound;
+mod leaving;
+mod membership;
+mod sources;
 mod types;
 
 use std::time::Duration;
@@ -11,7 +14,9 @@ use antiphon_core::{Instant, Rng};
 pub use compound::MAX_REPORT;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
-use super::{Reception, ReportBlock, RtcpError, RtcpItem, visit_compound};
+use super::{GroupSize, Reception, RtcpError, RtcpItem, visit_compound};
+use membership::Member;
+use sources::{Heard, Own, Sent};
 
 /// A participant's state. Allocates at construction and at the first use of each source, its own or another's.
 #[derive(Clone, Debug)]
@@ -34,40 +39,15 @@ pub struct RtcpSession {
     heard_rate: u32,
     /// The playout delay that we report to them.
     playout: Option<Option<Duration>>,
+    /// What the sender told of its group.
+    told: GroupSize,
+    /// The receivers of our group when we last told their number.
+    said: u32,
+    /// The next report is not reconsidered.
+    hurries: bool,
+    /// While we wait to say goodbye to a large group: the goodbyes heard meanwhile.
+    leaving: Option<usize>,
     counters: RtcpCounters,
-}
-
-/// A source of ours.
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    ssrc: u32,
-    sent: Option<Sent>,
-    packets: u32,
-    octets: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    ssrc: u32,
-    last_heard: Instant,
-}
-
-/// The last packet we sent.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Instant,
-    timestamp: u32,
-}
-
-/// A source we receive.
-#[derive(Clone, Debug)]
-struct Heard {
-    ssrc: u32,
-    reception: Reception,
-    clock: Option<(SenderClock, Instant)>,
-    /// LSR, and when that report came: the last one that was not repaired.
-    last_sr: Option<(u32, Instant)>,
-    since_report: bool,
 }
 
 impl RtcpSession {
@@ -87,10 +67,14 @@ impl RtcpSession {
             next_heard: 0,
             heard_rate: config.clock_rate,
             playout: None,
+            told: GroupSize::default(),
+            said: 0,
+            hurries: false,
+            leaving: None,
             counters: RtcpCounters::default(),
             config,
         };
-        session.next = Some(now + session.interval());
+        session.next = Some(now + session.interval(now));
         session
     }
 
@@ -98,6 +82,16 @@ impl RtcpSession {
     /// together (RFC 8108 §5.3.1), as many as one compound packet of [`MAX_REPORT`] bytes holds.
     pub fn add_source(&mut self, ssrc: u32) {
         self.own.push(Own::new(ssrc));
+    }
+
+    /// Another SSRC takes the place of one of ours (§8.2); its counts begin again.
+    pub fn set_ssrc(&mut self, old: u32, new: u32) {
+        for own in self.own.iter_mut().filter(|own| own.ssrc == old) {
+            *own = Own::new(new);
+        }
+        if self.config.ssrc == old {
+            self.config.ssrc = new;
+        }
     }
 
     /// Counts an RTP packet that we sent under `ssrc`.
@@ -118,7 +112,7 @@ impl RtcpSession {
         };
         self.heard[at].reception.on_packet(now, sequence, timestamp);
         self.heard[at].since_report = true;
-        self.note_member(now, ssrc);
+        self.note_member(now, ssrc, true);
     }
 
     /// So many packets of a source did not come, more than its sequence numbers alone show.
@@ -131,7 +125,7 @@ impl RtcpSession {
     /// The entry for a new source: an unused one, or that of a source that fell silent.
     fn place_for(&mut self, ssrc: u32) -> Option<usize> {
         let reception = Reception::new(self.heard_rate);
-        let fresh = Heard { ssrc, reception, clock: None, last_sr: None, since_report: false };
+        let fresh = Heard::new(ssrc, reception);
         if self.heard.len() < MAX_SOURCES {
             self.heard.push(fresh);
             return Some(self.heard.len() - 1);
@@ -171,15 +165,18 @@ impl RtcpSession {
             }
             RtcpItem::Sender { ssrc, info, blocks } => {
                 reports += 1;
-                self.note_member(now, ssrc);
+                self.note_member(now, ssrc, true);
                 let clock = SenderClock { ssrc, ntp: info.ntp, rtp_timestamp: info.rtp_timestamp };
                 self.note_clock(now, clock, repaired);
+                if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
+                    heard.weigh(&info);
+                }
                 each(RtcpEvent::Clock(clock));
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Receiver { ssrc, blocks } => {
                 reports += 1;
-                self.note_member(now, ssrc);
+                self.note_member(now, ssrc, false);
                 self.read_blocks(now, ssrc, blocks, repaired, &mut each);
             }
             RtcpItem::Cname { ssrc, name } if self.is_own(ssrc) => {
@@ -190,7 +187,7 @@ impl RtcpSession {
                 }
             }
             RtcpItem::Bye { ssrc } if !self.is_own(ssrc) => {
-                self.members.retain(|member| member.ssrc != ssrc);
+                self.forget_member(now, ssrc);
                 each(RtcpEvent::Bye { ssrc });
             }
             RtcpItem::Bye { ssrc } => {
@@ -203,7 +200,13 @@ impl RtcpSession {
             RtcpItem::Buffered { ssrc, told } if !self.is_own(ssrc) && self.is_own(told.source) => {
                 each(RtcpEvent::Playout { from: ssrc, delay: told.delay });
             }
-            RtcpItem::Cname { .. } | RtcpItem::Buffered { .. } | RtcpItem::Other { .. } => {}
+            RtcpItem::Group { ssrc, size } if self.heard.iter().any(|heard| heard.ssrc == ssrc) => {
+                self.on_group_size(now, size);
+            }
+            RtcpItem::Cname { .. }
+            | RtcpItem::Buffered { .. }
+            | RtcpItem::Group { .. }
+            | RtcpItem::Other { .. } => {}
         });
         match result {
             Ok(()) if foreign => {
@@ -226,24 +229,24 @@ impl RtcpSession {
         if self.next? > now {
             return None;
         }
-        let patience = self.config.minimum_interval.max(Duration::from_secs(5)) * 5;
-        self.members.retain(|member| now.since(member.last_heard) <= patience);
+        self.forget_silent(now);
+        if self.next? > now {
+            return None;
+        }
         // Timer reconsideration (§6.3.6): members that joined meanwhile delay us.
-        let due = self.last + self.interval();
-        if due > now && self.reported {
+        let due = self.last + self.interval(now);
+        let reconsiders = self.reported || self.leaving.is_some() || self.is_group();
+        if due > now && reconsiders && !self.hurries {
             self.next = Some(due);
             return None;
         }
+        if self.leaving.is_some() {
+            return self.write_last(now, buf);
+        }
         let len = self.write_compound(now, buf, false)?;
-        (self.last, self.reported) = (now, true);
-        self.next = Some(now + self.interval());
+        (self.last, self.reported, self.hurries) = (now, true, false);
+        self.next = Some(now + self.interval(now));
         Some(len)
-    }
-
-    /// Writes a last report with BYE, and sends nothing afterwards.
-    pub fn close(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        self.next.take()?;
-        self.write_compound(now, buf, true)
     }
 
     /// Writes a last report with BYE for each of our sources separately, so that each can follow the stream it ends;
@@ -304,35 +307,11 @@ impl RtcpSession {
         }
     }
 
-    /// The interval of §6.3.1 for the parties known now; the minimum is halved before the first report.
-    fn interval(&mut self) -> Duration {
-        let parties = (self.members.len() + self.own.len()) as f64;
-        let bytes_per_second = (self.config.bandwidth.0 as f64 / 8.0 * 0.05).max(1.0);
-        let minimum = self.config.minimum_interval.as_secs_f64() * if self.reported { 1.0 } else { 0.5 };
-        let seconds = (parties * self.average_size / bytes_per_second).max(minimum);
-        // The factor e - 3/2 compensates for what reconsideration adds.
-        let factor = match self.config.randomised {
-            true => (0.5 + self.rng.unit()) / (std::f64::consts::E - 1.5),
-            false => 1.0,
-        };
-        Duration::from_secs_f64((seconds * factor).min(3600.0))
-    }
-
     fn note_clock(&mut self, now: Instant, clock: SenderClock, repaired: bool) {
         let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == clock.ssrc) else { return };
         heard.clock = Some((clock, now));
         if !repaired {
             heard.last_sr = Some((clock.ntp.middle_bits(), now));
-        }
-    }
-
-    fn note_member(&mut self, now: Instant, ssrc: u32) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.ssrc == ssrc) {
-            member.last_heard = now;
-        } else if self.members.len() < MAX_MEMBERS {
-            self.members.push(Member { ssrc, last_heard: now });
-        } else {
-            self.counters.overlooked += 1;
         }
     }
 
@@ -344,34 +323,12 @@ impl RtcpSession {
     }
 }
 
-impl Own {
-    fn new(ssrc: u32) -> Self {
-        Own { ssrc, sent: None, packets: 0, octets: 0 }
-    }
-}
-
-impl Heard {
-    fn block(&mut self, now: Instant) -> ReportBlock {
-        self.since_report = false;
-        let (last_sr, since) = self.last_sr.map_or((0, Duration::ZERO), |(sr, at)| (sr, now.since(at)));
-        ReportBlock {
-            ssrc: self.ssrc,
-            fraction_lost: self.reception.take_fraction_lost(),
-            cumulative_lost: self.reception.cumulative_lost().clamp(-0x80_0000, 0x7f_ffff) as i32,
-            highest_sequence: self.reception.highest_sequence(),
-            jitter: self.reception.jitter(),
-            last_sr,
-            delay_since_last_sr: ((since.as_nanos() << 16) / 1_000_000_000).min(u128::from(u32::MAX)) as u32,
-        }
-    }
-}
-
 /// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
-/// Parties beyond this many are counted, not remembered: unknown sources cost no memory.
-const MAX_MEMBERS: usize = 1024;
 /// Members for which there is memory from the beginning.
 const FEW_MEMBERS: usize = 8;
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;

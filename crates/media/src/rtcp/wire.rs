@@ -13,6 +13,7 @@
 use antiphon_core::NtpTime;
 
 use super::extended::{self, NominalDelay};
+use super::summary::{self, GroupSize};
 
 /// The part of a sender report about its sender (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,6 +84,13 @@ pub enum RtcpItem<'a> {
         ssrc: u32,
         /// Its contents.
         told: NominalDelay,
+    },
+    /// How large a group is (RSI, RFC 5760).
+    Group {
+        /// Its sender.
+        ssrc: u32,
+        /// The size.
+        size: GroupSize,
     },
     /// Anything else, such as feedback or other extended reports.
     Other {
@@ -235,6 +243,11 @@ fn visit_packet<'a>(
             let ssrc = u32_at(body, 0);
             extended::read(body).for_each(|told| each(RtcpItem::Buffered { ssrc, told }));
         }
+        SUMMARY if body.len() >= 4 => {
+            if let Some(size) = summary::read(body) {
+                each(RtcpItem::Group { ssrc: u32_at(body, 0), size });
+            }
+        }
         packet_type => each(RtcpItem::Other { packet_type, bytes: packet }),
     }
     Ok(())
@@ -331,6 +344,13 @@ pub fn write_nominal_delay(ssrc: u32, told: NominalDelay, buf: &mut [u8]) -> Opt
     Some(extended::LEN)
 }
 
+/// Writes a receiver summary of `ssrc`'s stream with the size of its group (RFC 5760).
+pub fn write_group_size(ssrc: u32, ntp: NtpTime, size: GroupSize, buf: &mut [u8]) -> Option<usize> {
+    let len = HEADER + summary::LEN;
+    summary::write(ssrc, ntp, size, begin(buf, SUMMARY, 0, len)?);
+    Some(len)
+}
+
 /// Writes the header of a packet of `len` bytes and returns the room after it.
 fn begin(buf: &mut [u8], packet_type: u8, count: usize, len: usize) -> Option<&mut [u8]> {
     let (header, body) = buf.get_mut(..len)?.split_at_mut(HEADER);
@@ -360,6 +380,8 @@ const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
 // RFC 3611 §2.
 const EXTENDED_REPORT: u8 = 207;
+/// Receiver summary information (RFC 5760 §7.1.1).
+const SUMMARY: u8 = 209;
 const CNAME: u8 = 1;
 
 #[cfg(test)]

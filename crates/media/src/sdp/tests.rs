@@ -8,7 +8,7 @@ fn options() -> SdpOptions {
         origin: "192.0.2.1".parse().unwrap(),
         ttl: 4,
         reference_clock: None,
-        media_clock_offset: None,
+        media_clock: None,
     }
 }
 
@@ -21,7 +21,7 @@ fn writes_what_players_expect() {
     stream.ptime = Some(Duration::from_nanos(5_333_333));
     let clocked = SdpOptions {
         reference_clock: Some("ntp=/traceable/".into()),
-        media_clock_offset: Some(77),
+        media_clock: Some(MediaClock::Direct(77)),
         ..options()
     };
     let expected = "v=0\r\no=- 3900000000 1 IN IP4 192.0.2.1\r\ns=Antiphon\r\nc=IN IP4 239.1.2.3/4\r\nt=0 0\r\n\

@@ -33,7 +33,7 @@ pub fn messages(packets: usize) -> Vec<Vec<u8>> {
     let format = StreamFormat::new(48_000, 2).expect("an ordinary format");
     let mut packetiser =
         Packetiser::new(PacketConfig::new(format, SampleFormat::L16, 256), 3).expect("a packet holds it");
-    packetiser.set_ssrc(SSRC);
+    packetiser.set_ssrc(SSRC, SSRC);
     let epoch = OsClock::new().epoch();
     let config = RtcpConfig::new(SSRC, "antiphon@example.invalid", 48_000, epoch);
     let mut rtcp = RtcpSession::new(config, 4, Instant::ZERO);

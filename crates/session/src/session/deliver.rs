@@ -129,7 +129,7 @@ impl Session {
             }
             counters.accepted += 1;
             counters.accepted_bytes += bytes.len() as u64;
-            rtcp.on_sent(now, track.ssrc_of(stored.group), stored.info.timestamp, bytes.len());
+            rtcp.on_sent(now, track.ssrc_of(stored.group), stored.info.timestamp, track.payload_of(&stored));
             let (group, info, len) = (stored.group, stored.info, bytes.len());
             let sent = Sent { number, group, info, len, due: stored.due, result };
             tell(&mut self.observers, now, &Seen::Sent(sent));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, CloseReason, Instant};
+use antiphon_core::{CloseMode, CloseReason, Instant, sooner};
 
 use super::Session;
 use crate::associations::AssociationId;
@@ -24,6 +24,10 @@ pub(super) enum State {
     Draining {
         until: Instant,
     },
+    /// The goodbyes to a large group wait until they are due, at the latest until then (RFC 3550 §6.3.7).
+    Leaving {
+        until: Instant,
+    },
     /// The associations are ending.
     Closing,
     Finished,
@@ -32,7 +36,7 @@ pub(super) enum State {
 impl State {
     /// Whether received sound is still played.
     pub fn receives(self) -> bool {
-        !matches!(self, State::Closing | State::Finished)
+        !matches!(self, State::Leaving { .. } | State::Closing | State::Finished)
     }
 }
 
@@ -45,6 +49,11 @@ impl Session {
             State::Draining { until } => {
                 let over = self.receive.as_ref().is_none_or(ReceiveTrack::is_over);
                 if over || self.has_heard_all() || until <= now {
+                    self.close(now);
+                }
+            }
+            State::Leaving { until } => {
+                if until <= now || !self.peers.iter().flatten().any(|peer| peer.rtcp.is_leaving()) {
                     self.close(now);
                 }
             }
@@ -166,6 +175,20 @@ impl Session {
         self.state = State::Closing;
     }
 
+    /// Says goodbye to a large group when its turn has come, and ends.
+    fn leave(&mut self, now: Instant) {
+        if let Some(track) = &mut self.receive {
+            track.finish_playout(now);
+        }
+        self.send_goodbye_to_senders(now);
+        for at in 0..self.peers.len() {
+            let next = self.peers[at].as_ref().and_then(|peer| peer.rtcp.poll_timeout());
+            self.report_timers.set(at, next);
+        }
+        self.state = State::Leaving { until: now + LEAVE_PATIENCE };
+        self.step(now);
+    }
+
     /// A session that only receives sends one goodbye to its senders.
     fn send_goodbye_to_senders(&mut self, now: Instant) {
         for at in 0..self.peers.len() {
@@ -198,7 +221,7 @@ impl Session {
                 self.end_sending(now);
                 self.state = State::SayingGoodbye { byes: 0, next: now };
             }
-            (None, State::Open) => self.close(now),
+            (None, State::Open) => self.leave(now),
             _ => {}
         }
     }
@@ -242,6 +265,7 @@ impl Session {
     pub(super) fn next_step(&self) -> Option<Instant> {
         match self.state {
             State::SayingGoodbye { next, .. } => Some(next),
+            State::Leaving { until } => sooner(Some(until), self.report_timers.soonest()),
             State::Draining { until } => Some(until),
             State::Open if self.send.is_some() && self.config.reflected.is_none() => self.next_silence(),
             State::Open => {
@@ -266,5 +290,7 @@ const BYES: u32 = 3;
 const BYE_GAP: Duration = Duration::from_millis(30);
 /// How long a stopped sender waits for a recording that confirms nothing more.
 const STOP_OWED: Duration = Duration::from_secs(2);
+/// How long a stopped receiver waits for its turn to say goodbye: the user who stopped it waits, too.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(4);
 /// How long an interrupted comparison waits for packets in flight.
 const STOP_DRAIN: Duration = Duration::from_millis(500);

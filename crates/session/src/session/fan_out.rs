@@ -51,10 +51,11 @@ impl Session {
                 return;
             };
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
-            let ssrc = track.ssrc_of(stored.group);
+            let source =
+                MediaSource { ssrc: track.ssrc_of(stored.group), payload: track.payload_of(&stored) };
             let mut of_use = false;
             for peer in self.peers.iter_mut().flatten().filter(|peer| peer.delivery.is_none()) {
-                of_use |= fan_out.to(peer, emit, &stored, ssrc, bytes);
+                of_use |= fan_out.to(peer, emit, &stored, source, bytes);
             }
             used += if of_use { bytes.len() } else { 0 };
         }
@@ -69,6 +70,14 @@ impl Session {
             None => track.poll_timeout(),
         }
     }
+}
+
+/// What reports say of a message.
+#[derive(Clone, Copy)]
+struct MediaSource {
+    ssrc: u32,
+    /// Bytes of sound.
+    payload: usize,
 }
 
 /// Hands messages to associations.
@@ -86,7 +95,14 @@ struct FanOut<'a> {
 impl FanOut<'_> {
     /// Sends one message to `peer`, over each of its associations. Returns whether it was still of use: what has waited too long
     /// expires in the endpoints, and takes nothing of the budget.
-    fn to(&mut self, peer: &mut Peer, emit: Emit, stored: &Stored, ssrc: u32, bytes: &[u8]) -> bool {
+    fn to(
+        &mut self,
+        peer: &mut Peer,
+        emit: Emit,
+        stored: &Stored,
+        source: MediaSource,
+        bytes: &[u8],
+    ) -> bool {
         let destinations = Destinations::of(peer);
         let Some((first, others)) = destinations.ids().split_first() else { return false };
         let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
@@ -117,7 +133,7 @@ impl FanOut<'_> {
             peer.counters.accepted += u64::from(result.is_ok());
             peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
             peer.counters.refused += u64::from(result.is_err());
-            peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, bytes.len());
+            peer.rtcp.on_sent(now, source.ssrc, stored.info.timestamp, source.payload);
             let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
             let sent = Sent { number, group, info, len, due: stored.due, result };
             tell(self.observers, now, &Seen::Sent(sent));

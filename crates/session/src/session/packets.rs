@@ -63,14 +63,20 @@ impl Session {
 
     pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
         let tells_receipts = self.tells_receipts(at);
-        let Some(track) = &mut self.receive else { return };
+        if self.receive.is_none() {
+            return;
+        }
         let reflected = self.config.reflected.is_some();
+        if !reflected && bytes.get(8..12) == Some(&self.ssrc.to_be_bytes()) {
+            self.on_collision(now);
+        }
         // Only our own packets come back from a reflector.
         if reflected && bytes.get(8..12) != Some(&self.ssrc.to_be_bytes()) {
             self.foreign += 1;
             return;
         }
         let tells_receipts = tells_receipts && !reflected;
+        let Some(track) = &mut self.receive else { return };
         let (peer, observers, receipts) = (&mut self.peers[at], &mut self.observers, &mut self.receipts);
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {

@@ -16,6 +16,9 @@ impl Session {
     pub(super) fn new_rtcp(&self, now: Instant) -> RtcpSession {
         let rate = self.send.as_ref().map_or(48_000, |track| track.packetiser().config().format.rate());
         let config = RtcpConfig::new(self.ssrc, &self.config.cname, rate, self.config.epoch);
+        let bandwidth =
+            self.send.as_ref().filter(|_| self.group).map_or(config.bandwidth, SendTrack::bandwidth);
+        let config = RtcpConfig { group: self.group, bandwidth, ..config };
         let mut rtcp = RtcpSession::new(config, self.config.seed, now);
         for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
@@ -30,7 +33,7 @@ impl Session {
         let (send, receive) = (&self.send, &mut self.receive);
         let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
         let reflected = self.config.reflected.is_some();
-        let mut left = false;
+        let (mut left, mut collided) = (false, false);
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
@@ -63,13 +66,18 @@ impl Session {
             RtcpEvent::OwnBye { ssrc } if reflected => {
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
             }
+            RtcpEvent::Collision => collided = true,
             _ => {}
         });
+        peer.members.set_interval(peer.rtcp.receiver_interval(now));
         let delay = peer.members.playout_delay(now).or(peer.playout_delay);
         let told = std::mem::replace(&mut peer.playout_delay, delay) != delay;
         self.report_timers.set(at, peer.rtcp.poll_timeout());
         if told {
             self.judge_delivery(now, at);
+        }
+        if collided {
+            self.on_collision(now);
         }
         if left {
             self.on_left(now, at);
@@ -98,6 +106,9 @@ impl Session {
     /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
     /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
+        if self.report_apart(now, len) {
+            return;
+        }
         let Some(peer) = &self.peers[at] else { return };
         for id in Destinations::of(peer).ids() {
             let Some(profile) = self.associations.endpoint(*id).map(|endpoint| endpoint.profile()) else {
@@ -113,7 +124,7 @@ impl Session {
 
     /// Whether peers read reports: a reflector does not.
     fn tells_reports(&self) -> bool {
-        let state = matches!(self.state, State::Open | State::Draining { .. });
+        let state = matches!(self.state, State::Open | State::Draining { .. } | State::Leaving { .. });
         state && self.data.is_none() && self.config.reflected.is_none()
     }
 

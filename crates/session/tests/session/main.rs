@@ -32,6 +32,7 @@ mod reflected;
 mod reflectors;
 mod restarts;
 mod round_trips;
+mod rtcp;
 mod sctp_parties;
 mod sender;
 mod srp_server;

@@ -6,7 +6,8 @@ use antiphon_core::Instant;
 
 use super::{Own, RtcpSession};
 use crate::rtcp::{
-    NominalDelay, ReportBlock, SenderInfo, write_bye, write_cname, write_nominal_delay, write_report,
+    GroupSize, NominalDelay, ReportBlock, SenderInfo, write_bye, write_cname, write_group_size,
+    write_nominal_delay, write_report,
 };
 
 impl RtcpSession {
@@ -27,7 +28,7 @@ impl RtcpSession {
         let mut len =
             write_report(first.ssrc, self.sender_info(now, first).as_ref(), &blocks[..filled], buf)?;
         let name = write_cname(first.ssrc, &self.config.cname, &mut buf[len..])?;
-        let others = if bye { 0 } else { self.others_that_fit(len + name, name, buf.len()) };
+        let others = if bye { 0 } else { self.others_that_fit(len + name + SUMMARY_BYTES, name, buf.len()) };
         let turn = |step: usize| 1 + (self.next_own + step) % (self.own.len() - 1);
         for step in 0..others {
             let own = self.own[turn(step)];
@@ -40,6 +41,11 @@ impl RtcpSession {
         if let (Some(delay), Some(heard), false) = (self.playout, self.heard.first(), bye) {
             let told = NominalDelay { source: heard.ssrc, delay };
             len += write_nominal_delay(first.ssrc, told, &mut buf[len..])?;
+        }
+        if first.sent.is_some() && self.is_group() && !bye {
+            self.said = self.receivers();
+            let size = GroupSize { receivers: self.said, average_size: self.average_size as u16 };
+            len += write_group_size(first.ssrc, self.config.epoch.ntp(now), size, &mut buf[len..])?;
         }
         for own in self.own.iter().filter(|_| bye) {
             len += write_bye(own.ssrc, &mut buf[len..])?;
@@ -63,13 +69,16 @@ impl RtcpSession {
         (room / (SENDER_REPORT_BYTES + name)).min(self.own.len() - 1)
     }
 
+    /// Whether this source of ours has sent media lately.
+    pub(super) fn is_sending(&self, now: Instant, own: Own) -> bool {
+        let patience = 2 * self.config.minimum_interval.max(Duration::from_secs(1));
+        own.sent.is_some_and(|sent| now.since(sent.at) <= patience)
+    }
+
     /// A sender report while we send; a source that was silent for two intervals only receives (§6.4).
     fn sender_info(&self, now: Instant, own: Own) -> Option<SenderInfo> {
-        let sent = own.sent?;
+        let sent = own.sent.filter(|_| self.is_sending(now, own))?;
         let silence = now.since(sent.at);
-        if silence > 2 * self.config.minimum_interval.max(Duration::from_secs(1)) {
-            return None;
-        }
         let ticks = silence.as_nanos() * u128::from(self.config.clock_rate) / 1_000_000_000;
         Some(SenderInfo {
             ntp: self.config.epoch.ntp(now),
@@ -82,6 +91,8 @@ impl RtcpSession {
 
 /// Blocks of a report (RFC 3550 §6.4.1: five bits); further sources follow in the next report.
 const MAX_BLOCKS: usize = 31;
+/// A summary of the group (RFC 5760), with its header.
+const SUMMARY_BYTES: usize = 28;
 /// Header, SSRC and sender information (§6.4.1).
 const SENDER_REPORT_BYTES: usize = 28;
 /// Limit of a compound packet of several sources in bytes, so that it fits any path: IPv6's minimum MTU (RFC 8200 §5)

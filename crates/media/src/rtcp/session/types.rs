@@ -19,6 +19,8 @@ pub struct RtcpConfig {
     pub bandwidth: BitRate,
     /// Minimum time between reports; RFC 3550 §6.2 has 5 s, and optionally 360 / kbit/s.
     pub minimum_interval: Duration,
+    /// Whether the other party is a multicast group: there may be many receivers, though they are not heard.
+    pub group: bool,
     /// Whether intervals vary by half each way (§6.3.1), so that many parties do not send at once.
     pub randomised: bool,
     /// Wall-clock time of our clock.
@@ -34,6 +36,7 @@ impl RtcpConfig {
             clock_rate: clock_rate.max(1),
             bandwidth: BitRate(2_000_000),
             minimum_interval: Duration::from_millis(500),
+            group: false,
             randomised: true,
             epoch,
         }

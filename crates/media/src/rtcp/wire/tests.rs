@@ -73,7 +73,7 @@ proptest! {
             RtcpItem::Receiver { ssrc: from, blocks } => reports.push((from, None, blocks.collect())),
             RtcpItem::Cname { ssrc: from, name } => names.push((from, name.to_vec())),
             RtcpItem::Bye { ssrc: from } => byes += u32::from(from == ssrc),
-            RtcpItem::Buffered { .. } | RtcpItem::Other { .. } => panic!(),
+            RtcpItem::Buffered { .. } | RtcpItem::Group { .. } | RtcpItem::Other { .. } => panic!(),
         }).unwrap();
         prop_assert_eq!(reports, [(ssrc, sent, received)]);
         prop_assert_eq!(names, [(ssrc, name.into_bytes())]);
