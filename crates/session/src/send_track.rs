@@ -75,6 +75,8 @@ pub struct SendTrack {
     ended: bool,
     /// A source that can wait is not pulled while the store is full of what is to be kept.
     waits: bool,
+    /// Messages are kept for a recording.
+    records: bool,
     counters: SendTrackCounters,
 }
 
@@ -141,6 +143,7 @@ impl SendTrack {
             position: 0,
             ended: false,
             waits: false,
+            records: false,
             counters: SendTrackCounters::default(),
         })
     }
@@ -192,6 +195,11 @@ impl SendTrack {
                 self.start = Some(now - MediaTime::new(self.position, rate).duration());
             }
             return self.due().filter(|due| *due <= now);
+        }
+        if self.records {
+            // Nothing is left out of a recording, however old it is by now.
+            let ready = self.source.ready();
+            return (ready.frames >= block || ready.ended).then_some(now);
         }
         let pace = self.live.get_or_insert_with(|| LivePace::new(block, rate));
         let is_due = pace.poll(now, &mut *self.source);
@@ -270,7 +278,7 @@ impl SendTrack {
     /// while there is none; `u64::MAX`: none are kept.
     pub(crate) fn keep_from(&mut self, number: u64, waits: bool) {
         self.store.keep_from(number);
-        self.waits = waits;
+        (self.waits, self.records) = (waits, number != u64::MAX);
     }
 
     /// What is to be kept of a live source, and memory has no room for, waits in `spool`.
@@ -303,6 +311,11 @@ impl SendTrack {
             return self.due();
         }
         let start = self.start.filter(|_| !self.ended)?;
+        let asked = self.ask_again > start;
+        if self.records && asked {
+            // All that was ready has been pulled; the source wakes the participant when there is more.
+            return (!self.config.woken).then_some(self.ask_again);
+        }
         let Some(pace) = &self.live else { return Some(start) };
         sooner(pace.poll_timeout(), (!self.config.woken).then_some(self.ask_again))
     }

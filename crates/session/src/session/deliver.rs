@@ -232,8 +232,8 @@ impl Session {
 
     /// A byte stream has broken under an association: a new association begins, whose messages are not behind old ones.
     pub(super) fn renew(&mut self, now: Instant, at: usize) {
-        let records = |peer: &&Box<Peer>| peer.delivery.is_some() && peer.further.is_empty();
-        let Some(peer) = self.peers[at].as_ref().filter(records) else { return };
+        let records = |peer: &&Peer| peer.delivery.is_some() && peer.further.is_empty();
+        let Some(peer) = self.peers[at].as_deref().filter(records) else { return };
         if let (Some(id), Some(_)) = (peer.association, &self.redial) {
             self.associations.end(now, id, CloseReason::Peer);
         }
