@@ -148,6 +148,9 @@ impl SpoolKeeper {
     }
 }
 
+/// The two parts of a spool.
+pub(crate) type Started = (Box<dyn Spool>, SpoolKeeper);
+
 /// Starts a spool for messages of at most `longest` bytes, in a file of at most `most` bytes, which is made when it is
 /// needed. `tell` gets a sentence when it is first used.
 pub(crate) fn start(
@@ -155,7 +158,7 @@ pub(crate) fn start(
     longest: usize,
     most: u64,
     tell: mpsc::Sender<String>,
-) -> Result<Option<(Box<dyn Spool>, SpoolKeeper)>, Error> {
+) -> Result<Option<Started>, Error> {
     let Some(directory) = place.directory() else { return Ok(None) };
     let (spool, keeper) = begin(directory, longest, most, tell)?;
     Ok(Some((Box::new(spool), keeper)))

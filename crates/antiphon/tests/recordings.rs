@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use antiphon::media::Pull;
+use antiphon::net::OsClock;
 use antiphon::sound::open_source;
 use antiphon::{ConfirmedBy, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
 use common::{NOISE, free_port, listen};
@@ -136,11 +137,11 @@ fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveS
         length: Some(Duration::from_secs(6)),
         ..SendOptions::default()
     };
-    let mut began: Option<std::time::Instant> = None;
+    let (clock, mut began) = (OsClock::new(), None);
     let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |status| {
         if status.sent_s >= 2.0 {
-            let began = *began.get_or_insert_with(std::time::Instant::now);
-            there.store(began.elapsed() >= outage, Ordering::Relaxed);
+            let now = clock.now();
+            there.store(now.since(*began.get_or_insert(now)) >= outage, Ordering::Relaxed);
         }
     });
     let sent = sent.expect("sending to loopback");

@@ -2,9 +2,11 @@
 
 use std::net::UdpSocket;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use antiphon::core::Instant;
 use antiphon::media::rtcp::{RtcpItem, SenderInfo, visit_compound, write_bye, write_cname, write_report};
+use antiphon::net::OsClock;
 use antiphon::{ReceiveOptions, Stop, receive};
 
 const SSRC: u32 = 0x1234_5678;
@@ -56,7 +58,7 @@ fn rtcp_on_the_next_port_is_answered_there_and_its_goodbye_ends_a_recording() {
         receive(&options, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
     });
     is_listening.recv().expect("the receiver says that it listens");
-    let began = Instant::now();
+    let (clock, elapsed) = (OsClock::new(), |clock: &OsClock| clock.now().since(Instant::ZERO));
     let [media, control] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback"));
     media.connect(("127.0.0.1", port)).expect("loopback");
     control.connect(("127.0.0.1", port + 1)).expect("loopback");
@@ -72,7 +74,7 @@ fn rtcp_on_the_next_port_is_answered_there_and_its_goodbye_ends_a_recording() {
         match control.recv(&mut told) {
             Ok(len) => break len,
             Err(error) => {
-                assert!(began.elapsed() < PATIENCE, "no report comes to the port for RTCP: {error}")
+                assert!(elapsed(&clock) < PATIENCE, "no report comes to the port for RTCP: {error}")
             }
         }
     };
@@ -86,7 +88,7 @@ fn rtcp_on_the_next_port_is_answered_there_and_its_goodbye_ends_a_recording() {
     assert!(reported, "on the player's stream");
     control.send(&report(true)).expect("loopback");
     let summary = receiver.join().expect("no panic").expect("receiving ends with the stream");
-    assert!(began.elapsed() < PATIENCE && !summary.interrupted, "{:?}", began.elapsed());
+    assert!(elapsed(&clock) < PATIENCE && !summary.interrupted, "{:?}", elapsed(&clock));
     assert_eq!(summary.status.packets_received, u64::from(number));
     media.set_nonblocking(true).expect("a socket option");
     assert!(media.recv(&mut told).is_err(), "nothing comes to the player's port for RTP");

@@ -132,13 +132,10 @@ fn places(dropped: &[MissingSound]) -> String {
     let place = |one: &MissingSound| format!("{:.1} s at {:.1} s", one.duration_s, one.at_s);
     match dropped {
         [] => String::new(),
-        [few @ ..] if few.len() <= 4 => {
-            format!(" ({})", few.iter().map(place).collect::<Vec<_>>().join(", "))
-        }
-        [first, .., last] => {
+        [first, _, _, _, .., last] => {
             format!(" (in {} places, from {} to {})", dropped.len(), place(first), place(last))
         }
-        [one] => format!(" ({})", place(one)),
+        few => format!(" ({})", few.iter().map(place).collect::<Vec<_>>().join(", ")),
     }
 }
 
