@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
             RtcpItem::Buffered { told, .. } => {
                 assert!(told.delay.is_none_or(|delay| delay < Duration::from_millis(1 << 16)));
             }
-            RtcpItem::Bye { .. } => {}
+            RtcpItem::Bye { .. } | RtcpItem::Group { .. } => {}
         });
         assert_eq!(session.handle(now, packet, false, |_| {}), bare);
         session.on_received(now, u32::from(*high), u16::from(*low), len as u32);
