@@ -26,6 +26,7 @@ use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
 use bridging::BehindGap;
 use continuing::{Continues, Newest};
+use end::DOUBT;
 
 /// A medium that is received.
 pub struct ReceiveTrack {
@@ -51,6 +52,8 @@ pub struct ReceiveTrack {
     /// When the sender that is followed ended its stream, until packets still in flight have had time to arrive.
     lingering: Option<Instant>,
     said_bye: bool,
+    /// A goodbye that may be forged, and of which SSRC: it counts if no media comes for a while.
+    doubted: Option<(Instant, u32)>,
     /// Since when some of the channel groups have ended, and which: bit *n* for group *n*.
     some_ended: Option<(Instant, u64)>,
     /// Whether this is not the first connection, and nothing has been received on it.
@@ -117,6 +120,7 @@ impl ReceiveTrack {
             unknown_run: 0,
             lingering: None,
             said_bye: false,
+            doubted: None,
             some_ended: None,
             reconnected: false,
             is_new: false,
@@ -272,6 +276,9 @@ impl ReceiveTrack {
             self.counters.duplicates += 1;
             return tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
         }
+        if matches!(continues, Continues::After { .. }) {
+            self.doubt_goodbyes(now, view.ssrc);
+        }
         self.note_newest(view, &part);
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
@@ -397,6 +404,10 @@ impl ReceiveTrack {
 
     /// Plays what is due.
     pub fn advance(&mut self, now: Instant) {
+        if let Some((since, ssrc)) = self.doubted.filter(|(since, _)| now.since(*since) >= DOUBT) {
+            self.doubted = None;
+            self.on_bye(since.max(now), ssrc);
+        }
         if self.lingering.is_none() && self.linger_end().is_some_and(|end| end <= now) {
             self.begin_linger(now);
         }
@@ -424,7 +435,8 @@ impl ReceiveTrack {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let playing = self.stream.as_ref().filter(|stream| !stream.is_at_end());
         let playout = playing.and_then(|stream| stream.playout.poll_timeout());
-        sooner(sooner(playout, self.look_at), self.linger_end())
+        let doubt = self.doubted.map(|(since, _)| since + DOUBT);
+        sooner(sooner(playout, self.look_at), sooner(doubt, self.linger_end()))
     }
 
     /// Rate and length of what was written to a sink without a clock, and where it has no sound of the sender; takes the list.

@@ -28,6 +28,28 @@ impl ReceiveTrack {
         }
     }
 
+    /// The same from an address that has proved nothing: whoever knows the SSRC may send it (RFC 3550 §8.2, §11 let RTCP come
+    /// from anywhere). It counts once the media has stopped.
+    pub fn on_doubtful_bye(&mut self, now: Instant, ssrc: u32) {
+        let is_ours = self.tracker.group_of(ssrc).is_some() || self.tracker.ssrc() == Some(ssrc);
+        if is_ours && !self.said_bye {
+            self.doubted.get_or_insert((now, ssrc));
+        }
+    }
+
+    /// New media of the stream has come. Longer after a goodbye than packets overtake each other it shows that the goodbye was
+    /// not the sender's, or was taken back.
+    pub(super) fn doubt_goodbyes(&mut self, now: Instant, ssrc: u32) {
+        if self.doubted.is_some_and(|(since, _)| now.since(since) >= OVERTAKEN) {
+            self.doubted = None;
+        }
+        let late = |left: &Instant| !self.config.ordered && now.since(*left) >= OVERTAKEN;
+        if self.lingering.as_ref().is_some_and(late) {
+            (self.lingering, self.said_bye) = (None, false);
+            self.doubted = Some((now, ssrc));
+        }
+    }
+
     /// The stream ends: all groups have said goodbye, or the wait for the others' goodbyes is over.
     pub(super) fn begin_linger(&mut self, now: Instant) {
         (self.said_bye, self.lingering, self.some_ended) = (true, Some(now), None);
@@ -86,6 +108,10 @@ impl ReceiveTrack {
     }
 }
 
+/// How long no media may come after a goodbye that may be forged: many packets of any stream.
+pub(super) const DOUBT: Duration = Duration::from_millis(500);
+/// How long after a goodbye packets may come that were sent before it: half of [`LINGER`].
+const OVERTAKEN: Duration = Duration::from_millis(50);
 /// How long packets in flight are waited for after a sender's goodbye where the network may reorder (see also RFC 3550
 /// §6.3.4): longer than its three goodbyes take.
 const LINGER: Duration = Duration::from_millis(100);

@@ -37,7 +37,7 @@ impl Session {
             match classify(bytes) {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
-                Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired),
+                Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired, true),
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
             }
@@ -118,7 +118,7 @@ impl Session {
             && classify(bytes) == Some(PacketKind::Rtcp)
             && bytes.get(4..8).is_some_and(of_our_sender);
         match self.single.filter(|_| is_rtcp) {
-            Some(at) => self.on_rtcp(now, at, bytes, false),
+            Some(at) => self.on_rtcp(now, at, bytes, false, false),
             None => {
                 self.unknown_sources += 1;
                 self.look_for_framing(bytes);

@@ -28,7 +28,15 @@ impl Session {
     }
 
     /// A compound packet of the peer at `at`.
-    pub(super) fn on_rtcp(&mut self, now: Instant, at: usize, bytes: &[u8], repaired: bool) {
+    /// `from_media`: it came from where the media comes from; from elsewhere a goodbye counts only if the media stops.
+    pub(super) fn on_rtcp(
+        &mut self,
+        now: Instant,
+        at: usize,
+        bytes: &[u8],
+        repaired: bool,
+        from_media: bool,
+    ) {
         let Some(peer) = &mut self.peers[at] else { return };
         let (send, receive) = (&self.send, &mut self.receive);
         let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
@@ -61,7 +69,10 @@ impl Session {
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
                 left = true;
-                receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
+                receive.iter_mut().for_each(|track| match from_media {
+                    true => track.on_bye(now, ssrc),
+                    false => track.on_doubtful_bye(now, ssrc),
+                });
             }
             RtcpEvent::OwnBye { ssrc } if reflected => {
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));

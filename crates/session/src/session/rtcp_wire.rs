@@ -39,7 +39,7 @@ impl Session {
         if rtcp_wire.heard(now).is_none_or(|known| known == path) {
             rtcp_wire.from = Some((path, now));
         }
-        self.on_rtcp(now, at, bytes, false);
+        self.on_rtcp(now, at, bytes, false, false);
         true
     }
 

@@ -126,6 +126,36 @@ fn reports_from_another_port_are_known_by_their_ssrc() {
     assert_eq!((session.unknown_sources(), notices(&mut session).contains(&Notice::Bye)), (1, false));
     session.handle_input(now, WIRE, datagram(&mut report(ssrc).to_vec(), beside, now));
     session.advance(now);
-    assert!(notices(&mut session).contains(&Notice::Bye));
+    assert!(!notices(&mut session).contains(&Notice::Bye), "it may be forged");
+    now = session.poll_timeout().expect("it looks whether more comes");
+    while !notices(&mut session).contains(&Notice::Bye) {
+        session.advance(now);
+        now = session.poll_timeout().expect("it ends").max(now);
+        assert!(now < Instant::from_millis(2_000), "no media comes any more");
+    }
     assert_eq!(session.unknown_sources(), 1);
+}
+
+/// From a third address, and with the sender's own address forged: the sound shows that they are not the sender's.
+#[test]
+fn a_forged_goodbye_ends_no_recording() {
+    for from in [PathId(99), NEAR] {
+        let (kept, all) = (Kept::default(), packets(5, 51_200));
+        let mut session = receive_session("rtp", None, &kept);
+        let bye = [&[0x80, 201, 0, 1], &all[0][8..12], &[0x81, 203, 0, 1], &all[0][8..12]].concat();
+        let mut now = Instant::from_millis(1);
+        for (n, packet) in all.iter().enumerate() {
+            now += std::time::Duration::from_nanos(5_333_333);
+            session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
+            if n % 60 == 30 {
+                session.handle_input(now, WIRE, datagram(&mut bye.clone(), from, now));
+            }
+            session.advance(now);
+        }
+        assert!(!session.is_finished(), "{from:?}");
+        session.stop(now);
+        session.advance(now);
+        assert!(kept.samples() == expected(stereo(), 0, 51_200), "{from:?}: {} samples", kept.len());
+        assert_eq!(heard(&session).sources().streams, 1);
+    }
 }
