@@ -161,6 +161,8 @@ pub struct ReceiveOptions {
     pub forever: bool,
     /// Stop after so much time.
     pub length: Option<Duration>,
+    /// Give up after so much time without a packet.
+    pub give_up: Option<Duration>,
     /// File for a capture of the socket.
     pub capture: Option<PathBuf>,
     /// File for a path passport: when each packet was sent and arrived, or that it was lost.
@@ -287,6 +289,7 @@ impl Default for ReceiveOptions {
             any_payload_type: false,
             forever: false,
             length: None,
+            give_up: None,
             capture: None,
             passport: None,
             command: String::new(),

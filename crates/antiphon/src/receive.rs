@@ -122,11 +122,20 @@ pub fn receive(
         notice(description);
     }
     let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
+    let (mut heard, mut gave_up, give_up) = (clock.now(), false, options.give_up);
     let mut recent = Recent::default();
     let length_stop = stop.clone();
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         let Some(snapshot) = snapshot else { return };
+        let before = last.packets_received;
         last = ReceiveStatus { live: recent.on_look(snapshot.look), ..snapshot.status(latency) };
+        if last.packets_received != before {
+            heard = clock.now();
+        }
+        if give_up.is_some_and(|patience| clock.now().since(heard) >= patience) && !length_stop.is_asked() {
+            gave_up = true;
+            length_stop.ask();
+        }
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);
         }
@@ -152,6 +161,10 @@ pub fn receive(
         });
     }
     let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
+    if let Some(patience) = give_up.filter(|_| gave_up) {
+        let patience = antiphon_core::units::format_duration(patience);
+        return Err(Error::unreachable(format!("no packets for {patience}: given up")));
+    }
     let interrupted = stop.is_asked() && !timed_out;
     Ok(ReceiveSummary { status: last, interrupted, notes, recording, shortfall })
 }

@@ -132,8 +132,8 @@ impl<'a> Show<'a> {
 
     /// Reports a sender from which nothing comes any more.
     fn heard(&mut self, packets: u64) {
-        if self.silence.begins(packets, self.output.clock().now()) {
-            let text = format!("no packets for {} s; still waiting for the sender", SILENT.as_secs());
+        if let Some(silence) = self.silence.look(packets, self.output.clock().now()) {
+            let text = format!("no packets for {} s; still waiting for the sender", silence.as_secs());
             self.progress.talk(&text, self.output);
         }
     }
@@ -145,6 +145,8 @@ impl<'a> Show<'a> {
 
 /// A stream without packets for so long is reported.
 const SILENT: Duration = Duration::from_secs(2);
+/// And again each time that so much more has passed.
+const STILL_SILENT: Duration = Duration::from_secs(60);
 
 /// Detects that a stream has stopped without its sender's saying so.
 #[derive(Default)]
@@ -152,6 +154,8 @@ struct Silence {
     packets: u64,
     /// When the last packet came; `None` if no silence is to be reported.
     heard: Option<Instant>,
+    /// How often this silence has been reported.
+    reported: u32,
     /// A notice has just told the user what happened: packets that came with it begin nothing.
     expected: bool,
 }
@@ -162,21 +166,22 @@ impl Silence {
         self.heard = None;
     }
 
-    /// Whether a silence is to be reported: once for each.
-    fn begins(&mut self, packets: u64, now: Instant) -> bool {
+    /// How long the silence has been, if that is to be reported: once after [`SILENT`], and again each minute.
+    fn look(&mut self, packets: u64, now: Instant) -> Option<Duration> {
         let more = packets > self.packets;
         self.packets = packets;
         if std::mem::take(&mut self.expected) {
-            return false;
+            return None;
         }
         if more {
-            self.heard = Some(now);
+            (self.heard, self.reported) = (Some(now), 0);
         }
-        let silent = self.heard.is_some_and(|heard| now.since(heard) >= SILENT);
-        if silent {
-            self.heard = None;
-        }
-        silent
+        let silence = now.since(self.heard?);
+        let next = if self.reported == 0 { SILENT } else { STILL_SILENT * self.reported };
+        (silence >= next).then(|| {
+            self.reported += 1;
+            silence
+        })
     }
 }
 
@@ -203,23 +208,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_reported_once_after_packets() {
+    fn silence_is_reported_after_packets_and_each_minute() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut silence = Silence::default();
         // Before the first packet nothing is missing.
-        assert!(!silence.begins(0, at(0)) && !silence.begins(0, at(9000)));
-        assert!(!silence.begins(5, at(9100)) && !silence.begins(5, at(11_000)));
-        assert!(silence.begins(5, at(11_100)) && !silence.begins(5, at(20_000)));
+        assert_eq!((silence.look(0, at(0)), silence.look(0, at(9000))), (None, None));
+        assert_eq!((silence.look(5, at(9100)), silence.look(5, at(11_000))), (None, None));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!((silence.look(5, at(11_100)), silence.look(5, at(20_000))), (seconds(2), None));
         // A stream that goes on can fall silent again.
-        assert!(!silence.begins(6, at(20_100)) && silence.begins(6, at(22_100)));
+        assert_eq!((silence.look(6, at(20_100)), silence.look(6, at(22_100))), (None, seconds(2)));
+        // It is told again each minute.
+        assert_eq!((silence.look(6, at(80_000)), silence.look(6, at(80_100))), (None, seconds(60)));
+        assert_eq!((silence.look(6, at(140_000)), silence.look(6, at(140_100))), (None, seconds(120)));
     }
 
     #[test]
     fn a_stream_that_was_ended_is_not_reported() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut silence = Silence::default();
-        assert!(!silence.begins(5, at(0)));
+        assert_eq!(silence.look(5, at(0)), None);
         silence.expected();
-        assert!(!silence.begins(7, at(10)) && !silence.begins(7, at(5000)));
+        assert_eq!((silence.look(7, at(10)), silence.look(7, at(5000))), (None, None));
     }
 }

@@ -170,6 +170,10 @@ pub struct ReceiveArgs {
     /// Stop after this time [default: when the sender ends the stream]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
     pub seconds: Option<Duration>,
+    /// Give up after this time without a packet, with exit code 4 [default:
+    /// wait]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
+    pub give_up: Option<Duration>,
     /// Capture the packets at this end as pcapng for Wireshark, with their
     /// content: SCTP and DCCP without UDP, and the RTP of any transport
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
@@ -275,6 +279,7 @@ impl ReceiveArgs {
             any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,
             length: self.seconds,
+            give_up: self.give_up,
             capture: self.capture.clone(),
             passport: self.passport.clone(),
             command: String::new(),

@@ -124,3 +124,14 @@ fn a_receiver_that_comes_back_is_heard_by_again() {
     let threads = SCHEMES.map(|scheme| std::thread::spawn(move || restarted(scheme)));
     threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
 }
+
+#[test]
+fn a_receiver_gives_up_when_nothing_comes() {
+    for scheme in SCHEMES {
+        let at = if scheme == "tcp" { "@" } else { "" };
+        let source = format!("{scheme}://{at}127.0.0.1:{}", free_port());
+        let ran = run(&["receive", &source, "null:", "--give-up", "300ms", "--time-limit", "20s"]);
+        assert_eq!(ran.code, Some(4), "{scheme}: {}", ran.err);
+        assert!(ran.err.contains("no packets for 300ms: given up"), "{scheme}: {}", ran.err);
+    }
+}
