@@ -170,6 +170,10 @@ impl Playout {
             self.position = self.position.map(|position| position.min(start));
         }
         let position = self.position.unwrap_or(start);
+        if unhurried && end <= position {
+            // A recording does not go back: what stands in its place was written.
+            return Inserted::Late { salvaged: 0 };
+        }
         let far = self.capacity();
         if !self.fits(packet) || position.saturating_sub(end) > far {
             // A single group with a jump does not move the others: each of their packets ends the run.

@@ -243,3 +243,39 @@ fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
         );
     }
 }
+
+/// What arq and srp give up in an outage is missing; all the rest is at its place.
+#[test]
+fn after_an_outage_everything_is_at_its_place() {
+    for (name, outage) in [("arq", 2_500), ("arq", 8_000), ("srp", 2_500), ("srp", 8_000), ("sctp", 8_000)] {
+        let (kept, frames) = (Kept::default(), 20 * 48_000);
+        let near = sending(
+            &*stack(name),
+            Noise::new(stereo(), frames),
+            track_config(stereo(), 5),
+            PlayoutDelay::Unbounded,
+        );
+        let mut world = World::linked(near, recording_with(name, &kept, LongGaps::Silence), "delay=10ms", 1);
+        world.outage(Instant::from_millis(3_000)..Instant::from_millis(3_000 + outage));
+        world.run(END);
+        assert!(world.far.is_finished(), "{name}, {outage} ms");
+        let track = heard(&world.far);
+        let gaps = track.gaps().expect("it records").list();
+        let (samples, whole) = (kept.samples(), expected(stereo(), 0, frames));
+        assert_eq!(samples.len(), whole.len(), "{name}, {outage} ms: {gaps:?}");
+        // Concealment fades what follows a gap in.
+        let mut from = 0;
+        for gap in gaps {
+            let (start, end) = (2 * gap.at as usize, 2 * (gap.at + gap.frames) as usize);
+            let from_blended = from.min(start);
+            assert!(
+                samples[from_blended..start] == whole[from_blended..start],
+                "{name}, {outage} ms: before {gap:?}"
+            );
+            from = end + 2048;
+        }
+        assert!(samples[from..] == whole[from..], "{name}, {outage} ms: after {gaps:?}");
+        let counted = track.counters().packets + track.playout().unwrap().lost;
+        assert_eq!(counted, 3750, "{name}, {outage} ms: both ends count alike");
+    }
+}
