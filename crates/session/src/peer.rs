@@ -85,6 +85,8 @@ pub struct Peer {
     pub(crate) wire: Option<WireId>,
     pub(crate) connected: bool,
     pub(crate) broken: Option<BrokenReason>,
+    /// When that was last told. A datagram that is refused tells it again each time, and nothing tells that it is over.
+    pub(crate) broken_at: Option<Instant>,
     /// Whether anything was ever received from it.
     pub(crate) answered: bool,
     pub(crate) rtcp: RtcpSession,
@@ -134,6 +136,7 @@ impl Peer {
             wire: None,
             connected: false,
             broken: None,
+            broken_at: None,
             answered: false,
             rtcp,
             members: Members::default(),
@@ -198,11 +201,20 @@ impl Peer {
         &self.rtcp
     }
 
+    /// Why it could not be reached at the end, if it could not: at `now` or shortly before.
+    pub(crate) fn broken_lately(&self, now: Instant) -> Option<BrokenReason> {
+        let lately = self.broken_at.is_some_and(|at| now.since(at) <= LATELY);
+        self.broken.filter(|_| !self.connected || lately)
+    }
+
     /// Why it cannot be reached now, if it cannot.
     pub fn broken(&self) -> Option<BrokenReason> {
         self.broken
     }
 }
+
+/// A port at which no program listens refuses each packet: after a second without that, one does.
+const LATELY: Duration = Duration::from_secs(1);
 
 /// Merges the outcomes of the copies of each message: the message has the best of them.
 #[derive(Debug, Default)]

@@ -329,7 +329,7 @@ impl Session {
     fn on_broken(&mut self, now: Instant, at: usize, reason: BrokenReason) {
         // A receiver that leaves at the first goodbye is no error.
         if let Some(peer) = self.peers[at].as_mut().filter(|_| self.state == State::Open) {
-            peer.broken = Some(reason);
+            (peer.broken, peer.broken_at) = (Some(reason), Some(now));
         }
         if let Some(data) = &mut self.data {
             data.broken_at = Some(now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::child::{Child, antiphon, free_ports, program};
-use crate::dissect::{BYE, Dissected, RR, SDES, SR, XR, dissect, dissect_with_checksums};
+use crate::dissect::{APP, BYE, Dissected, RR, SDES, SR, XR, dissect, dissect_with_checksums};
 
 /// Sends five and a half seconds: past the first report, which comes within five.
 const SOUND: &str = "tone:noise?channels=2&seconds=5500ms";
@@ -16,6 +16,8 @@ const SENT: &str = "sent.pcapng";
 
 /// A stream between two processes of ours.
 pub struct Stream {
+    /// Whether the recording confirms what it has, as over a transport that loses nothing.
+    confirms: bool,
     port: u16,
     /// The summaries of sender and receiver.
     pub sent: Value,
@@ -45,7 +47,8 @@ pub fn stream_with(scheme: &str, query: &str, port: u16, directory: &Path) -> St
     let sending =
         antiphon(["send", SOUND, &target, "--json", "--capture", &names[0]]).succeed_within(DEADLINE);
     let received = receiving.succeed().summary();
-    Stream { port, sent: sending.summary(), received, sender, receiver }
+    let confirms = matches!(scheme, "tcp" | "sctp");
+    Stream { confirms, port, sent: sending.summary(), received, sender, receiver }
 }
 
 trait Within {
@@ -84,6 +87,9 @@ impl Stream {
             answers.push(BYE);
         }
         answers.sort_unstable();
+        // A recording over a transport that loses nothing confirms what it has.
+        assert_eq!(answers.contains(&APP), self.confirms, "{whose}");
+        answers.retain(|kind| *kind != APP);
         // An extended report tells the playout delay.
         assert_eq!(answers, [RR, SDES, BYE, XR], "the receiver's RTCP in {whose}");
         // The sender's clock is in every packet, the format in some (RFC 8285 elements 1 and 2).

@@ -53,6 +53,7 @@ pub const RR: u8 = 201;
 pub const SDES: u8 = 202;
 pub const BYE: u8 = 203;
 /// Extended report (RFC 3611 §2).
+pub const APP: u8 = 204;
 pub const XR: u8 = 207;
 
 /// Dissects `file`, in which RTP goes to and from `port`; nothing in it may be malformed. Checksums are checked as

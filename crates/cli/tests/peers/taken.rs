@@ -14,8 +14,10 @@ struct Theirs {
     sound: Sound,
     port: u16,
     told: Told,
-    /// Whether the sender's BYE comes to the port of the sound.
+    /// Whether the sender's BYE comes to where we listen.
     says_bye: bool,
+    /// Whether its RTCP goes to the port of its sound.
+    one_port: bool,
 }
 
 enum Told {
@@ -124,9 +126,11 @@ fn we_take_what_ffmpeg_sends() {
     let mut ports = free_ports(3 * sounds.len()).into_iter();
     let mut streams = Vec::new();
     for (number, (sound, payload_type)) in sounds.into_iter().enumerate() {
-        let mut add = |told, says_bye| {
+        let mut add = |told, one_port| {
             let port = ports.next().expect("three for each sound");
-            streams.push(Theirs { sound, port, told, says_bye });
+            // Its RTCP goes to the next port, where we listen if the sound's is even (RFC 3550 §11).
+            let says_bye = one_port || port.is_multiple_of(2);
+            streams.push(Theirs { sound, port, told, says_bye, one_port });
         };
         let sdp = directory.path().join(format!("{}.sdp", sound.name()));
         // The description does not depend on how long the stream is: a first, short run writes it.
@@ -139,7 +143,7 @@ fn we_take_what_ffmpeg_sends() {
         }
     }
     takes("ffmpeg", streams, |stream| {
-        ffmpeg(directory.path(), &stream.sound, stream.port, stream.says_bye, &[])
+        ffmpeg(directory.path(), &stream.sound, stream.port, stream.one_port, &[])
     });
 }
 
@@ -154,7 +158,7 @@ fn we_take_what_gstreamer_sends() {
     let ports = free_ports(sounds.len());
     let streams = sounds.into_iter().zip(ports).map(|((sound, payload_type), port)| {
         let told = if payload_type.is_some() { Told::Static } else { Told::Format(format_flag(&sound)) };
-        Theirs { sound, port, told, says_bye: false }
+        Theirs { sound, port, told, says_bye: false, one_port: false }
     });
     takes("GStreamer", streams.collect(), |stream| {
         let Theirs { sound, port, .. } = stream;

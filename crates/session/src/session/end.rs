@@ -248,8 +248,9 @@ impl Session {
             self.past_reports = std::mem::take(&mut peer.reports);
             self.past_members = std::mem::take(&mut peer.members);
             self.past_delay = peer.playout_delay;
-            self.past_broken = peer.broken;
-            self.past_unanswered = peer.broken.filter(|_| !peer.answered);
+            let ended = self.sending.and_then(|(_, end)| end).unwrap_or(now);
+            self.past_broken = peer.broken_lately(ended);
+            self.past_unanswered = self.past_broken.filter(|_| !peer.answered);
             self.peers[at] = None;
             self.report_timers.set(at, None);
         }
