@@ -264,7 +264,7 @@ impl Playout {
         if !matches!(self.config.clocking, Clocking::Unhurried { .. }) || self.fits(packet) {
             return None;
         }
-        packet.timestamp.checked_sub(position + self.level())
+        packet.timestamp.checked_sub(position + self.level()).filter(|frames| *frames > 0)
     }
 
     /// Goes on at media time `media`, once all that was buffered has been played; what lies between is played elsewhere.

@@ -249,8 +249,10 @@ impl Player {
         let unhurried = Clocking::Unhurried { patience };
         let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
         let target = config.latency.unwrap_or_default();
-        let playout =
-            PlayoutConfig { conceal: config.conceal, groups, ..PlayoutConfig::new(format, target, clocking) };
+        let usual = PlayoutConfig::new(format, target, clocking);
+        // A transport may take seconds to repair what was lost several times.
+        let headroom = if clocking == unhurried && config.reliable { REPAIR } else { usual.headroom };
+        let playout = PlayoutConfig { conceal: config.conceal, groups, headroom, ..usual };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
             return Ok(Player::Unclocked(Box::new(Playout::new(playout).map_err(|e| refused(&e))?)));
@@ -363,6 +365,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(200);
 const MOST_GATHERED: u64 = 16_384;
 /// A sink with less room than this for sample frames is full: the longest packet has as many.
 const LEAST_ROOM: usize = 4096;
+/// What a recording holds while a transport that loses nothing repairs what is missing, at the usual rates.
+const REPAIR: Duration = Duration::from_secs(5);
 /// Later packets after which a recording over an unordered transport counts a missing one as lost: as far as RFC 3550
 /// A.1 lets a packet come late.
 const UNORDERED_PATIENCE: usize = 100;

@@ -237,6 +237,8 @@ impl Session {
             self.peer_end.get_or_insert(PeerEnd::Closed(reason));
         }
         let Some(peer) = &mut self.peers[at] else { return };
+        let ended = self.sending.and_then(|(_, end)| end).unwrap_or(now);
+        let broken = peer.broken_lately(ended);
         (peer.association, peer.connected) = (None, false);
         if self.single == Some(at) {
             if let (Some(data), State::Open) = (&mut self.data, self.state) {
@@ -248,9 +250,8 @@ impl Session {
             self.past_reports = std::mem::take(&mut peer.reports);
             self.past_members = std::mem::take(&mut peer.members);
             self.past_delay = peer.playout_delay;
-            let ended = self.sending.and_then(|(_, end)| end).unwrap_or(now);
-            self.past_broken = peer.broken_lately(ended);
-            self.past_unanswered = self.past_broken.filter(|_| !peer.answered);
+            self.past_broken = broken;
+            self.past_unanswered = broken.filter(|_| !peer.answered);
             self.peers[at] = None;
             self.report_timers.set(at, None);
         }

@@ -32,7 +32,8 @@ impl Session {
         let is_rtcp = classify(bytes) == Some(PacketKind::Rtcp);
         let of_our_sender = followed.is_some_and(|ssrc| bytes.get(4..8) == Some(&ssrc.to_be_bytes()[..]));
         let (Some(at), true) = (self.single, is_rtcp && of_our_sender) else {
-            self.unknown_sources += 1;
+            // A sender's first report may come before its first sound.
+            self.unknown_sources += u64::from(!is_rtcp || followed.is_some());
             return true;
         };
         // Who knows the SSRC does not take the place of the sender's own address while that is heard.
