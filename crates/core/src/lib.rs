@@ -43,7 +43,7 @@ pub use stack::{Role, Stack};
 pub use stats::{Counters, PathStats};
 pub use time::{DEFAULT_LATENCY, Epoch, Instant, MediaTime, NtpTime};
 pub use units::{BitRate, ByteCount, Ppm, Ratio, UnitError};
-pub use validator::{Validator, Verdict};
+pub use validator::{StreamPlace, Validator, Verdict};
 
 /// The most similar of `known` to `word`, if similar enough to be a typing error: insertions, deletions, substitutions
 /// and swaps of neighbours count one each.

@@ -29,7 +29,34 @@ pub trait Validator {
     /// The id by which `datagram` names its association, so that a known peer is found on a new path; `None` if it
     /// names none, or must not. Endpoints report theirs with [`Event::IdAdded`](crate::Event::IdAdded).
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId>;
+
+    /// Where `datagram` stands in its sender's stream, of a transport whose packets tell that and name no association: so
+    /// a sender is known whose address a translator has changed.
+    fn place_of(&self, datagram: &[u8]) -> Option<StreamPlace>;
 }
+
+/// The place of a datagram in a numbered stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamPlace {
+    /// Names the stream; drawn at random by its sender.
+    pub stream: u64,
+    /// Its number, of `bits` bits, which begins anew after the largest.
+    pub number: u64,
+    /// Width of the number.
+    pub bits: u8,
+}
+
+impl StreamPlace {
+    /// Whether it comes after `earlier` in the same stream, not farther on than a short outage explains.
+    pub fn follows(self, earlier: StreamPlace) -> bool {
+        let unused = 64 - self.bits.clamp(1, 64);
+        let ahead = self.number.wrapping_sub(earlier.number) << unused >> unused;
+        (self.stream, self.bits) == (earlier.stream, earlier.bits) && (1..=MOST_MISSING).contains(&ahead)
+    }
+}
+
+/// Missing packets up to which a stream counts as going on (RFC 3550 A.1, MAX_DROPOUT).
+const MOST_MISSING: u64 = 3000;
 
 /// Verdict of a [`Validator`] on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use antiphon_core::{
     Capabilities, CloseMode, CloseReason, Dissector, Endpoint, Event, Input, Instant, Message, Outcome,
-    OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit, Validator, Wire,
+    OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, StreamPlace, Transmit,
+    Validator, Wire,
 };
 
 use crate::inbox::Inbox;
@@ -46,7 +47,7 @@ impl Stack for UdpStack {
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
-        Box::new(ByLooks(looks_like_rtp))
+        Box::new(ByLooks { begins: looks_like_rtp, place: place_of })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {
@@ -62,6 +63,14 @@ impl Stack for UdpStack {
 /// come from a port of its own (§11), and reports would go there instead of to where the sound is from.
 fn looks_like_rtp(datagram: &[u8]) -> bool {
     datagram.len() >= 12 && datagram[0] >> 6 == 2 && !RTCP_TYPES.contains(&datagram[1])
+}
+
+/// The stream is named by its SSRC.
+fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
+    let header = datagram.first_chunk::<12>().filter(|_| looks_like_rtp(datagram))?;
+    let (number, ssrc) = (u16::from_be_bytes([header[2], header[3]]), &header[8..]);
+    let stream = ssrc.iter().fold(0, |stream, byte| stream << 8 | u64::from(*byte));
+    Some(StreamPlace { stream, number: number.into(), bits: 16 })
 }
 
 /// The second octet of RTCP, which no RTP packet beside it has (RFC 5761 §4).

@@ -5,8 +5,10 @@
 //! associations that received something, sent something or are due are asked.
 
 mod admission;
+mod connections;
 mod ending;
 mod paths;
+mod presence;
 mod replies;
 mod routing;
 mod timers;
@@ -29,6 +31,7 @@ use admission::Admission;
 pub(crate) use ending::STOP_PATIENCE;
 use ending::Stopping;
 use paths::KnownPath;
+use presence::Presence;
 use wires::Wires;
 
 /// Names an association of a participant until its [`Event::Closed`] has been fetched.
@@ -91,13 +94,14 @@ struct Association {
     next_path: u32,
     /// Connection ids by which its peer's packets name it.
     names: Vec<ConnectionId>,
-    began: Instant,
-    last_heard: Instant,
+    presence: Presence,
     /// Whether the peer is known not to be a stray datagram: its validator replied, it has a connection, or it was
     /// heard for a while.
     proved: bool,
-    /// Whether it was heard more than once.
-    heard_twice: bool,
+    /// Whether the peer has shown that it receives what is sent to its address.
+    validated: bool,
+    /// A connection beside that of a listening wire's single peer, until it has sent anything that is of use.
+    waiting: bool,
     /// Whether another peer may take its place at once.
     released: bool,
     /// The first of its events, fetched to see whether there is any.
@@ -173,10 +177,10 @@ impl Associations {
             paths: Vec::with_capacity(1),
             next_path: 0,
             names: Vec::with_capacity(2),
-            began: now,
-            last_heard: now,
+            presence: Presence::new(now),
             proved: false,
-            heard_twice: false,
+            validated: listener.is_none_or(|listener| Some(listener) != wire),
+            waiting: false,
             released: false,
             news: None,
             ending: None,
@@ -414,10 +418,22 @@ impl Associations {
         self.slots.get(id.index())?.as_ref()?.listener
     }
 
-    /// Whether the peer of an association was heard within `silence`, and has not ended its stream.
+    /// Whether the peer of an association has sent its stream within `silence`, or has just begun, and has not ended it.
     pub fn is_alive(&self, now: Instant, id: AssociationId, silence: Duration) -> bool {
         let association = self.slots.get(id.index()).and_then(Option::as_ref);
-        association.is_some_and(|one| !one.released && now.since(one.last_heard) < silence)
+        association.is_some_and(|one| !one.released && one.presence.is_there(now, silence, true))
+    }
+
+    /// Whether so many bytes may be sent to its peer without being asked for. To an address that has not shown that it
+    /// receives them, no more goes than came from there (RFC 9000 §8 allows three times as much), and nothing after
+    /// `silence`: who forged it pays for each byte.
+    pub fn may_tell(&self, now: Instant, id: AssociationId, len: usize, silence: Duration) -> bool {
+        let Some(association) = self.slots.get(id.index()).and_then(Option::as_ref) else { return false };
+        let counters = association.endpoint.stats().counters;
+        let len = len + association.endpoint.profile().message_overhead;
+        association.validated
+            || counters.bytes_sent + len as u64 <= counters.bytes_received
+                && now.since(association.presence.last_heard) < silence
     }
 
     /// Path statistics of the association that ended last.

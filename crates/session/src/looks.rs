@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use antiphon_core::{
-    ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, Validator, Verdict,
+    ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, StreamPlace, Validator, Verdict,
 };
 
 /// A validator that judges datagrams by their content, and otherwise leaves the decision to the transport's.
@@ -21,6 +21,10 @@ impl Validator for ByLooks {
 
     fn flow_label(&self, datagram: &[u8]) -> u16 {
         self.inner.flow_label(datagram)
+    }
+
+    fn place_of(&self, _datagram: &[u8]) -> Option<StreamPlace> {
+        None
     }
 
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {

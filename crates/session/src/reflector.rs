@@ -146,7 +146,7 @@ impl Reflector {
             if let Some(table) = &self.config.arrivals {
                 table.note(bytes, received.received_at);
             }
-            if self.config.marks && !mark_returned(bytes) {
+            if self.config.marks && !mark_returned(bytes) || !self.associations.on_used(now, id) {
                 self.counters.refused += 1;
                 continue;
             }

@@ -253,7 +253,8 @@ impl Session {
             self.single = Some(self.new_peer(now));
         }
         self.silence = silence;
-        self.listen_for(now, wire, stack, Policy::Single { silence });
+        let streams = self.receive.is_some() && self.data.is_none();
+        self.listen_for(now, wire, stack, Policy::Single { silence, streams });
     }
 
     /// Serves many peers on `wire`, each of which is sent the track.
@@ -385,9 +386,7 @@ impl Participant for Session {
     }
 
     fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
-        let accepted = self.associations.accept(now, listener);
-        self.unknown_sources += u64::from(accepted.is_none());
-        accepted
+        self.associations.accept(now, listener)
     }
 
     fn advance(&mut self, now: Instant) {

@@ -75,7 +75,7 @@ fn comparison(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     let near = comparing(transport.scheme, Box::new(Quiet(format(2))), nowhere(), setting);
     let interval = Some(Duration::from_nanos(5_333_333));
     let config = ReflectorConfig { interval, ..ReflectorConfig::default() };
-    let policy = Policy::Single { silence: SILENCE };
+    let policy = Policy::Single { silence: SILENCE, streams: true };
     let far = Reflector::new(Instant::ZERO, WIRE, stack(transport.scheme), policy, config);
     [Box::new(near), Box::new(far)]
 }

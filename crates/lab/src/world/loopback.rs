@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use antiphon_core::{
-    ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, Validator, Verdict,
+    ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, StreamPlace, Validator, Verdict,
 };
 
 /// `stack` as that program listens on it: any datagram begins an association, unless the transport validates addresses.
@@ -44,6 +44,10 @@ impl Validator for TakesAll {
 
     fn flow_label(&self, _datagram: &[u8]) -> u16 {
         0
+    }
+
+    fn place_of(&self, _datagram: &[u8]) -> Option<StreamPlace> {
+        None
     }
 
     fn id_of(&self, _datagram: &[u8]) -> Option<ConnectionId> {

@@ -267,7 +267,7 @@ impl<'a> StreamBuilder<'a> {
         let stack = self.stack(seed)?;
         let stack = if medusa { unread(stack) } else { stack };
         let config = ReflectorConfig { patience, one_at_a_time, ..ReflectorConfig::default() };
-        let policy = Policy::Single { silence: SILENCE };
+        let policy = Policy::Single { silence: SILENCE, streams: true };
         let reflector = Reflector::new(Instant::ZERO, WIRE, stack, policy, config);
         Ok(StreamParticipant::Reflector(Box::new(reflector)))
     }

@@ -22,6 +22,8 @@ mod text;
 mod window;
 mod wire;
 
+use antiphon_core::StreamPlace;
+
 use crate::dissect::EachDatagram;
 use crate::registry::one_address;
 use crate::{DEFAULT_PORT, Substrate, Transport};
@@ -54,6 +56,12 @@ fn speaks_text(datagram: &[u8]) -> Option<bool> {
 fn begins_an_association(datagram: &[u8]) -> bool {
     let binary = wire::parse(datagram).is_some_and(|packet| packet.data.is_some());
     binary || matches!(text::parse(datagram), Some(text::Text::Data { .. }))
+}
+
+/// The published packets name no stream.
+fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
+    let data = wire::parse(datagram)?.data?;
+    Some(StreamPlace { stream: data.epoch.into(), number: data.number.into(), bits: 32 })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

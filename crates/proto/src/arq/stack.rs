@@ -7,7 +7,7 @@ use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Profile, Role, Stack, 
 use super::improved::Improved;
 use super::published::Published;
 use super::settings::{self, Settings};
-use super::{FIRST_NUMBER, begins_an_association, speaks_text};
+use super::{FIRST_NUMBER, begins_an_association, place_of, speaks_text};
 use crate::adapt::{Adaptive, Other};
 use crate::dissect::EachDatagram;
 use crate::looks::ByLooks;
@@ -48,7 +48,7 @@ impl Stack for ArqStack {
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
-        Box::new(ByLooks(begins_an_association))
+        Box::new(ByLooks { begins: begins_an_association, place: place_of })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

@@ -12,7 +12,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Role, Secret, Validator, Verdict, first_ports};
+use antiphon_core::{
+    ConnectionId, Instant, PathId, Role, Secret, StreamPlace, Validator, Verdict, first_ports,
+};
 
 use super::cookie::{Asked, COOKIE_ALONE, CookieKeys, Opened, Tcb};
 use super::features::{self, Features, Location};
@@ -338,6 +340,10 @@ impl Validator for DccpValidator {
     /// The caller's DCCP port: a caller that was started again behind the same UDP port has another one.
     fn flow_label(&self, datagram: &[u8]) -> u16 {
         first_ports(datagram).map_or(0, |(source, _)| source)
+    }
+
+    fn place_of(&self, _datagram: &[u8]) -> Option<StreamPlace> {
+        None
     }
 
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {

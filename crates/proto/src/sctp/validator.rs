@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Rng, Role, Secret, Seq32, Validator, Verdict};
+use antiphon_core::{
+    ConnectionId, Instant, PathId, Rng, Role, Secret, Seq32, StreamPlace, Validator, Verdict,
+};
 
 use super::cookie::{CookieKeys, Opened, Refused, SEALED, Tcb};
 use super::settings::{MAX_STREAMS, Settings, WINDOW};
@@ -289,6 +291,10 @@ impl Validator for SctpValidator {
     }
 
     /// The verification tag, known only to hosts that see the peer's packets. INIT and COOKIE ECHO have none.
+    fn place_of(&self, _datagram: &[u8]) -> Option<StreamPlace> {
+        None
+    }
+
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
         let (header, mut chunks) = wire::parse(datagram)?;
         let begins = matches!(chunks.next()?.kind, chunk::INIT | chunk::COOKIE_ECHO);

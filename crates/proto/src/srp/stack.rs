@@ -52,7 +52,7 @@ impl Stack for SrpStack {
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
-        Box::new(ByLooks(begins_an_association))
+        Box::new(ByLooks { begins: begins_an_association, place: |_| None })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

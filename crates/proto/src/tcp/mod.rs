@@ -62,7 +62,7 @@ impl Stack for TcpStack {
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
         // A stream is admitted by the kernel's handshake, never by a datagram.
-        Box::new(ByLooks(|_| false))
+        Box::new(ByLooks { begins: |_| false, place: |_| None })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Stack, Transmit, Validator, Verdict};
+use antiphon_core::{ConnectionId, Instant, PathId, Stack, StreamPlace, Transmit, Validator, Verdict};
 
 use super::AssociationId;
 use super::replies::Replies;
@@ -14,17 +14,26 @@ use super::replies::Replies;
 pub enum Policy {
     /// One peer at a time. Another peer takes over when the current one has been silent for `silence`, has ended its
     /// stream (was released), or was heard only once while the other was heard twice. One whose address is validated takes
-    /// over after half of `silence`, and after 0.2 s behind the address of the current one. A connection is refused while
-    /// there is another; the next one after it continues the same association.
+    /// over after half of `silence`, and after 0.2 s behind the address of the current one. A peer whose stream comes from
+    /// another address goes on after 0.1 s.
+    ///
+    /// Of several connections the one serves that first sends anything of use ([`Associations::on_used`]), until it is
+    /// silent; the next one after it has broken continues the same association.
+    ///
+    /// [`Associations::on_used`]: super::Associations::on_used
     Single {
         /// Silence after which another may take over.
         silence: Duration,
+        /// Whether peers send streams: one that sends a packet now and then is then silent, if another one comes and
+        /// comes again.
+        streams: bool,
     },
     /// Many peers, each with an association of its own.
     ///
-    /// A peer that is not proved (neither by its validator nor by being heard for a while) is in a pool of its own.
-    /// When that is full, a peer that was heard only once is replaced by a source that was turned away and came again:
-    /// a flood from forged addresses uses each address only once.
+    /// A peer that is not proved (neither by its validator nor by being heard for a while; a connection by anything of use
+    /// that it sends) is in a pool of its own. When that is full, a peer that was heard only once is replaced by a source
+    /// that was turned away and came again: a flood from forged addresses uses each address only once. The oldest
+    /// connection that is not proved makes room for the next.
     Many {
         /// The most peers. Those not proved may have half of the places (8 at least).
         most: usize,
@@ -71,7 +80,7 @@ pub(super) struct Admission {
     /// Those of the unproved that were heard only once, the oldest first.
     once: BTreeSet<(Instant, AssociationId)>,
     /// Paths that were turned away not long ago, each at its number modulo [`TURNED_AWAY`].
-    turned_away: Vec<Option<PathId>>,
+    turned_away: Vec<Option<TurnedAway>>,
     replies: Replies,
     /// What begins the association accepted last, where that is a validator's output and not the datagram itself.
     block: Vec<u8>,
@@ -122,6 +131,10 @@ impl Admission {
         self.validator.id_of(datagram)
     }
 
+    pub fn place_of(&self, datagram: &[u8]) -> Option<StreamPlace> {
+        self.validator.place_of(datagram)
+    }
+
     /// Lets the validator examine a datagram. Without room for a reply the datagram is dropped, as on the wire; the
     /// peer repeats it.
     pub fn decide(&mut self, now: Instant, path: PathId, datagram: &[u8]) -> Decision {
@@ -164,9 +177,19 @@ impl Admission {
         self.block = block;
     }
 
-    /// Whether `path` was turned away before, not long ago; if not, it is now.
-    pub fn came_again(&mut self, path: PathId) -> bool {
-        self.turned_away[path.0 as usize % TURNED_AWAY].replace(path) == Some(path)
+    /// `path` is turned away: returns how often it was since `since` or a while before.
+    pub fn turn_away(&mut self, now: Instant, path: PathId, since: Instant) -> u32 {
+        let place = &mut self.turned_away[path.0 as usize % TURNED_AWAY];
+        let known = place.filter(|known| known.path == path && known.first >= since);
+        let first = known.map_or(now, |known| known.first);
+        let times = known.map_or(0, |known| known.times).saturating_add(1);
+        *place = Some(TurnedAway { path, first, times });
+        times
+    }
+
+    /// Whether there is a place for one more connection that may have to wait.
+    pub fn has_place_to_wait(&self) -> bool {
+        self.unproved < MOST_WAITING
     }
 
     /// Whether there is a place for one more of many peers, proved or not.
@@ -175,20 +198,20 @@ impl Admission {
         self.here < most && (proved || self.unproved < most_unproved(most))
     }
 
-    /// The oldest of the unproved associations that were heard only once.
+    /// The oldest of the unproved associations that were heard only once; connections are not counted as heard.
     pub fn oldest_heard_once(&self) -> Option<AssociationId> {
         self.once.first().map(|(_, id)| *id)
     }
 
-    /// An association has begun at `began`.
-    pub fn add(&mut self, id: AssociationId, began: Instant, proved: bool) {
+    /// An association has begun at `began`, which may have to wait for the place of a single peer.
+    pub fn add(&mut self, id: AssociationId, began: Instant, proved: bool, waits: bool) {
         self.counters.admitted += 1;
         self.here += 1;
         if !proved {
             self.unproved += 1;
             self.once.insert((began, id));
         }
-        if let Policy::Single { .. } = self.policy {
+        if let (Policy::Single { .. }, false) = (self.policy, waits) {
             self.current = Some(id);
         }
     }
@@ -221,11 +244,22 @@ impl Admission {
     }
 }
 
+/// A path whose datagrams were not taken.
+#[derive(Clone, Copy, Debug)]
+struct TurnedAway {
+    path: PathId,
+    first: Instant,
+    times: u32,
+}
+
 /// The most associations that may be unproved: half of the places, 8 at least.
 fn most_unproved(most: usize) -> usize {
     (most / 2).max(8).min(most)
 }
 
+/// The most connections that wait for the place of a single peer: at a hundred new ones a second each has 0.3 s to send its
+/// first packet.
+const MOST_WAITING: usize = 32;
 /// Number of remembered paths that were turned away: as many as a flood of 48 000 datagrams a second has between two
 /// packets of a stream of 5.3 ms, where a driver numbers addresses as they come.
 const TURNED_AWAY: usize = 256;

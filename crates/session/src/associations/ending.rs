@@ -45,7 +45,7 @@ impl Associations {
         }
         association.names.clear();
         if let Some(admission) = listener.and_then(|listener| self.admissions.get_mut(&listener)) {
-            admission.remove(id, association.began, association.proved);
+            admission.remove(id, association.presence.began, association.proved);
         }
         self.timers.set(id.index(), None);
         self.to_fetch.clear(id.index());

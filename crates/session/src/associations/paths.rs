@@ -23,7 +23,12 @@ impl Associations {
         let association = self.slots[id.index()].as_mut().expect("it is there");
         let local = PathId(association.next_path);
         association.next_path += 1;
-        association.paths.push(KnownPath { local, path, last_heard: association.last_heard, routed: route });
+        association.paths.push(KnownPath {
+            local,
+            path,
+            last_heard: association.presence.last_heard,
+            routed: route,
+        });
         if let (true, Some(wire)) = (route, association.wire) {
             self.routes.insert((wire, path, association.flow), (id, local));
         }

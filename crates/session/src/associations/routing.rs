@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, CloseReason, Input, Instant, PathId, Role, WireId};
+use antiphon_core::{CloseReason, Input, Instant, PathId, Role, WireId};
 
 use super::admission::{Decision, Policy};
 use super::{Association, AssociationId, Associations, Handled};
@@ -42,11 +42,39 @@ impl Associations {
         let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
         if let Some((id, local)) = known.or_else(|| self.by_id(now, wire, path, flow, bytes)) {
-            self.heard(now, id, local);
+            self.heard(now, id, local, bytes);
+            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
+            return Handled::Taken;
+        }
+        if let Some((id, local)) = self.move_to(now, wire, path, bytes) {
+            self.heard(now, id, local, bytes);
             self.give(now, id, Input::Datagram { path: local, bytes, received_at });
             return Handled::Taken;
         }
         self.admit(now, wire, path, flow, bytes, received_at)
+    }
+
+    /// A datagram from an unknown source that goes on with the stream of the single peer: a translator has changed the
+    /// peer's address, which is then the only one.
+    fn move_to(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        path: PathId,
+        bytes: &[u8],
+    ) -> Option<(AssociationId, PathId)> {
+        let admission = self.admissions.get(&wire)?;
+        let id = admission.current?;
+        let place = admission.place_of(bytes)?;
+        let association = self.slots[id.index()].as_mut()?;
+        let [known] = &mut association.paths[..] else { return None };
+        if association.released || !association.presence.goes_on_at(now, place) {
+            return None;
+        }
+        self.routes.remove(&(wire, known.path, association.flow));
+        self.routes.insert((wire, path, association.flow), (id, known.local));
+        known.path = path;
+        Some((id, known.local))
     }
 
     /// A datagram of an unknown source.
@@ -82,6 +110,7 @@ impl Associations {
         let stack = Rc::clone(&self.admissions[&wire].stack);
         let id = self.open(now, &*stack, Role::Listener, Some(wire), Some(wire), flow);
         let local = self.add_path(id, path, true);
+        self.note_place(id, bytes);
         self.admitted(wire, id, proved);
         if with_block {
             let block = self.admission_mut(wire).take_block();
@@ -93,42 +122,12 @@ impl Associations {
         Handled::Taken
     }
 
-    /// A connection came in on the listening wire `listener`: returns its wire, or `None` to refuse it.
-    pub fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
-        if self.stopping.is_some() {
-            return None;
-        }
-        let admission = self.admissions.get_mut(&listener)?;
-        let wire = self.wires.fresh();
-        if let (Policy::Single { .. }, Some(current)) = (admission.policy, admission.current)
-            && let Some(association) = self.slots[current.index()].as_mut()
-        {
-            if association.wire.is_some() {
-                admission.counters.no_room += 1;
-                return None;
-            }
-            // The next connection of a stream that continues: the same association.
-            association.wire = Some(wire);
-            self.routes.insert((wire, PathId::default(), 0), (current, PathId::default()));
-            return Some(wire);
-        }
-        if !admission.has_place(true) {
-            admission.counters.no_room += 1;
-            return None;
-        }
-        let stack = Rc::clone(&admission.stack);
-        let id = self.open(now, &*stack, Role::Listener, Some(wire), Some(listener), 0);
-        self.add_path(id, PathId::default(), true);
-        // A connection shows that its peer receives what is sent to its address.
-        self.admitted(listener, id, true);
-        Some(wire)
-    }
-
     pub(super) fn admitted(&mut self, listener: WireId, id: AssociationId, proved: bool) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         association.proved = proved;
-        let began = association.began;
-        self.admission_mut(listener).add(id, began, proved);
+        association.validated |= proved;
+        let (began, waits) = (association.presence.began, association.waiting);
+        self.admission_mut(listener).add(id, began, proved, waits);
     }
 
     /// Marks an association as proved: its peer is no stray datagram.
@@ -136,7 +135,7 @@ impl Associations {
         let Some(association) = self.slots[id.index()].as_mut().filter(|one| !one.proved) else { return };
         association.proved = true;
         if let Some(admission) = association.listener.and_then(|one| self.admissions.get_mut(&one)) {
-            admission.prove(id, association.began);
+            admission.prove(id, association.presence.began);
         }
     }
 
@@ -144,9 +143,10 @@ impl Associations {
     fn makes_room(&mut self, now: Instant, listener: WireId, path: PathId, proved: bool) -> bool {
         let admission = &self.admissions[&listener];
         match admission.policy {
-            Policy::Single { silence } => {
+            Policy::Single { silence, streams } => {
                 let Some(current) = admission.current else { return true };
                 let Some(association) = &self.slots[current.index()] else { return true };
+                let presence = association.presence;
                 // One that has shown that it receives what is sent there is no forgery: behind the same address it is the
                 // program that was started again, and from another address it need not wait as long as others.
                 let same = proved && association.paths.iter().any(|known| known.path == path);
@@ -155,10 +155,12 @@ impl Associations {
                     (false, true) => silence / 2,
                     (false, false) => silence,
                 };
-                let free = association.released || now.since(association.last_heard) >= patience;
-                let heard_twice = association.heard_twice;
-                let second = self.admission_mut(listener).came_again(path);
-                if !free && (heard_twice || !second) {
+                let free = association.released || now.since(presence.last_heard) >= patience;
+                let times = self.admission_mut(listener).turn_away(now, path, now - silence);
+                // A stray sender does not keep out one that comes again and again, as streams do.
+                let insists = times >= if proved { 1 } else { STREAM_BEGINS };
+                let stray = insists && !presence.is_there(now, patience, streams);
+                if !free && !stray && (presence.heard_twice || times < 2) {
                     return false;
                 }
                 self.end(now, current, CloseReason::TimedOut);
@@ -168,29 +170,38 @@ impl Associations {
                 if !admission.has_place(proved) && now >= admission.no_peer_idle_before {
                     self.end_idle(now, listener, idle);
                 }
-                self.admissions[&listener].has_place(proved) || self.end_heard_once(now, listener, path)
+                self.admissions[&listener].has_place(proved) || self.end_stray(now, listener, path)
             }
         }
     }
 
-    /// Ends an association that was heard only once, if the source that needs its place came again.
-    fn end_heard_once(&mut self, now: Instant, listener: WireId, path: PathId) -> bool {
+    /// Ends an association that was heard only once, if the source that needs its place came again; or one that is heard now
+    /// and then, if the source came again and again, as streams do.
+    fn end_stray(&mut self, now: Instant, listener: WireId, path: PathId) -> bool {
         let admission = self.admission_mut(listener);
-        let oldest = admission.came_again(path).then(|| admission.oldest_heard_once()).flatten();
-        oldest.into_iter().for_each(|id| self.end(now, id, CloseReason::TimedOut));
-        oldest.is_some()
+        let times = admission.turn_away(now, path, now - STRAY);
+        let once = if times > 1 { admission.oldest_heard_once() } else { None };
+        // A flood from one address must not cause a search each time.
+        let insists = times.is_multiple_of(STREAM_BEGINS);
+        let stray = once.or_else(|| {
+            let all = self.of_listener(listener).filter(|_| insists);
+            let strays = all.filter(|(_, one)| !one.validated && !one.presence.is_there(now, STRAY, true));
+            strays.min_by_key(|(_, one)| one.presence.last_heard).map(|(id, _)| id)
+        });
+        stray.into_iter().for_each(|id| self.end(now, id, CloseReason::TimedOut));
+        stray.is_some()
     }
 
     /// Ends associations that have been idle for too long. Looks at all of them, but no more often than one can have
     /// become idle, so that unknown sources cannot cause needless searches.
-    fn end_idle(&mut self, now: Instant, listener: WireId, idle: Duration) {
+    pub(super) fn end_idle(&mut self, now: Instant, listener: WireId, idle: Duration) {
         let patience = |one: &Association| if one.proved { idle } else { idle.min(UNPROVED_IDLE) };
         let (mut ended, mut next) = (Vec::new(), now + idle.min(UNPROVED_IDLE));
         for (id, one) in self.of_listener(listener) {
-            if now.since(one.last_heard) >= patience(one) {
+            if now.since(one.presence.last_heard) >= patience(one) {
                 ended.push(id);
             } else {
-                next = next.min(one.last_heard + patience(one));
+                next = next.min(one.presence.last_heard + patience(one));
             }
         }
         for id in &ended {
@@ -208,12 +219,14 @@ impl Associations {
             .filter(move |(_, one)| one.listener == Some(listener))
     }
 
-    fn heard(&mut self, now: Instant, id: AssociationId, local: PathId) {
+    fn heard(&mut self, now: Instant, id: AssociationId, local: PathId, bytes: &[u8]) {
+        self.note_place(id, bytes);
         let Some(association) = &mut self.slots[id.index()] else { return };
-        association.last_heard = now;
+        let presence = &mut association.presence;
+        presence.last_heard = now;
+        let (began, again) = (presence.began, !std::mem::replace(&mut presence.heard_twice, true));
         let known = association.paths.iter_mut().find(|known| known.local == local);
         known.into_iter().for_each(|known| known.last_heard = now);
-        let (began, again) = (association.began, !std::mem::replace(&mut association.heard_twice, true));
         let admission = association.listener.and_then(|listener| self.admissions.get_mut(&listener));
         if let Some(admission) = admission.filter(|_| again) {
             admission.heard_again(id, began);
@@ -223,24 +236,23 @@ impl Associations {
         }
     }
 
-    fn give(&mut self, now: Instant, id: AssociationId, input: Input<'_>) {
-        if let Some(association) = &mut self.slots[id.index()] {
-            association.endpoint.handle_input(now, input);
-            self.touch(id);
+    /// Remembers where the stream of a single peer stands.
+    fn note_place(&mut self, id: AssociationId, bytes: &[u8]) {
+        let Some(association) = &mut self.slots[id.index()] else { return };
+        let admission = association.listener.and_then(|listener| self.admissions.get(&listener));
+        let Some(place) = admission.filter(|one| one.current.is_some()).and_then(|one| one.place_of(bytes))
+        else {
+            return;
+        };
+        let presence = &mut association.presence;
+        if presence.place.is_none_or(|before| before.stream != place.stream || place.follows(before)) {
+            presence.place = Some(place);
         }
     }
 
-    /// An accepted connection is gone: one of many ends, a single one waits for the next connection.
-    fn on_broken(&mut self, now: Instant, id: AssociationId, wire: WireId) {
-        let Some(association) = &mut self.slots[id.index()] else { return };
-        let Some(listener) = association.listener.filter(|listener| *listener != wire) else { return };
-        association.wire = None;
-        self.routes.remove(&(wire, PathId::default(), 0));
-        self.wires.close(wire);
-        let single =
-            matches!(self.admissions.get(&listener).map(|one| one.policy), Some(Policy::Single { .. }));
-        if !single || self.stopping.is_some() {
-            association.endpoint.close(now, CloseMode::Abort);
+    fn give(&mut self, now: Instant, id: AssociationId, input: Input<'_>) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.endpoint.handle_input(now, input);
             self.touch(id);
         }
     }
@@ -251,6 +263,11 @@ impl Associations {
 const RESTART_SILENCE: Duration = Duration::from_millis(200);
 /// A peer that is heard again after this time is proved. A stray datagram is not, nor is a flood's random address.
 const PROOF_TIME: Duration = Duration::from_millis(200);
+/// Datagrams within the permitted silence by which a sender shows that it streams, and the current one does not: twice as
+/// many as keep a stream's place.
+const STREAM_BEGINS: u32 = 8;
+/// Time in which one of many that sends fewer packets than a stream makes room for one that streams.
+const STRAY: Duration = Duration::from_secs(2);
 /// Silence after which an unproved association makes room: twice as long as a sender may be silent before another takes
 /// over.
 const UNPROVED_IDLE: Duration = Duration::from_secs(4);

@@ -96,7 +96,7 @@ impl DataTrack {
 
 impl Session {
     /// Hands over received messages, as far as the application has room; the rest waits in the transport.
-    pub(super) fn fetch_messages(&mut self) {
+    pub(super) fn fetch_messages(&mut self, now: Instant) {
         let Some(data) = &mut self.data else { return };
         if data.paused && data.port.has_room() {
             data.paused = false;
@@ -106,8 +106,12 @@ impl Session {
                 .filter_map(|peer| peer.association)
                 .for_each(|id| self.associations.touch(id));
         }
-        while data.port.has_room() {
+        while self.data.as_mut().is_some_and(|data| data.port.has_room()) {
             let Some((id, received)) = self.associations.poll_message(&mut self.buf) else { return };
+            if !self.gets_place(now, id) {
+                continue;
+            }
+            let Some(data) = &mut self.data else { return };
             let peer = self.peer_of.get(id.index()).copied().flatten();
             if let Some(peer) = peer.and_then(|at| self.peers[at as usize].as_mut()) {
                 (peer.answered, peer.broken) = (true, None);
@@ -117,7 +121,7 @@ impl Session {
         }
         // The application wakes the session when it takes a message out of a full queue, and the endpoints are asked
         // again.
-        data.paused = true;
+        self.data.iter_mut().for_each(|data| data.paused = true);
         for id in self.peers.iter().flatten().filter_map(|peer| peer.association) {
             self.associations.pause(id);
         }

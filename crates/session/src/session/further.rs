@@ -131,7 +131,9 @@ impl Session {
 
     /// Associations that are no peer's.
     pub(super) fn candidates(&mut self) -> Vec<AssociationId> {
-        std::mem::take(&mut self.further.candidates)
+        let mut all = std::mem::take(&mut self.further.candidates);
+        all.extend(self.associations.iter().filter(|id| self.associations.is_waiting(*id)));
+        all
     }
 
     /// A message over an association that is no peer's.

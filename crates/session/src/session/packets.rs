@@ -4,6 +4,7 @@ use antiphon_core::{Instant, Profile, Received, Wire};
 use antiphon_media::packet::{PacketKind, classify, unmark_returned};
 
 use super::{Session, tell};
+use crate::associations::AssociationId;
 use crate::observer::Seen;
 use crate::receive_track::{ReceiveTrack, Told};
 
@@ -11,7 +12,7 @@ impl Session {
     /// Handles received messages.
     pub(super) fn fetch(&mut self, now: Instant) {
         if self.data.is_some() {
-            return self.fetch_messages();
+            return self.fetch_messages(now);
         }
         let was_full =
             std::mem::replace(&mut self.holds_up, self.receive.as_ref().is_some_and(ReceiveTrack::is_full));
@@ -27,6 +28,11 @@ impl Session {
                 unmark_returned(&mut buf[..received.len]);
             }
             let bytes = &buf[..received.len];
+            let kind = classify(bytes);
+            if !self.has_place(now, id, kind) {
+                continue;
+            }
+            let bytes = &buf[..received.len];
             let Some(at) = self.peer_at(id) else {
                 self.on_candidate(now, id, bytes);
                 continue;
@@ -34,7 +40,7 @@ impl Session {
             if let Some(peer) = &mut self.peers[at] {
                 (peer.answered, peer.broken) = (true, None);
             }
-            match classify(bytes) {
+            match kind {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired, true),
@@ -51,6 +57,31 @@ impl Session {
         self.buf = buf;
         self.judge_framing();
         self.hold_ready();
+    }
+
+    /// A message of this kind came over an association: returns whether it has a place here. One that waited for the place of
+    /// a single peer may get it now.
+    fn has_place(&mut self, now: Instant, id: AssociationId, kind: Option<PacketKind>) -> bool {
+        let of_use = match kind {
+            Some(PacketKind::Rtp) => true,
+            // A receiver sends nothing else, a sender both.
+            Some(PacketKind::Rtcp) => self.receive.is_none(),
+            None => false,
+        };
+        if of_use { self.gets_place(now, id) } else { !self.associations.is_waiting(id) }
+    }
+
+    /// A message of use came over an association: returns whether it has a place here.
+    pub(super) fn gets_place(&mut self, now: Instant, id: AssociationId) -> bool {
+        let waits = self.associations.is_waiting(id);
+        let has_place = self.associations.on_used(now, id);
+        self.unknown_sources += u64::from(!has_place);
+        if let (true, true, Some(at)) = (waits, has_place, self.single)
+            && !self.is_candidate(now, id, at)
+        {
+            self.replace(now, id, at);
+        }
+        has_place
     }
 
     /// A message that is neither RTP nor RTCP came, or a broken one.

@@ -58,7 +58,7 @@ impl Session {
     /// Creates peers for associations that a listening wire admitted.
     pub(super) fn take_opened(&mut self, now: Instant) {
         while let Some(id) = self.associations.poll_opened() {
-            if self.peer_at(id).is_some() {
+            if self.peer_at(id).is_some() || self.associations.is_waiting(id) {
                 continue;
             }
             match self.single {

@@ -81,6 +81,9 @@ impl Session {
         for source in &self.receipts.sources {
             let Some(receipt) = source.receipt(self.ssrc) else { continue };
             let len = receipt.write(&mut bytes);
+            if !self.associations.may_tell(now, id, len, Duration::MAX) {
+                continue;
+            }
             let deadline = Some(now + RECEIPT_LIFE);
             let message = Message { stream, ..Message::new(Tag::NONE, &bytes[..len], deadline) };
             let _the_next_one_says_more = self.associations.send(now, id, message);

@@ -117,11 +117,18 @@ impl Session {
     /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
     /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
-        if self.report_apart(now, len) {
+        let Some(peer) = &self.peers[at] else { return };
+        let silence = peer.rtcp.receiver_interval(now) * SILENT_INTERVALS;
+        if !peer.association.is_none_or(|id| self.associations.may_tell(now, id, len, silence))
+            || self.report_apart(now, len)
+        {
             return;
         }
         let Some(peer) = &self.peers[at] else { return };
         for id in Destinations::of(peer).ids() {
+            if !self.associations.may_tell(now, *id, len, silence) {
+                continue;
+            }
             let Some(profile) = self.associations.endpoint(*id).map(|endpoint| endpoint.profile()) else {
                 continue;
             };
@@ -154,6 +161,9 @@ fn nominal(delay: PlayoutDelay) -> Option<Duration> {
 
 /// A report that waited this long is obsolete.
 const REPORT_LIFE: Duration = Duration::from_secs(1);
+
+/// Intervals after which a silent party is sent no reports (RFC 3550 §6.3.5).
+const SILENT_INTERVALS: u32 = 5;
 
 /// The longest round trip that is accepted from a report. A longer one was measured on a retransmission that the
 /// transport cannot mark as such: SCTP where nothing followed, the kernel's TCP.

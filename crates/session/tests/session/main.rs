@@ -9,6 +9,7 @@ mod convert;
 mod dccp_flood;
 mod deadlines;
 mod delivery;
+mod doors;
 mod framing;
 mod further;
 mod further_rules;

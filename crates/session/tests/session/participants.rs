@@ -142,7 +142,13 @@ fn patient_comparison(name: &str) -> Pair {
 
 fn reflector(name: &str, one_at_a_time: bool) -> Reflector {
     let config = ReflectorConfig { one_at_a_time, ..ReflectorConfig::default() };
-    Reflector::new(Instant::ZERO, WIRE, stack(name), Policy::Single { silence: SILENCE }, config)
+    Reflector::new(
+        Instant::ZERO,
+        WIRE,
+        stack(name),
+        Policy::Single { silence: SILENCE, streams: true },
+        config,
+    )
 }
 
 fn messages(name: &str) -> Pair {

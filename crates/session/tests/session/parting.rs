@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use antiphon_core::{
     Capabilities, CloseMode, CloseReason, ConnectionId, Dissector, Endpoint, Event, Input, Instant, Message,
-    OverIp, Participant, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, Transmit,
-    Validator, Verdict, Wire,
+    OverIp, Participant, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, StreamPlace,
+    Transmit, Validator, Verdict, Wire,
 };
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
 
@@ -117,6 +117,10 @@ impl Validator for Anyone {
 
     fn flow_label(&self, _datagram: &[u8]) -> u16 {
         0
+    }
+
+    fn place_of(&self, _datagram: &[u8]) -> Option<StreamPlace> {
+        None
     }
 
     fn id_of(&self, _datagram: &[u8]) -> Option<ConnectionId> {

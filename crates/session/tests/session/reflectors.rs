@@ -18,7 +18,7 @@ fn reflector(name: &str, marks: bool) -> Reflector {
 }
 
 /// The first datagrams of a stream of ours, as captured on its way.
-fn captured(name: &str) -> Vec<Vec<u8>> {
+pub fn captured(name: &str) -> Vec<Vec<u8>> {
     let source = Noise::new(stereo(), 48_000);
     let mut session = sending(&*stack(name), source, track_config(stereo(), 3), PlayoutDelay::Of(ms(80)));
     let (mut all, mut buf) = (Vec::new(), [0; 2048]);

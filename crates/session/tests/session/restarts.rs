@@ -15,8 +15,10 @@ const DELAY: Duration = Duration::from_millis(10);
 const EVERY: Duration = Duration::from_millis(5);
 const BUDGET: Duration = Duration::from_millis(80);
 const TRANSPORTS: [&str; 3] = ["sctp", "dccp?ccid=2", "dccp?ccid=3"];
-const POLICIES: [Policy; 2] =
-    [Policy::Single { silence: SILENCE }, Policy::Many { most: 4, idle: Duration::from_secs(10) }];
+const POLICIES: [Policy; 2] = [
+    Policy::Single { silence: SILENCE, streams: true },
+    Policy::Many { most: 4, idle: Duration::from_secs(10) },
+];
 
 /// A program that calls and sends.
 struct Caller {
@@ -159,7 +161,8 @@ impl World {
         let Some(listener) = &mut self.listener else { return };
         loop {
             listener.advance(now);
-            while listener.poll_message(&mut buf).is_some() {
+            while let Some((id, _)) = listener.poll_message(&mut buf) {
+                listener.on_used(now, id);
                 self.arrivals.push(now);
             }
             while listener.poll_event().is_some() {}
