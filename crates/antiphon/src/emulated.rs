@@ -117,7 +117,9 @@ impl Proxy {
                 UdpProxy::start(config, clock).map(Proxy::Udp)
             }
             Substrate::Tcp => {
-                let config = StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time };
+                let allow = antiphon_net::AllowList::default();
+                let config =
+                    StreamProxyConfig { listen, target, link, seed, max_connections: 4, real_time, allow };
                 StreamProxy::start(config, clock).map(Proxy::Stream)
             }
         };

@@ -150,7 +150,8 @@ pub fn receive(
     recent.on_look(last.look);
     let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
-    notices.into_iter().map(|told| describe_notice(told.into())).chain(files).for_each(notice);
+    let notices = notices.into_iter().map(|told| describe_notice(told.into()));
+    notices.chain(files).chain(options.socket.allow.note()).for_each(notice);
     let mut recording = None;
     for sink in told.try_iter() {
         notes.extend(sink.notes.list());

@@ -88,6 +88,7 @@ pub fn reflect(
     let progress = far_ends.into_iter().map(FarEnd::finish).collect();
     let mut last = snapshot(elapsed, &names, progress);
     // Their lines are closed, and the capture holds the ends of their connections.
+    last.notes.extend(options.socket.allow.note());
     last.notes.extend(finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why)));
     Ok(last)
 }

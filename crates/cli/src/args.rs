@@ -19,7 +19,7 @@ pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
 pub use papers::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
 pub use reflect::ReflectArgs;
-pub use socket::{SocketArgs, WaitArgs};
+pub use socket::{AllowArgs, SocketArgs, WaitArgs};
 pub use stream::{ReceiveArgs, SendArgs};
 
 use crate::values;

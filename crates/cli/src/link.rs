@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use antiphon::Error;
 use antiphon::link::{DuplexSpec, KEYS, PRESETS};
+use antiphon::net::AllowList;
 use antiphon::net::emulator::{
     EmulatorError, LaneConfig, Router, RouterConfig, Sides, StreamProxy, StreamProxyConfig, UdpProxy,
     UdpProxyConfig,
@@ -29,7 +30,8 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     }
     let spec = args.spec()?;
     let watch = output.watch(global.time_limit)?;
-    let mut emulator = Emulator::start(args, spec, output)?;
+    let allow = AllowList::new(args.allow.iter().copied());
+    let mut emulator = Emulator::start(args, spec, allow.clone(), output)?;
     begin(args, spec, &emulator, output);
     let mut progress = StreamProgress::new(output, &watch.stop);
     let mut end = args.seconds.map(|time| Pace::new(output.clock(), time));
@@ -49,7 +51,8 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
         progress.update(|| traffic.line(), output);
     }
     progress.clear();
-    let traffic = emulator.stop();
+    let mut traffic = emulator.stop();
+    traffic.add_denied(allow.denied());
     if output.json {
         output.timed("summary", traffic.json());
     } else {
@@ -98,7 +101,7 @@ enum Emulator {
 }
 
 impl Emulator {
-    fn start(args: &LinkArgs, spec: DuplexSpec, output: &Output) -> Result<Self, Error> {
+    fn start(args: &LinkArgs, spec: DuplexSpec, allow: AllowList, output: &Output) -> Result<Self, Error> {
         let clock = output.clock();
         if let (Some(listen), Some(target)) = (args.listen, args.to) {
             if args.tcp {
@@ -109,6 +112,7 @@ impl Emulator {
                     seed: args.seed,
                     max_connections: args.max_flows,
                     real_time: args.real_time,
+                    allow,
                 };
                 let proxy = StreamProxy::start(config, clock).map_err(failure)?;
                 let place = format!("TCP connections to {} are forwarded to {target}", proxy.local_addr());
@@ -118,6 +122,7 @@ impl Emulator {
                 max_flows: args.max_flows,
                 idle: args.idle,
                 real_time: args.real_time,
+                allow,
                 ..UdpProxyConfig::new(listen, target, spec, args.seed)
             };
             let proxy = UdpProxy::start(config, clock).map_err(failure)?;

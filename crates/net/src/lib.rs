@@ -5,6 +5,7 @@
 //! allocate, lock or log; a wire that is accepted or handed over later allocates its memory when it begins.
 
 mod address;
+mod allow;
 mod batch;
 pub mod capture;
 mod clock;
@@ -36,6 +37,7 @@ mod wake;
 mod way;
 
 pub use address::{AddressError, Target};
+pub use allow::{AllowList, Network, NoNetwork};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
 pub use clock::{OsClock, thread_cpu_time};
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, round};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use socket2::{SockAddr, Socket};
 
+use crate::allow::AllowList;
 use crate::line::IDLE;
 
 /// Options of every media socket.
@@ -37,6 +38,8 @@ pub struct SocketOptions {
     /// Further addresses of the peer that a calling UDP or raw line calls: the paths 1 and up, for transports with
     /// several.
     pub other_peers: Vec<SocketAddr>,
+    /// Where a listening socket takes datagrams and connections from.
+    pub allow: AllowList,
 }
 
 /// How a multicast group is sent to or joined.
@@ -66,6 +69,7 @@ impl Default for SocketOptions {
             fragment: false,
             multicast: Multicast::default(),
             other_peers: Vec::new(),
+            allow: AllowList::default(),
         }
     }
 }

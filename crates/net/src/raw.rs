@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use antiphon_core::{Input, Instant, OverIp, PathId, Wire, WireView};
 
 use crate::address::Target;
+use crate::allow::AllowList;
 use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch};
 use crate::capture::{Direction, Ends};
 use crate::clock::{OsClock, Reading};
@@ -33,6 +34,8 @@ pub struct RawLine {
     /// The addresses of a calling line's one peer, by path; none where it listens.
     called: Vec<SocketAddr>,
     peers: AddressTable,
+    /// Where a listening line takes packets from.
+    allow: AllowList,
     /// Our address on each path, by its number.
     ours: Vec<IpAddr>,
     receive: ReceiveBatch,
@@ -127,6 +130,7 @@ impl RawLine {
             outlets: sockets.into_iter().map(outlet).collect(),
             called: Vec::new(),
             peers: AddressTable::default(),
+            allow: options.allow.clone(),
             ours: Vec::new(),
             receive: ReceiveBatch::new(),
             packet: vec![0; room],
@@ -165,6 +169,9 @@ impl RawLine {
         let read = self.outlets[outlet].socket.read(&*self.over_ip, datagram, destination);
         let Some((ends, packet)) = read else { return };
         if !is_ours(self.common.local, self.called.get(outlet), &ends) {
+            return;
+        }
+        if self.called.is_empty() && !self.allow.takes(ends.peer.ip()) {
             return;
         }
         self.common.stats.received += 1;

@@ -38,9 +38,15 @@ impl TcpListening {
         &self.notes
     }
 
-    /// The next caller, if there is one. An error means that none can be accepted for a while.
+    /// The next caller that may call, if there is one. An error means that none can be accepted for a while.
     pub(crate) fn next_caller(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
-        accept(&self.socket)
+        for _ in 0..BACKLOG {
+            let Some((stream, peer)) = accept(&self.socket)? else { break };
+            if self.options.allow.takes(peer.ip()) {
+                return Ok(Some((stream, peer)));
+            }
+        }
+        Ok(None)
     }
 
     /// The line of a caller. An error means that it has gone already.

@@ -9,6 +9,7 @@ use antiphon_core::{Input, Instant, PathId, Wire, WireView};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{Target, any_for};
+use crate::allow::AllowList;
 use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
 use crate::capture::{Direction, Ends};
 use crate::clock::OsClock;
@@ -30,6 +31,8 @@ pub struct UdpLine {
     others: Vec<SocketAddr>,
     /// Who calls a listening line, and which of our addresses they call.
     peers: AddressTable<(SocketAddr, Option<IpAddr>)>,
+    /// Where a listening line takes datagrams from.
+    allow: AllowList,
     /// The kernel's count of dropped datagrams when last read.
     dropped: u32,
     way: Way,
@@ -145,6 +148,7 @@ impl UdpLine {
             peer: None,
             others: Vec::new(),
             peers: AddressTable::default(),
+            allow: options.allow.clone(),
             dropped: 0,
             way: Way::default(),
             receive: ReceiveBatch::new(),
@@ -179,6 +183,9 @@ impl UdpLine {
             self.common.stats.dropped += self.newly_dropped(i);
             let datagram = self.receive.datagram(i);
             let (from, stamp) = (datagram.from, datagram.stamp);
+            if self.peer.is_none() && from.is_some_and(|from| !self.allow.takes(from.ip())) {
+                continue;
+            }
             let path = match (&self.peer, from) {
                 (Some(_), _) if self.others.is_empty() => Some(PathId::default()),
                 (Some(peer), from) => peer.path_from(&self.others, from),

@@ -145,6 +145,8 @@ pub struct Session {
     past_unanswered: Option<BrokenReason>,
     /// The longest time between two reports on what is sent.
     longest_gap: Option<Duration>,
+    /// Whether a peer's transport itself answers datagrams.
+    answers: bool,
     /// Why the last peer could not be reached when it was given up.
     past_broken: Option<BrokenReason>,
     unknown_sources: u64,
@@ -195,6 +197,7 @@ impl Session {
             past_members: Members::default(),
             past_delay: None,
             past_unanswered: None,
+            answers: false,
             past_broken: None,
             longest_gap: None,
             unknown_sources: 0,

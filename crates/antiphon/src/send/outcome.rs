@@ -96,6 +96,11 @@ impl Outcome<'_> {
                 "the receiver could not be reached any more at the end, after {sent}{open}"
             ));
         }
+        if self.last.unheard && one {
+            return lost(format!(
+                "nothing came back from the receiver in {sent}: check the address and the firewall, and that it listens"
+            ));
+        }
         if peers.dropped > 0 {
             return failed(format!(
                 "{} packets are missing in the recording: there was no room to keep them while it could not be reached{}",

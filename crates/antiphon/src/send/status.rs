@@ -130,6 +130,8 @@ pub(super) struct Snapshot {
     pub end: Option<PeerEnd>,
     /// Why the receiver cannot be reached now.
     pub broken: Option<BrokenReason>,
+    /// Whether nothing came from a receiver whose transport answers.
+    pub unheard: bool,
     /// How long before the end the last report came.
     pub silence: Option<Duration>,
     pub look: Look,
@@ -157,6 +159,7 @@ impl Snapshot {
             told: session.told_delay(),
             end: session.peer_end(),
             broken: session.broken(),
+            unheard: session.is_unheard(),
             silence: session.silence_at_end(),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),

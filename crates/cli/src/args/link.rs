@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::units::parse_duration;
 use antiphon::link::DuplexSpec;
+use antiphon::net::Network;
 use clap::{ArgGroup, Args};
 
 use crate::completions;
@@ -61,6 +62,10 @@ pub struct LinkArgs {
     /// Forget a client that has sent nothing for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s", help_heading = "Run")]
     pub idle: Duration,
+    /// Proxy: only take packets and connections from this address or network,
+    /// such as 192.0.2.0/24; can be repeated [default: from everyone]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', requires = "listen", help_heading = "Where")]
+    pub allow: Vec<Network>,
     /// Ask for real-time scheduling
     #[arg(long, help_heading = "Run")]
     pub real_time: bool,

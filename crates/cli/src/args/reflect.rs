@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon::ReflectOptions;
+use antiphon::net::SocketOptions;
 use clap::{Args, ValueHint};
 
-use super::SocketArgs;
+use super::{AllowArgs, SocketArgs};
 use crate::completions;
 use crate::values;
 
@@ -33,6 +34,8 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
+    pub allow: AllowArgs,
+    #[command(flatten)]
     pub socket: SocketArgs,
 }
 
@@ -45,7 +48,7 @@ impl ReflectArgs {
             max_peers: self.max_peers,
             length: self.seconds,
             capture: self.capture.clone(),
-            socket: self.socket.options(),
+            socket: SocketOptions { allow: self.allow.list(), ..self.socket.options() },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::core::ByteCount;
 use antiphon::core::units::parse_duration;
-use antiphon::net::{Multicast, SocketOptions, WaitStyle};
+use antiphon::net::{AllowList, Multicast, Network, SocketOptions, WaitStyle};
 use clap::Args;
 
 use crate::completions;
@@ -23,6 +23,23 @@ impl WaitArgs {
     /// Converts to the facade's options.
     pub fn style(&self) -> WaitStyle {
         if self.busy_poll { WaitStyle::BusyPoll } else { WaitStyle::Block }
+    }
+}
+
+/// Whom a listening command listens to.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sockets")]
+pub struct AllowArgs {
+    /// Only listen to this address or network, such as 192.0.2.0/24; can be
+    /// repeated [default: everyone]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    allow: Vec<Network>,
+}
+
+impl AllowArgs {
+    /// The list of them.
+    pub fn list(&self) -> AllowList {
+        AllowList::new(self.allow.iter().copied())
     }
 }
 
@@ -82,6 +99,7 @@ impl SocketArgs {
             fragment: self.fragment,
             multicast: Multicast { ttl: self.ttl, interface: self.iface.clone(), source: None },
             other_peers: Vec::new(),
+            allow: AllowList::default(),
         }
     }
 }

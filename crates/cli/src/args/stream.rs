@@ -7,11 +7,12 @@ use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::measure::Purpose;
 use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
+use antiphon::net::SocketOptions;
 use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{SocketArgs, WaitArgs};
+use super::{AllowArgs, SocketArgs, WaitArgs};
 use crate::completions;
 use crate::values::{self, MaybeTime, WireFormat};
 
@@ -189,6 +190,8 @@ pub struct ReceiveArgs {
     #[command(flatten)]
     pub wait: WaitArgs,
     #[command(flatten)]
+    pub allow: AllowArgs,
+    #[command(flatten)]
     pub socket: SocketArgs,
 }
 
@@ -284,7 +287,7 @@ impl ReceiveArgs {
             passport: self.passport.clone(),
             command: String::new(),
             wait: self.wait.style(),
-            socket: self.socket.options(),
+            socket: SocketOptions { allow: self.allow.list(), ..self.socket.options() },
             seed: self.seed.unwrap_or(fresh_seed),
         })
     }

@@ -139,6 +139,15 @@ impl Traffic {
         notes
     }
 
+    /// Adds what came from clients that may not send.
+    pub fn add_denied(&mut self, denied: u64) {
+        self.beside.push((
+            "denied",
+            "packets and connections from addresses outside --allow, dropped",
+            denied,
+        ));
+    }
+
     /// The same as JSON.
     pub fn json(&self) -> Value {
         let flow = |(number, flow): (usize, &Flow)| {

@@ -1,6 +1,7 @@
 //! The built program, from outside.
 
 mod common;
+mod doors;
 mod help;
 mod json;
 mod lab;

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
 use super::reactor::{Interest, Poller, Reactor, Worker};
+use crate::allow::AllowList;
 use crate::clock::OsClock;
 use crate::realtime::Scheduling;
 
@@ -30,6 +31,8 @@ pub struct StreamProxyConfig {
     pub max_connections: usize,
     /// Ask for `SCHED_FIFO`.
     pub real_time: bool,
+    /// Which clients may connect.
+    pub allow: AllowList,
 }
 
 /// Counters of one connection, in chunks of at most one segment.
@@ -285,6 +288,9 @@ impl Streams {
 
     fn accept(&mut self, poller: &Poller) {
         while let Ok((socket, client)) = self.listen.accept() {
+            if !self.config.allow.takes(client.ip()) {
+                continue;
+            }
             let room = self.connections.len() < self.config.max_connections;
             match room.then(|| self.open(socket, client, poller)) {
                 Some(Ok(())) => {}

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
 use super::reactor::{Poller, Reactor, Worker};
+use crate::allow::AllowList;
 use crate::clock::OsClock;
 use crate::realtime::Scheduling;
 
@@ -32,6 +33,8 @@ pub struct UdpProxyConfig {
     pub idle: Duration,
     /// Ask for `SCHED_FIFO`.
     pub real_time: bool,
+    /// Which clients may send.
+    pub allow: AllowList,
 }
 
 impl UdpProxyConfig {
@@ -45,6 +48,7 @@ impl UdpProxyConfig {
             max_flows: 64,
             idle: Duration::from_secs(60),
             real_time: false,
+            allow: AllowList::default(),
         }
     }
 }
@@ -189,6 +193,9 @@ impl Forwarder {
                 // An ICMP error of a client that has gone: the next read is independent of it.
                 Err(_) => continue,
             };
+            if !self.config.allow.takes(client.ip()) {
+                continue;
+            }
             let now = clock.now();
             let Some(number) = self.flow_of(client, now, poller) else {
                 self.refused += 1;

@@ -20,6 +20,8 @@ pub(super) struct Presence {
     /// When the last ones came, the oldest at `next`.
     used: [Instant; STREAM],
     next: usize,
+    /// How many have come, as far as it matters.
+    count: usize,
 }
 
 impl Presence {
@@ -32,6 +34,7 @@ impl Presence {
             first_used: None,
             used: [now; STREAM],
             next: 0,
+            count: 0,
         }
     }
 
@@ -44,6 +47,7 @@ impl Presence {
         }
         self.used[self.next] = now;
         self.next = (self.next + 1) % STREAM;
+        self.count = (self.count + 1).min(STREAM);
         self.last_heard = self.last_heard.max(now);
     }
 
@@ -55,6 +59,13 @@ impl Presence {
     /// Whether it has sent a stream for the last `within`: some packets a second at least.
     pub fn streams(&self, now: Instant, within: Duration) -> bool {
         self.is_used() && now.since(self.used[self.next]) < within
+    }
+
+    /// Whether it makes room for one that streams: it has sent nothing of use, or a few messages and then nothing, or too
+    /// few within `within`.
+    pub fn is_stray(&self, now: Instant, within: Duration) -> bool {
+        let few = self.count < STREAM && now.since(self.last_heard) >= MOMENT;
+        !self.is_used() || few || !self.streams(now, within)
     }
 
     /// Whether it was not silent for the last `within`: it was heard and, if it has to send a stream, did that or has just

@@ -185,7 +185,7 @@ impl Associations {
         let insists = times.is_multiple_of(STREAM_BEGINS);
         let stray = once.or_else(|| {
             let all = self.of_listener(listener).filter(|_| insists);
-            let strays = all.filter(|(_, one)| !one.validated && !one.presence.is_there(now, STRAY, true));
+            let strays = all.filter(|(_, one)| !one.validated && one.presence.is_stray(now, STRAY));
             strays.min_by_key(|(_, one)| one.presence.last_heard).map(|(id, _)| id)
         });
         stray.into_iter().for_each(|id| self.end(now, id, CloseReason::TimedOut));

@@ -79,6 +79,11 @@ impl Session {
         endpoint.map_or_else(|| self.associations.last_stats(), |endpoint| endpoint.stats())
     }
 
+    /// Whether nothing at all came from a peer whose transport answers.
+    pub fn is_unheard(&self) -> bool {
+        self.answers && self.stats().counters.bytes_received == 0
+    }
+
     /// Where the first peer is reached: its wire, and the path on it.
     pub fn peer_path(&self) -> Option<(WireId, PathId)> {
         let id = self.peers().find_map(|peer| peer.association)?;

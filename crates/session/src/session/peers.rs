@@ -1,6 +1,6 @@
 //! The peers of a session, and the associations that lead to them.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Wire};
 
 use super::Session;
 use super::data::DataTrack;
@@ -35,6 +35,7 @@ impl Session {
         }
         self.judge_delivery(now, at);
         let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        self.answers |= profile.is_some_and(|profile| profile.wire == Wire::Datagram && !profile.bare);
         self.hold(profile.map_or(0, |profile| profile.max_receive));
         let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);
         self.room = self.room.max(sent).max(self.data.as_ref().map_or(0, DataTrack::room));

@@ -239,7 +239,9 @@ fn forged_openings_keep_no_caller_out_of_a_reflector() {
             }
             world.run_until(Instant::from_millis(10 * n + 10));
             let path = PathId(1_000 + rng.below(addresses));
-            world.far.handle_input(world.now, WIRE, datagram(&mut opening.clone(), path, world.now));
+            for _ in 0..1 + n % 3 {
+                world.far.handle_input(world.now, WIRE, datagram(&mut opening.clone(), path, world.now));
+            }
             world.far.advance(world.now);
             if began.is_some() && world.far.knows(WIRE, NEAR) {
                 served.get_or_insert(world.now);
