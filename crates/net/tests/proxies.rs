@@ -209,6 +209,7 @@ fn a_byte_stream_arrives_whole_at_the_rate_of_the_link() {
         seed: 4,
         max_connections: 1,
         real_time: false,
+        allow: antiphon_net::AllowList::default(),
     };
     let proxy = StreamProxy::start(config, OsClock::new()).expect("loopback");
     let clock = OsClock::new();

@@ -33,21 +33,24 @@ fn listening(arguments: &[&str], says: &str) -> (Child, std::thread::JoinHandle<
 
 #[test]
 fn only_those_on_the_list_are_heard() {
-    for scheme in SCHEMES {
-        for (allowed, is_heard) in [("127.0.0.9,192.0.2.0/24", false), ("192.0.2.0/24,127.0.0.0/8", true)] {
-            let port = free_ports(1);
-            let at = if scheme == "tcp" { "@" } else { "" };
-            let source = format!("{scheme}://{at}127.0.0.1:{port}");
-            let arguments = ["receive", &source, "null:", "--allow", allowed, "--seconds", "4s"];
-            let (mut receiver, said) = listening(&arguments, "listening on");
-            let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "1s"]);
-            // Over rtp nobody knows whether somebody hears it.
-            let unheard = if scheme == "rtp" { Some(0) } else { Some(4) };
-            assert_eq!(ran.code, if is_heard { Some(0) } else { unheard }, "{scheme} {allowed}: {}", ran.err);
-            receiver.wait().expect("it is our child");
-            let said = said.join().expect("it was read");
-            assert_eq!(said.contains("outside --allow"), !is_heard, "{scheme} {allowed}: {said}");
-        }
+    let check = |scheme: &'static str, allowed: &'static str, is_heard: bool| {
+        let port = free_ports(1);
+        let at = if scheme == "tcp" { "@" } else { "" };
+        let source = format!("{scheme}://{at}127.0.0.1:{port}");
+        let arguments = ["receive", &source, "null:", "--allow", allowed, "--seconds", "4s"];
+        let (mut receiver, said) = listening(&arguments, "listening on");
+        let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "1s"]);
+        // Over rtp nobody knows whether somebody hears it.
+        let unheard = if scheme == "rtp" { Some(0) } else { Some(4) };
+        assert_eq!(ran.code, if is_heard { Some(0) } else { unheard }, "{scheme} {allowed}: {}", ran.err);
+        receiver.wait().expect("it is our child");
+        let said = said.join().expect("it was read");
+        assert_eq!(said.contains("outside --allow"), !is_heard, "{scheme} {allowed}: {said}");
+    };
+    let cases = [("127.0.0.9,192.0.2.0/24", false), ("192.0.2.0/24,127.0.0.0/8", true)];
+    for (allowed, is_heard) in cases {
+        let threads = SCHEMES.map(|scheme| std::thread::spawn(move || check(scheme, allowed, is_heard)));
+        threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
     }
 }
 
