@@ -130,6 +130,7 @@ fn receive(
     let config = ReceiveTrackConfig {
         latency: Some(target),
         conceal: Concealment::Silence,
+        completed_later: false,
         description: None,
         any_payload_type: false,
         silence: SILENCE,

@@ -112,6 +112,7 @@ impl NearEnd {
         let receive = ReceiveTrackConfig {
             latency: Some(options.latency),
             conceal: options.conceal,
+            completed_later: false,
             description: None,
             any_payload_type: false,
             silence: SILENCE,

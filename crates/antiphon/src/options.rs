@@ -14,6 +14,7 @@ use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 
 use crate::change::Switch;
+use crate::complete::CompleteOver;
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
@@ -120,6 +121,8 @@ pub struct SendOptions {
     pub wait_for_peer: bool,
     /// Where sound of a live source waits that a recording cannot be sent for now, and memory has no room for.
     pub spool: SpoolPlace,
+    /// Where to call a recording after the stream, to complete it.
+    pub complete: Option<CompleteOver>,
     /// File for a capture of the socket.
     pub capture: Option<PathBuf>,
     /// File for a path passport: when each packet was sent and arrived, or that it was lost.
@@ -161,6 +164,8 @@ pub struct ReceiveOptions {
     pub forever: bool,
     /// Stop after so much time.
     pub length: Option<Duration>,
+    /// Where the sender calls after the stream, to complete a recording.
+    pub complete: Option<CompleteOver>,
     /// Give up after so much time without a packet.
     pub give_up: Option<Duration>,
     /// File for a capture of the socket.
@@ -263,6 +268,7 @@ impl Default for SendOptions {
             sdp: None,
             wait_for_peer: false,
             spool: SpoolPlace::default(),
+            complete: None,
             capture: None,
             passport: None,
             command: String::new(),
@@ -289,6 +295,7 @@ impl Default for ReceiveOptions {
             any_payload_type: false,
             forever: false,
             length: None,
+            complete: None,
             give_up: None,
             capture: None,
             passport: None,

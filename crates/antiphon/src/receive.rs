@@ -7,20 +7,21 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, WireId};
+use antiphon_core::{Instant, MediaTime, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{Sink, SinkError, StreamDescription, StreamFormat};
 use antiphon_net::{OsClock, Stop, Target, WaitStyle};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Gaps, LongGaps, Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig,
-    StreamFraming, converted_sink,
+    LongGaps, Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig,
+    StreamFraming, Written, converted_sink,
 };
 use antiphon_sound::{Notes, SinkKind, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
 use crate::cname;
+use crate::complete::{Completing, Listening};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
@@ -115,58 +116,79 @@ pub fn receive(
     let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
-    let thread_stop = stop.clone();
+    let over = options.complete.as_ref();
+    let mut completing = over.map(|over| Listening::open(over, &plan.uri, &options.socket)).transpose()?;
+    // The user's request ends what comes after the stream as well, any other only the stream.
+    let stream_stop = Stop::new();
+    let thread_stop = stream_stop.clone();
     let thread = spawn("receive", move || run(plan, clock, &thread_stop, out, tell, ready))?;
     // Printed only when it is true, since the reader may then start the sender. A thread that failed prints nothing.
     if opened.recv().is_ok() {
         notice(description);
     }
-    let (mut last, mut timed_out, limit) = (ReceiveStatus::default(), false, options.length);
+    let (mut last, limit) = (ReceiveStatus::default(), options.length);
     let (mut heard, mut gave_up, give_up) = (clock.now(), false, options.give_up);
     let mut recent = Recent::default();
-    let length_stop = stop.clone();
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
+        if stop.is_asked() {
+            stream_stop.ask();
+        }
         let Some(snapshot) = snapshot else { return };
         let before = last.packets_received;
         last = ReceiveStatus { live: recent.on_look(snapshot.look), ..snapshot.status(latency) };
         if last.packets_received != before {
             heard = clock.now();
         }
-        if give_up.is_some_and(|patience| clock.now().since(heard) >= patience) && !length_stop.is_asked() {
+        // Its sender calls after the stream: its goodbye was lost.
+        let silent = clock.now().since(heard) >= SILENCE;
+        if completing.as_mut().is_some_and(Listening::is_offered) && silent {
+            stream_stop.ask();
+        }
+        if give_up.is_some_and(|patience| clock.now().since(heard) >= patience) && !stream_stop.is_asked() {
             gave_up = true;
-            length_stop.ask();
+            stream_stop.ask();
         }
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);
         }
-        if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) && !length_stop.is_asked() {
-            timed_out = true;
-            length_stop.ask();
+        if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) {
+            stream_stop.ask();
         }
         status(&last);
     });
-    let Ended { mut notes, notices, files, last, gaps } =
+    let Ended { mut notes, notices, files, last, mut written } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     recent.on_look(last.look);
     let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
     let notices = notices.into_iter().map(|told| describe_notice(told.into()));
-    notices.chain(files).chain(options.socket.allow.note()).for_each(notice);
-    let mut recording = None;
+    notices.chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
+    let (mut recording, mut completed) = (None, None);
     for sink in told.try_iter() {
         notes.extend(sink.notes.list());
-        recording = sink.path.zip(gaps.as_ref()).map(|(path, (rate, frames, gaps))| {
-            let mut recording = Recording::new(path, *rate, *frames, gaps);
-            notes.extend(recording.list(sink.rate));
-            recording
-        });
+        let Some((path, written)) = sink.path.zip(written.as_mut()) else { continue };
+        if let Some(listening) = completing.take().filter(|_| !stop.is_asked()) {
+            completed = Some(Completing { listening, path: &path, written }.run(stop, notice));
+        }
+        let mut list = Recording::new(path, written.format.rate(), written.frames, &written.gaps);
+        notes.extend(list.list(sink.rate));
+        recording = Some(list);
+    }
+    match completed {
+        Some(Ok(frames)) if frames > 0 => {
+            let rate = written.as_ref().map_or(1, |written| written.format.rate());
+            let seconds = MediaTime::new(frames, rate).duration().as_secs_f64();
+            notice(format!("completed: {seconds:.3} s of sound came after the stream"));
+        }
+        Some(Err(why)) => notice(why),
+        _ => {}
     }
     let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
     if let Some(patience) = give_up.filter(|_| gave_up) {
         let patience = antiphon_core::units::format_duration(patience);
         return Err(Error::unreachable(format!("no packets for {patience}: given up")));
     }
-    let interrupted = stop.is_asked() && !timed_out;
+    let interrupted = stop.is_asked();
     Ok(ReceiveSummary { status: last, interrupted, notes, recording, shortfall })
 }
 
@@ -179,8 +201,8 @@ struct Ended {
     /// Results of the other files that were asked for: passport, capture.
     files: Vec<String>,
     last: Snapshot,
-    /// Rate and length of what was written in sample frames, and what it misses.
-    gaps: Option<(u32, u64, Gaps)>,
+    /// What was written, and what it misses.
+    written: Option<Written>,
 }
 
 /// The sink as it was opened.
@@ -201,6 +223,7 @@ struct ReceivePlan {
     /// `None` for a recording, which waits for everything.
     latency: Option<Duration>,
     conceal: Concealment,
+    completed_later: bool,
     long_gaps: LongGaps,
     description: Option<StreamDescription>,
     any_payload_type: bool,
@@ -240,6 +263,16 @@ impl ReceivePlan {
         let sink: SinkSpec = options.sink.parse()?;
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
+        if let Some(over) = &options.complete {
+            let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
+            if !is_file || !keeps_time || options.forever {
+                return Err(Error::usage(
+                    "--complete is for one stream into a file, as it was sent: record into file:NAME.wav, without --gaps \
+                     cut, --clock system and --forever",
+                ));
+            }
+            over.check(&uri, true)?;
+        }
         let asked = uri.keys.latency.or(options.latency);
         let framing = uri.keys.framing.unwrap_or(options.framing);
         let latency = match is_file && options.clock == SinkClock::Sender {
@@ -253,6 +286,7 @@ impl ReceivePlan {
                 (true, None) => Concealment::Silence,
                 _ => Concealment::default(),
             }),
+            completed_later: options.complete.is_some(),
             long_gaps: options.gaps,
             uri,
             also,
@@ -310,6 +344,7 @@ fn run(
     let track = ReceiveTrackConfig {
         latency: plan.latency,
         conceal: plan.conceal,
+        completed_later: plan.completed_later,
         description: plan.description,
         any_payload_type: plan.any_payload_type,
         silence: SILENCE,
@@ -351,9 +386,9 @@ fn run(
         ));
     }
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    let gaps = session.receive_track_mut().and_then(ReceiveTrack::take_gaps);
+    let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);
     let notices = finish(&mut session, &mut notes)?;
-    Ok(Ended { notes, notices, files, last, gaps })
+    Ok(Ended { notes, notices, files, last, written })
 }
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {

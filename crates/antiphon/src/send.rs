@@ -15,6 +15,7 @@ use antiphon_session::{PlayoutDelay, SendTrack, Session, SessionConfig, StreamFr
 use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Asker, Changes};
 use crate::cname;
+use crate::complete::{self, Offer};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::receive::MissingSound;
@@ -93,6 +94,14 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub fn new(options: &SendOptions) -> Result<Self, Error> {
         let plan = SendPlan::new(options, OsClock::new())?;
+        if let Some(over) = &options.complete {
+            over.check(&plan.uri, false)?;
+            if plan.source.is_live() || plan.source.length().is_none() {
+                return Err(Error::usage(
+                    "--complete reads the source again, which a live one or a pipe does not allow: send a file",
+                ));
+            }
+        }
         let (changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
         let passport = options.passport.as_deref();
         let passport =
@@ -123,6 +132,7 @@ impl Prepared {
         let (source_notes, wait_for_peer, playout_delay) =
             (plan.notes.clone(), options.wait_for_peer, plan.playout_delay);
         let thread_stop = stop.clone();
+        let completing = options.complete.clone().map(|over| (over.target(&plan.uri), options.clone()));
         let thread =
             spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
         let (mut last, mut gave_up) = (SendStatus::default(), false);
@@ -147,12 +157,12 @@ impl Prepared {
             }
             status(&last);
         });
-        let Ended { mut notes, files, last, members, kept } =
+        let Ended { mut notes, files, last, members, kept, has } =
             result.map_err(|_| Error::failed("the media thread panicked"))??;
         recent.on_look(last.look);
         let stopped = stop.is_asked();
         let outcome = Outcome { last: &last, rate, total, playout_delay, stopped, dropped: &kept.dropped };
-        let (confirmed_by, shortfall) = (outcome.confirmed_by(), outcome.shortfall());
+        let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
         let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
         let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
         status(&last);
@@ -161,6 +171,13 @@ impl Prepared {
         let failures = changes.finish(notice);
         if let Some(why) = unanswered {
             return Err(no_answer(why));
+        }
+        if let Some(((uri, options), has)) = completing.zip(has).filter(|_| !stopped) {
+            let again = || SendPlan::new(&options, clock).map(|plan| plan.source);
+            (confirmed_by, shortfall) = outcome::completed(
+                complete::offer(&uri, &options.socket, has, &again, stop, notice),
+                confirmed_by,
+            );
         }
         Ok(SendSummary {
             status: last,
@@ -195,6 +212,8 @@ struct Ended {
     last: Snapshot,
     members: Vec<SendMember>,
     kept: Kept,
+    /// What a recording may miss of it.
+    has: Option<Offer>,
 }
 
 /// The media thread: opens the socket, writes the SDP, streams.
@@ -248,6 +267,10 @@ fn run(
     })?;
     let last = Snapshot::of(&mut session, clock.now(), &meter);
     let members = members(&session, plan.format.rate());
+    let has = session.send_track().and_then(|track| {
+        let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));
+        Some(Offer { ssrc, first, format: plan.format, sample: plan.sample, frames: last.position })
+    });
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
     notes.extend(after.notes.into_iter().chain(after.facts));
@@ -261,7 +284,7 @@ fn run(
     drop(session);
     let kept = keeper.map(SpoolKeeper::finish).unwrap_or_default();
     notes.extend(kept.trouble.clone());
-    Ok(Ended { notes, files, last, members, kept })
+    Ok(Ended { notes, files, last, members, kept, has })
 }
 
 /// What a recording misses of a live source waits for it in a file, if the transport loses nothing.

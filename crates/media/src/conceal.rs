@@ -84,6 +84,20 @@ impl std::str::FromStr for Concealment {
     }
 }
 
+/// Silence with nothing blended: all that came stays as it is, for a recording that is completed later.
+#[derive(Clone, Copy, Debug)]
+pub struct Blank;
+
+impl Conceal for Blank {
+    fn good(&mut self, _block: &mut [f32]) {}
+
+    fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
+        out.fill(0.0);
+    }
+
+    fn reset(&mut self) {}
+}
+
 /// Silence, reached and left without a click: the last sample fades out, the sound fades in.
 #[derive(Clone, Debug)]
 pub struct Silence {

@@ -51,8 +51,8 @@ impl Gaps {
     }
 }
 
-/// Gaps that are listed: those of two hours with 5 % of single losses, at packets of 5 ms.
-const MOST_GAPS: usize = 1 << 16;
+/// Gaps that are listed: those of two hours with 5 % of single losses (67 500), at packets of 5 ms, and as many again.
+const MOST_GAPS: usize = 1 << 17;
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ pub use peer::{Joining, Peer, PeerCounters, PeerEnd, PlayoutDelay};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
     GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
-    ReceiveTrackCounters,
+    ReceiveTrackCounters, Written,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
+use antiphon_media::conceal::{Blank, Conceal};
 use antiphon_media::packet::{Depacketiser, MediaPacket};
 use antiphon_media::playout::{
     ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
@@ -31,8 +32,22 @@ pub(crate) struct Stream {
     pub written: u64,
     /// Where these have no sound of the sender.
     pub gaps: Gaps,
+    /// The sender at its beginning, and the media time of the first sample frame written, for as long as each one stands at
+    /// its media time.
+    pub origin: Origin,
     /// What is played before a packet behind a gap: sample frames of silence, and where in media time the sound goes on.
     pub bridge: Option<Bridge>,
+}
+
+/// Where a recording stands in its sender's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// Nothing has been written yet of this sender, by its SSRC.
+    Of(u32),
+    /// Its first sample frame, in media time.
+    At(u32, u64),
+    /// There was another sender, or the sender's time jumped.
+    Lost,
 }
 
 /// Silence in place of a gap that no buffer spans.
@@ -194,6 +209,13 @@ impl Stream {
         if pulled.concealed > 0 || was_dropped {
             self.gaps.add(self.written, frames);
         }
+        self.origin = match (self.origin, pulled.media) {
+            (Origin::Of(ssrc), Some(media)) if self.written == 0 => Origin::At(ssrc, media),
+            (Origin::At(ssrc, first), Some(media)) if first + self.written == media => {
+                Origin::At(ssrc, first)
+            }
+            _ => Origin::Lost,
+        };
         self.written += frames;
     }
 
@@ -255,7 +277,11 @@ impl Player {
         let playout = PlayoutConfig { conceal: config.conceal, groups, headroom, ..usual };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
-            return Ok(Player::Unclocked(Box::new(Playout::new(playout).map_err(|e| refused(&e))?)));
+            let conceal = |format| -> Box<dyn Conceal> {
+                if config.completed_later { Box::new(Blank) } else { config.conceal.open(format) }
+            };
+            let playout = Playout::with_conceal(playout, conceal).map_err(|e| refused(&e))?;
+            return Ok(Player::Unclocked(Box::new(playout)));
         }
         let clocked = ClockedPlayout::new(playout, sink.format().rate(), block).map_err(|e| refused(&e))?;
         let pace = Pace { rate: format.rate(), block, next: now, start: now, pulled: 0 };

@@ -15,14 +15,14 @@ use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
 use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
 
 pub use types::{
-    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters,
+    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters, Written,
 };
 
 use crate::framing::StreamFraming;
 use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
-use crate::player::{Player, SINK_BLOCK_FRAMES, Stream};
+use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
 use crate::recover::{Distinct, Got, Recoverer};
 use bridging::BehindGap;
 use continuing::{Continues, Newest};
@@ -351,6 +351,7 @@ impl ReceiveTrack {
         self.is_new = true;
         let config = &self.config;
         if let Some(stream) = &mut self.stream {
+            stream.origin = RecordedFrom::Lost;
             if stream.format() != (format, sample) {
                 return self.notice(Notice::OtherFormat(format, sample));
             }
@@ -384,7 +385,7 @@ impl ReceiveTrack {
         let block = vec![0.0; SINK_BLOCK_FRAMES * channels];
         let depacketiser = Depacketiser::grouped(format, sample, groups);
         let past = PlayoutCounters::default();
-        let (end, played_to, gaps) = (self.end, None, Gaps::new());
+        let (end, played_to, gaps, origin) = (self.end, None, Gaps::new(), RecordedFrom::Of(origin.sender));
         let (ending, written, bridge) = (false, 0, None);
         Ok(Stream {
             depacketiser,
@@ -398,6 +399,7 @@ impl ReceiveTrack {
             played_to,
             written,
             gaps,
+            origin,
             bridge,
         })
     }
@@ -439,10 +441,21 @@ impl ReceiveTrack {
         sooner(sooner(playout, self.look_at), sooner(doubt, self.linger_end()))
     }
 
-    /// Rate and length of what was written to a sink without a clock, and where it has no sound of the sender; takes the list.
-    pub fn take_gaps(&mut self) -> Option<(u32, u64, Gaps)> {
+    /// What was written to a sink without a clock, and where it has no sound of the sender; takes the list.
+    pub fn take_written(&mut self) -> Option<Written> {
         let stream = self.stream.as_mut()?;
-        Some((stream.format().0.rate(), stream.written, std::mem::take(&mut stream.gaps)))
+        let (format, sample) = stream.format();
+        let origin = match stream.origin {
+            RecordedFrom::At(ssrc, media) => Some((ssrc, media as u32)),
+            RecordedFrom::Of(_) | RecordedFrom::Lost => None,
+        };
+        Some(Written {
+            format,
+            sample,
+            frames: stream.written,
+            gaps: std::mem::take(&mut stream.gaps),
+            origin,
+        })
     }
 
     /// Where the sink has no sound of the sender, if it has no clock.

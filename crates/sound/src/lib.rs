@@ -47,5 +47,5 @@ pub use raw::{Encoding, RawFormat};
 pub use sink::{Existing, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink};
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
-pub use wav::{CuePoint, RepairError, Repaired, add_cue_points, repair};
+pub use wav::{CuePoint, RepairError, Repaired, WavPatch, add_cue_points, repair};
 pub use whole::{each_block, write_whole};

@@ -144,6 +144,22 @@ fn places(dropped: &[MissingSound]) -> String {
     }
 }
 
+/// What became of a recording that was completed after its stream: the sample frames that it still misses, or why it was not
+/// completed.
+pub(super) fn completed(
+    result: Result<(u64, u64), String>,
+    confirmed_by: ConfirmedBy,
+) -> (ConfirmedBy, Option<Shortfall>) {
+    let failed = |message| Some(Shortfall { message, kind: ErrorKind::Failed });
+    match result {
+        Ok((0, _)) => (ConfirmedBy::Receiver, None),
+        Ok((missing, _)) => {
+            (confirmed_by, failed(format!("{missing} sample frames are still missing in the recording")))
+        }
+        Err(why) => (confirmed_by, failed(why)),
+    }
+}
+
 fn why(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Refused => "the receiver refuses the connection, perhaps as it hears another sender,",

@@ -9,7 +9,7 @@ use antiphon::media::conceal::Concealment;
 use antiphon::media::{SdpError, StreamDescription};
 use antiphon::net::SocketOptions;
 use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
-use antiphon::{Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
+use antiphon::{CompleteOver, Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::{AllowArgs, SocketArgs, WaitArgs};
@@ -97,6 +97,10 @@ pub struct SendArgs {
     /// directory]
     #[arg(long, value_name = "DIR|off", value_parser = values::spool, value_hint = ValueHint::DirPath, help_heading = "Stream")]
     pub spool: Option<SpoolPlace>,
+    /// After the stream, send a recording that is received with --complete
+    /// what it misses, over TCP on the same port, or to this address
+    #[arg(long, value_name = "URI", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Stream")]
+    pub complete: Option<String>,
     /// Keep trying until the peer answers
     #[arg(short, long, help_heading = "Stream")]
     pub wait_for_peer: bool,
@@ -171,6 +175,10 @@ pub struct ReceiveArgs {
     /// Stop after this time [default: when the sender ends the stream]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Stream")]
     pub seconds: Option<Duration>,
+    /// Complete the recording after the stream: ask a sender with --complete
+    /// for what is missing, over TCP on the same port, or on this address
+    #[arg(long, value_name = "URI", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Stream")]
+    pub complete: Option<String>,
     /// Give up after this time without a packet, with exit code 4 [default:
     /// wait]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stream")]
@@ -193,6 +201,14 @@ pub struct ReceiveArgs {
     pub allow: AllowArgs,
     #[command(flatten)]
     pub socket: SocketArgs,
+}
+
+/// Where a recording is completed; without a URI on the port of the stream.
+fn completing(uri: Option<&str>) -> Option<CompleteOver> {
+    uri.map(|uri| match uri {
+        "" => CompleteOver::SamePort,
+        uri => CompleteOver::Uri(uri.into()),
+    })
 }
 
 /// What stands for a gap.
@@ -245,6 +261,7 @@ impl SendArgs {
             sdp: self.sdp.clone(),
             wait_for_peer: self.wait_for_peer,
             spool: self.spool.clone().unwrap_or_default(),
+            complete: completing(self.complete.as_deref()),
             capture: self.capture.clone(),
             passport: self.passport.clone(),
             command: String::new(),
@@ -282,6 +299,7 @@ impl ReceiveArgs {
             any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,
             length: self.seconds,
+            complete: completing(self.complete.as_deref()),
             give_up: self.give_up,
             capture: self.capture.clone(),
             passport: self.passport.clone(),

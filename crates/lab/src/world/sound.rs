@@ -117,6 +117,7 @@ pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<Strea
     let track = ReceiveTrackConfig {
         latency: Some(builder.spec.latency),
         conceal: Concealment::default(),
+        completed_later: false,
         description: None,
         any_payload_type: false,
         silence: SILENCE,

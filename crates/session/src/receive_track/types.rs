@@ -8,6 +8,7 @@ use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{SampleFormat, Sink, StreamDescription, StreamFormat};
 
 use crate::framing::StreamFraming;
+use crate::gaps::Gaps;
 
 /// Opens the sink once the stream's format is known.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
@@ -20,6 +21,8 @@ pub struct ReceiveTrackConfig {
     pub latency: Option<Duration>,
     /// What to do about missing sound.
     pub conceal: Concealment,
+    /// Missing sound will come later: until then there is silence, and the sound beside it stays as it came.
+    pub completed_later: bool,
     /// The format, where SDP or a flag gave it; otherwise Antiphon's senders tell it in band, and static payload types
     /// (RFC 3551) imply it.
     pub description: Option<StreamDescription>,
@@ -121,4 +124,20 @@ pub enum ReceiveError {
     /// The sink failed; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
+}
+
+/// What was written to a sink without a clock.
+#[derive(Debug)]
+pub struct Written {
+    /// Rate and channels.
+    pub format: StreamFormat,
+    /// How the samples came.
+    pub sample: SampleFormat,
+    /// Sample frames.
+    pub frames: u64,
+    /// Those that are not of the sender.
+    pub gaps: Gaps,
+    /// The sender's SSRC, and the RTP time stamp of the first sample frame; none if not all of it is of one sender, each sample
+    /// frame at its time.
+    pub origin: Option<(u32, u32)>,
 }

@@ -117,6 +117,7 @@ pub fn receive_config(latency: Option<Duration>, ordered: bool) -> ReceiveTrackC
     ReceiveTrackConfig {
         latency,
         conceal: Concealment::default(),
+        completed_later: false,
         description: None,
         any_payload_type: false,
         silence: SILENCE,

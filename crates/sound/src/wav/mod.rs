@@ -14,11 +14,13 @@
 
 mod cue;
 mod emit;
+mod patch;
 mod read;
 mod repair;
 
 pub use cue::{CuePoint, add_cue_points};
 pub(crate) use emit::Header;
+pub use patch::WavPatch;
 pub(crate) use read::{WavDecoder, open_file, refuse};
 pub use repair::{RepairError, Repaired, repair};
 
