@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     fn keep(&mut self, parts: [&[u8]; 2], received: Received) {
-        if self.messages.len() >= MAX_FRAMES || self.bytes + received.len > MAX_BYTES {
+        if !self.has_room(received.len) {
             self.dropped += 1;
             return;
         }
@@ -62,6 +62,11 @@ impl Inbox {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.bytes += bytes.len();
         self.messages.push_back((received, bytes));
+    }
+
+    /// Whether a message of `len` bytes would be kept.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.messages.len() < MAX_FRAMES && self.bytes + len <= MAX_BYTES
     }
 
     /// Copies the oldest message into `buf`, which must be large enough.

@@ -10,6 +10,9 @@ pub(crate) const GONE: Duration = Duration::from_secs(40);
 /// How long a closing association waits for a peer that says nothing, when nothing waits that is of use later: two
 /// seconds for a program that ends, with room for what it does besides. Longer than the time-out of any path (1 s).
 pub(crate) const LEAVE: Duration = Duration::from_millis(1_500);
+/// How long a closing association waits at most without progress, where every message is of use later. SCTP's
+/// T5-shutdown-guard (RFC 9260 §9.2) is five times the largest time-out, which is 2 s here.
+pub(crate) const LONGEST_LEAVE: Duration = Duration::from_secs(10);
 /// Calls without an answer after which the application is told (RFC 9260 §16: Max.Init.Retransmits).
 pub(crate) const MOST_CALLS: u32 = 8;
 

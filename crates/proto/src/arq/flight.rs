@@ -6,10 +6,10 @@ use std::time::Duration;
 use antiphon_core::{Instant, Outcome};
 
 use super::improved::Settings;
+use super::limit::Limit;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
-use crate::cc::{Controller, Reno, Window, is_validated};
 use crate::deadline::last_chance;
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
 use crate::rack::{Rack, loss_delay};
@@ -28,13 +28,10 @@ pub(super) struct Flight {
     /// Order of the transmissions, which reveals losses.
     rack: Rack,
     rtt: Rtt,
-    /// The optional window, in bytes.
-    reno: Option<Reno>,
-    /// Losses of packets before this number belong to the loss for which the window was reduced.
-    recovered_at: u64,
+    limit: Limit,
     repeated: u64,
-    /// The window was halved, and the event is still to be reported.
-    halved: bool,
+    /// Nothing is ever given up, and what is repeated has to fit the window, too.
+    full: bool,
     /// Whether the peer has acknowledged something, or was called by us. To another address nothing is repeated: a forged packet
     /// would make us send its owner many times what it cost.
     is_proved: bool,
@@ -86,10 +83,9 @@ impl Flight {
             next_due: None,
             rack: Rack::default(),
             rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
-            reno: settings.aimd.then(|| Reno::new(Window::new(max_datagram.max(1) as f64, INITIAL_PACKETS))),
-            recovered_at: 0,
+            limit: Limit::new(settings.window, max_datagram),
             repeated: 0,
-            halved: false,
+            full: settings.full,
             is_proved: true,
         }
     }
@@ -127,12 +123,12 @@ impl Flight {
 
     /// The congestion window in bytes, if there is one.
     pub fn cwnd(&self) -> Option<u64> {
-        self.reno.as_ref().map(|reno| reno.window().cwnd as u64)
+        self.limit.cwnd()
     }
 
     /// Whether the window was halved since the last call.
     pub fn take_halved(&mut self) -> bool {
-        std::mem::take(&mut self.halved)
+        self.limit.take_halved()
     }
 
     /// When [`Self::handle_due`] has something to do.
@@ -140,13 +136,13 @@ impl Flight {
         self.next_due
     }
 
-    /// Processes an acknowledgement: settles arrivals, measures the round trip, detects losses.
+    /// Processes an acknowledgement: settles arrivals, measures the round trip, detects losses. Whether it settled anything.
     pub fn handle_ack(
         &mut self,
         ack: &Ack<'_>,
         received_at: Instant,
         queue: &mut SendQueue,
-    ) -> Result<(), NeverSent> {
+    ) -> Result<bool, NeverSent> {
         let next = self.ring.next();
         let floor = wire::unwrap(next, ack.floor).filter(|floor| ack.epoch == self.epoch && *floor <= next);
         let floor = floor.ok_or(NeverSent)?;
@@ -168,10 +164,11 @@ impl Flight {
                 self.settle(floor + 1 + 8 * i as u64 + bit, received_at, queue);
             }
         }
-        if self.ring.held() != before {
+        let settled = self.ring.held() != before;
+        if settled {
             self.see_what_was_overtaken();
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// A round trip, if it is certain which transmission was answered (Karn's rule): the first, which the receiver
@@ -190,22 +187,21 @@ impl Flight {
     }
 
     fn settle(&mut self, number: u64, received_at: Instant, queue: &mut SendQueue) {
-        let on_their_way = self.bytes;
+        let on_way = self.limit.on_way();
         let Some(entry) = self.take(number) else { return };
         let elapsed = received_at.since(entry.last_sent);
         self.rack.on_arrival(entry.sending, entry.tries > 1, elapsed, self.rtt.smoothed());
-        // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
-        if let Some(reno) = &mut self.reno
-            && is_validated(on_their_way as f64, reno.window().cwnd)
-        {
-            reno.on_ack(received_at, entry.message.bytes.len() as f64, Duration::ZERO);
-        }
+        self.limit.on_ack(received_at, entry.message.bytes.len(), on_way);
         queue.finish(entry.message, Outcome::Acked);
     }
 
     fn take(&mut self, number: u64) -> Option<Entry> {
         let entry = self.ring.take(number)?;
-        self.bytes -= entry.message.bytes.len() as u64;
+        let len = entry.message.bytes.len();
+        self.bytes -= len as u64;
+        if entry.fate == Fate::Sent {
+            self.limit.on_end(len);
+        }
         Some(entry)
     }
 
@@ -235,7 +231,7 @@ impl Flight {
                 Fate::Repeats => {}
                 _ if entry.due > now => self.next_due = sooner(self.next_due, entry.due),
                 Fate::Sent => {
-                    self.close_window(number);
+                    self.note_loss(now, number);
                     match self.repeat_or_give_up(now, number) {
                         Some(until) if until <= now => self.end(now, number, queue),
                         Some(until) => self.next_due = sooner(self.next_due, until),
@@ -247,14 +243,17 @@ impl Flight {
         }
     }
 
-    /// Packet `number` was lost: reduces the window once per window.
-    fn close_window(&mut self, number: u64) {
-        let Some(reno) = self.reno.as_mut().filter(|_| number >= self.recovered_at) else { return };
-        self.recovered_at = self.ring.next();
-        reno.on_congestion_event();
-        let window = reno.window_mut();
-        window.cwnd = window.ssthresh;
-        self.halved = true;
+    /// The last transmission of packet `number` was lost.
+    fn note_loss(&mut self, now: Instant, number: u64) {
+        let Some(entry) = self.ring.entry(number) else { return };
+        let (last_sent, sending) = (entry.last_sent, entry.sending);
+        self.limit.on_end(entry.message.bytes.len());
+        let overtaken = self.rack.has_overtaken(sending);
+        if self.full && !overtaken && self.limit.is_silent_since(last_sent) {
+            self.limit.on_silence(now, last_sent, self.rack.sent());
+        } else {
+            self.limit.on_loss(sending, self.rack.sent());
+        }
     }
 
     fn end(&mut self, now: Instant, number: u64, queue: &mut SendQueue) {
@@ -272,7 +271,7 @@ impl Flight {
         let rto = self.rtt.rto();
         let most = if self.is_proved { MAX_TRIES } else { 1 };
         let entry = self.ring.entry_mut(number)?;
-        if entry.is_in_time(now) && entry.tries < most {
+        if self.full || entry.is_in_time(now) && entry.tries < most {
             entry.fate = Fate::Repeats;
             self.repeats.push_back(number);
             return None;
@@ -294,6 +293,9 @@ impl Flight {
     }
 
     fn next_repeat(&mut self, now: Instant) -> Option<u64> {
+        if self.full && !(self.is_proved && self.limit.allows()) {
+            return None;
+        }
         while let Some(number) = self.repeats.pop_front() {
             let rto = self.rtt.rto();
             let Some(entry) = self.ring.entry_mut(number) else { continue };
@@ -307,8 +309,12 @@ impl Flight {
             self.repeated += 1;
             entry.tries += 1;
             // A deadline bounds the retransmissions; without one their interval must grow.
-            let doublings = if entry.message.deadline.is_some() { 0 } else { entry.tries - 1 };
-            let wait = backed_off(rto, doublings, MAX_RTO);
+            let wait = match entry.message.deadline {
+                _ if self.full => self.limit.time_out(rto),
+                Some(_) => backed_off(rto, 0, MAX_RTO),
+                None => backed_off(rto, entry.tries - 1, MAX_RTO),
+            };
+            self.limit.on_send(entry.message.bytes.len());
             // On a path that delivers nothing, a copy would only add load.
             let overtaken = self.rack.has_overtaken(entry.sending);
             (entry.last_sent, entry.sending, entry.fate) = (now, self.rack.on_send(), Fate::Sent);
@@ -323,14 +329,14 @@ impl Flight {
     }
 
     fn next_first(&mut self, now: Instant, queue: &mut SendQueue) -> Option<u64> {
-        let allowed = self.reno.as_ref().is_none_or(|reno| (self.bytes as f64) < reno.window().cwnd);
-        if !allowed || !self.ring.has_room() {
+        if !self.limit.allows() || !self.ring.has_room() {
             return None;
         }
         let message = queue.pop(now)?;
         self.rtt.on_packet(now);
         self.bytes += message.bytes.len() as u64;
-        let due = now + self.rtt.rto();
+        self.limit.on_send(message.bytes.len());
+        let due = now + if self.full { self.limit.time_out(self.rtt.rto()) } else { self.rtt.rto() };
         self.next_due = sooner(self.next_due, due);
         let (number, sending) = (self.ring.next(), self.rack.on_send());
         let fate = Fate::Sent;
@@ -374,7 +380,5 @@ fn sooner(soonest: Option<Instant>, due: Instant) -> Option<Instant> {
     Some(soonest.map_or(due, |s| s.min(due)))
 }
 
-/// RFC 6928 §2.
-const INITIAL_PACKETS: u32 = 10;
 /// The most transmissions of one message: bounds the cost of a peer that never answers, some 10 s without a deadline.
 pub(super) const MAX_TRIES: u32 = 16;

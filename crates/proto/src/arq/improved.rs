@@ -6,6 +6,9 @@
 //! * One acknowledgement covers many packets, is carried by messages in the other direction, waits a bounded time, and
 //!   is sent at once when a gap appears.
 //! * The receiver delivers every message once, as soon as it has it: the playout buffer restores the order.
+//! * With `reliability=full` nothing is given up. While nothing is answered, one packet at a time probes the path, once a
+//!   second at last; what is lost has to fit the congestion window as all else. A receiver without room for a message
+//!   doesn't acknowledge it, so that it comes again.
 //! * Numbers start anywhere and belong to an *epoch* drawn at opening. Another epoch is heard when this one has brought
 //!   nothing new for a second ([`super::probation`]): neither a forged packet nor a replayed session ends a stream.
 
@@ -21,6 +24,7 @@ use super::window::{Arrival, Window};
 use super::wire::{self, DATA_HEADER, Data, Packet};
 use super::{MAX_UDP_PAYLOAD, State};
 use crate::inbox::Inbox;
+use crate::patience::LONGEST_LEAVE;
 use crate::queue::{Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
@@ -32,7 +36,9 @@ pub(super) struct Settings {
     /// Longest wait of an acknowledgement, here and at the peer.
     pub ack_delay: Duration,
     /// Whether a window limits the bytes in flight.
-    pub aimd: bool,
+    pub window: bool,
+    /// Whether every message is repeated until it is acknowledged, whatever its deadline; only with a window.
+    pub full: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +50,10 @@ pub(super) struct Improved {
     epoch: u32,
     max_datagram: usize,
     tally: Tally,
+    full: bool,
     state: State,
+    /// Closing has made progress last.
+    progress: Instant,
 }
 
 impl Improved {
@@ -67,7 +76,9 @@ impl Improved {
             epoch,
             max_datagram,
             tally: Tally::default(),
+            full: settings.full,
             state: State::Open,
+            progress: Instant::ZERO,
         }
     }
 
@@ -83,6 +94,10 @@ impl Improved {
 
     fn handle_data(&mut self, now: Instant, data: &Data<'_>, datagram: &Datagram<'_>) {
         let Datagram { path, bytes, received_at, .. } = *datagram;
+        if self.full && !self.inbox.has_room(data.payload.len()) {
+            // Not acknowledged, it comes again.
+            return;
+        }
         match self.window.receive(now, data, received_at, bytes.len()) {
             Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
             Arrival::Duplicate => self.tally.on_duplicate(),
@@ -118,6 +133,11 @@ impl Improved {
         self.queue.report(Event::Closed(CloseReason::Local));
     }
 
+    /// Until when closing waits for an answer; where messages are given up, it ends with the last of them.
+    fn leave_by(&self) -> Option<Instant> {
+        (self.full && self.state == State::Closing).then(|| self.progress + LONGEST_LEAVE)
+    }
+
     fn finish_closing(&mut self) {
         let idle = self.flight.is_empty() && self.queue.is_empty() && !self.window.is_owed();
         if self.state == State::Closing && idle {
@@ -137,28 +157,35 @@ impl Endpoint for Improved {
             acknowledged: true,
             ordered: false,
             retransmits: true,
-            // Retransmissions are bounded.
-            reliable: false,
+            // Otherwise retransmissions are bounded.
+            reliable: self.full,
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
-            capabilities: Capabilities::OF_UDP,
+            capabilities: Capabilities {
+                flow_control: self.full,
+                congestion_control: self.flight.cwnd().is_some(),
+                ..Capabilities::OF_UDP
+            },
         }
     }
 
-    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
+    fn send(&mut self, _now: Instant, mut message: Message<'_>) -> Result<(), SendError> {
+        if self.full {
+            message.deadline = None;
+        }
         match self.state {
             State::Open => self.queue.push(message, self.max_message()),
             State::Closing | State::Closed => Err(SendError::Closed),
         }
     }
 
-    fn close(&mut self, _now: Instant, mode: CloseMode) {
+    fn close(&mut self, now: Instant, mode: CloseMode) {
         match (self.state, mode) {
             (State::Closed, _) => {}
             (_, CloseMode::Abort) => self.finish(),
             (_, CloseMode::Graceful) => {
-                self.state = State::Closing;
+                (self.state, self.progress) = (State::Closing, now);
                 self.window.hurry();
                 self.finish_closing();
             }
@@ -178,10 +205,12 @@ impl Endpoint for Improved {
             self.tally.on_malformed();
             return;
         };
-        if let Some(ack) = &packet.ack
-            && self.flight.handle_ack(ack, datagram.received_at, &mut self.queue).is_err()
-        {
-            self.tally.on_malformed();
+        if let Some(ack) = &packet.ack {
+            match self.flight.handle_ack(ack, datagram.received_at, &mut self.queue) {
+                Ok(true) => self.progress = now,
+                Ok(false) => {}
+                Err(_) => self.tally.on_malformed(),
+            }
         }
         if let Some(data) = &packet.data {
             self.handle_data(now, data, &datagram);
@@ -199,6 +228,9 @@ impl Endpoint for Improved {
             self.queue.report(Event::Congestion(self.stats()));
         }
         self.window.handle_timeout(now);
+        if self.leave_by().is_some_and(|leave| leave <= now) {
+            self.finish();
+        }
         self.finish_closing();
     }
 
@@ -223,7 +255,12 @@ impl Endpoint for Improved {
         if self.state == State::Closed {
             return None;
         }
-        let due = [self.flight.poll_timeout(), self.window.poll_timeout(), self.queue.next_expiry()];
+        let due = [
+            self.flight.poll_timeout(),
+            self.window.poll_timeout(),
+            self.queue.next_expiry(),
+            self.leave_by(),
+        ];
         due.into_iter().flatten().min()
     }
 

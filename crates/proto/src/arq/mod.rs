@@ -5,12 +5,16 @@
 //! | `as-published` | text | every packet by one of its own, at once | after 20 ms, three times at most |
 //! | `improved` | binary | several packets by one, with messages of the way back | when later packets arrived, or after an adaptive time-out; never too late to be played |
 //!
+//! With `reliability=full` the improved mode gives nothing up, under a congestion window, and its receiver acknowledges
+//! only what it has room for: for recordings.
+//!
 //! Both ends need the same mode: packets of the other one are counted as malformed. A listener whose URI names none
 //! uses its caller's.
 
 mod dissector;
 mod flight;
 mod improved;
+mod limit;
 mod paper_loop;
 mod probation;
 mod published;
@@ -40,7 +44,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     reflect_offset: 4,
     multicast: false,
     broadcast: false,
-    variants: &[],
+    variants: &["reliability=full"],
     keys: settings::KEYS,
     other_peers: one_address,
     stack: stack::stack,

@@ -35,6 +35,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "congestion",
         help: "improved: window of packets on their way, none (default) or aimd: congestion=aimd",
     },
+    Key {
+        name: "reliability",
+        help: "improved: how long a message is sent again: deadline (default) or full, at both ends: reliability=full",
+    },
 ];
 
 /// Reads the keys; refuses those of the other mode.
@@ -47,7 +51,11 @@ pub(super) fn read(query: &Query) -> Result<Settings, UriError> {
 }
 
 fn read_published(query: &Query) -> Result<published::Settings, UriError> {
-    refuse(query, &["rto-floor", "ack-delay"], "needs mode=improved: omit it or change the mode")?;
+    refuse(
+        query,
+        &["rto-floor", "ack-delay", "reliability"],
+        "needs mode=improved: omit it or change the mode",
+    )?;
     // `congestion` is also the name of a kernel TCP's control, so a URI may carry it for other transports.
     if query.value("congestion") == Some("aimd") {
         return Err(bad(query, "congestion", "needs mode=improved: use none or change the mode".into()));
@@ -76,15 +84,25 @@ fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
         &["timeout", "give-up", "tick", "pace", "turn"],
         "needs mode=as-published: omit it or change the mode",
     )?;
-    let aimd = match query.value("congestion") {
-        None | Some("none") => false,
+    let full = match query.value("reliability") {
+        None | Some("deadline") => false,
+        Some("full") => true,
+        Some(other) => return Err(bad(query, "reliability", unknown(other, &["deadline", "full"]))),
+    };
+    let window = match query.value("congestion") {
+        None => full,
         Some("aimd") => true,
+        Some("none") if full => {
+            return Err(bad(query, "congestion", "reliability=full needs a window: use aimd".into()));
+        }
+        Some("none") => false,
         Some(_) => return Err(bad(query, "congestion", "use none or aimd".into())),
     };
     Ok(improved::Settings {
         rto_floor: time(query, "rto-floor", SHORTEST, LONGEST)?.unwrap_or(RTO_FLOOR),
         ack_delay: time(query, "ack-delay", Duration::ZERO, MAX_ACK_DELAY)?.unwrap_or(ACK_DELAY),
-        aimd,
+        window,
+        full,
     })
 }
 
@@ -122,7 +140,8 @@ mod tests {
     fn defaults_are_the_reports_and_ours() {
         let published = published::Settings { timeout: TIMEOUT, repetitions: 3, paper_loop: None };
         assert_eq!(settings("mode=as-published"), Ok(Settings::Published(published)));
-        let improved = improved::Settings { rto_floor: RTO_FLOOR, ack_delay: ACK_DELAY, aimd: false };
+        let improved =
+            improved::Settings { rto_floor: RTO_FLOOR, ack_delay: ACK_DELAY, window: false, full: false };
         assert_eq!(settings(""), Ok(Settings::Improved(improved)));
         let Ok(Settings::Published(whole)) =
             settings("mode=as-published&timeout=25ms&give-up=60ms&tick=1ms&pace=7.4ms&turn=100us")
@@ -145,6 +164,9 @@ mod tests {
             ("mode=as-published&timeout=0ms", "use 100µs to 60s"),
             ("mode=as-published&timeout=1ms", "more than 16"),
             ("congestion=cubic", "none or aimd"),
+            ("reliability=ful", "did you mean 'full'"),
+            ("reliability=full&congestion=none", "use aimd"),
+            ("mode=as-published&reliability=full", "mode=improved"),
             ("ack-delay=1s", "500ms"),
         ] {
             let error = settings(text).unwrap_err();

@@ -1,7 +1,6 @@
 //! The SCTP endpoint: how an association begins and ends, and the interface to the driver.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use antiphon_core::{
     ByteCount, Capabilities, CloseMode, CloseReason, ConnectionId, Counters, Endpoint, Event, Input, Instant,
@@ -15,7 +14,7 @@ use super::settings::{MAX_MESSAGE, MAX_PATHS, Reliability, Settings, WINDOW};
 use super::validator::{SctpValidator, Terms};
 use super::wire::chunks::Skipped;
 use crate::inbox::Inbox;
-use crate::patience::leave_by;
+use crate::patience::{LONGEST_LEAVE, leave_by};
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
 
@@ -141,7 +140,7 @@ impl Sctp {
             return;
         }
         self.abort_messages();
-        self.stage = Stage::Ending { reason, patience_ends: now + CLOSE_PATIENCE };
+        self.stage = Stage::Ending { reason, patience_ends: now + LONGEST_LEAVE };
     }
 
     fn abort_messages(&mut self) {
@@ -196,10 +195,10 @@ impl Sctp {
     pub(super) fn leave_by(&self) -> Option<Instant> {
         let since = self.closing?;
         if self.settings.reliability == Reliability::Full {
-            return Some(since + CLOSE_PATIENCE);
+            return Some(since + LONGEST_LEAVE);
         }
         let sent = self.association.as_ref().and_then(|association| association.out.last_deadline());
-        Some(leave_by(since, sent.max(self.queue.last_deadline()), CLOSE_PATIENCE))
+        Some(leave_by(since, sent.max(self.queue.last_deadline()), LONGEST_LEAVE))
     }
 
     fn shut_down(&mut self, phase: Phase) {
@@ -382,6 +381,3 @@ impl Endpoint for Sctp {
 const FIRST_PRIVATE_PORT: u16 = 49_152;
 /// Common header and the header of a DATA chunk (RFC 9260 §3.1, §3.3.1), without padding.
 const FRAME_OVERHEAD: usize = 12 + 16;
-/// How long closing may take without progress; T5-shutdown-guard (RFC 9260 §9.2) is five times the largest time-out,
-/// which is 2 s here.
-pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(10);

@@ -6,7 +6,12 @@ use super::*;
 const MAX_DATAGRAM: usize = 1452;
 
 fn settings() -> Settings {
-    Settings { rto_floor: Duration::from_millis(10), ack_delay: Duration::from_millis(5), aimd: false }
+    Settings {
+        rto_floor: Duration::from_millis(10),
+        ack_delay: Duration::from_millis(5),
+        window: false,
+        full: false,
+    }
 }
 
 fn ms(n: u64) -> Instant {
@@ -272,7 +277,7 @@ fn acknowledgements_go_alone_when_they_fit_no_message() {
 /// RFC 7661 §1: a stream that does not fill its window learns nothing of the path.
 #[test]
 fn a_window_that_is_not_filled_does_not_grow() {
-    let mut sender = Sender::with(Settings { aimd: true, ..settings() }, FIRST);
+    let mut sender = Sender::with(Settings { window: true, ..settings() }, FIRST);
     assert_eq!(sender.cwnd(), 10 * MAX_DATAGRAM);
     // 24 messages of 300 bytes are 7200: just under half of 14 520. 25 are more.
     for n in 0..24 {
@@ -294,7 +299,7 @@ fn a_window_that_is_not_filled_does_not_grow() {
 /// RFC 5681 §3.1, with one answer to all losses of a window.
 #[test]
 fn the_losses_of_a_window_halve_it_once() {
-    let mut sender = Sender::with(Settings { aimd: true, ..settings() }, FIRST);
+    let mut sender = Sender::with(Settings { window: true, ..settings() }, FIRST);
     for n in 0..40 {
         sender.send(n, None);
     }
@@ -325,4 +330,79 @@ fn the_losses_of_a_window_halve_it_once() {
     let before = sender.cwnd();
     assert!(sender.transmit(300).contains(&(41, true)));
     assert_eq!((halvings(&mut sender), sender.cwnd()), (1, before / 2));
+}
+
+fn full() -> Settings {
+    Settings { window: true, full: true, ..settings() }
+}
+
+#[test]
+fn a_path_that_is_gone_sees_one_probe_a_second_and_gets_everything_when_it_is_back() {
+    let mut sender = Sender::with(full(), FIRST);
+    sender.send(0, None);
+    sender.ack(20, 1, 0, &[]);
+    (1..=9).for_each(|n| sender.send(20 + n, Some(30)));
+    let lost_at: Vec<u64> = (30..20_000).flat_map(|at| vec![at; sender.transmit(at).len()]).collect();
+    assert!((20..25).contains(&lost_at.len()), "{lost_at:?}");
+    assert!(lost_at.iter().filter(|at| **at > 10_000).count() == 10, "{lost_at:?}");
+    assert_eq!(sender.outcomes(), [(0, Outcome::Acked)], "whatever the deadline");
+    let probe = sender.transmit(21_000).first().map_or(1, |(number, _)| *number);
+    // The probe has arrived: all others were lost.
+    let map = 1_u16.checked_shl(probe as u32 - 2).unwrap_or(0).to_le_bytes();
+    sender.ack(21_020, 1, probe, &map);
+    let mut came = vec![probe];
+    let mut at = 21_020;
+    while came.len() < 9 {
+        let repeats = sender.transmit(at);
+        assert!(at < 21_300, "{came:?}, then {repeats:?}");
+        at += 20;
+        came.extend(repeats.iter().map(|(number, repeated)| {
+            assert!(*repeated);
+            *number
+        }));
+        came.sort_unstable();
+        came.dedup();
+        let floor = (1..).find(|number| !came.contains(number)).expect("a number");
+        let map = came
+            .iter()
+            .filter(|number| **number > floor)
+            .fold(0_u16, |map, number| map | 1 << (number - floor - 1));
+        let latest = repeats.last().map_or(probe, |(number, _)| *number);
+        sender.ack(at, floor, latest, &map.to_le_bytes()[..if map < 256 { 1 } else { 2 }]);
+    }
+    assert_eq!(sender.outcomes().len(), 9);
+}
+
+#[test]
+fn a_receiver_without_room_acknowledges_nothing() {
+    let mut receiver = Improved::starting_at(full(), MAX_DATAGRAM, EPOCH, FIRST).of_listener();
+    let (mut buf, mut acked) = ([0; MAX_DATAGRAM], 0);
+    let mut hear = |receiver: &mut Improved, number: u32| {
+        let data = Data { epoch: 7, number, back: 0, repeated: false, payload: &[1; 1000] };
+        let len = wire::emit(&Packet { ack: None, data: Some(data) }, &mut buf);
+        let path = PathId::default();
+        receiver.handle_input(ms(0), Input::Datagram { path, bytes: &mut buf[..len], received_at: ms(0) });
+        while let Some(transmit) = receiver.poll_transmit(ms(0), &mut buf) {
+            acked = wire::parse(&buf[..transmit.len]).unwrap().ack.unwrap().floor;
+        }
+        acked
+    };
+    let mut last = 0;
+    (0..1100).for_each(|number| last = hear(&mut receiver, number));
+    let kept = std::iter::from_fn(|| receiver.poll_message(&mut [0; 65_535])).count() as u32;
+    assert!(kept == 1024 && last <= kept, "{kept} kept, all before {last} acknowledged");
+    (kept..kept + 8).for_each(|number| last = hear(&mut receiver, number));
+    assert_eq!(last, kept + 8, "with room");
+}
+
+#[test]
+fn nothing_is_repeated_to_an_address_that_proved_nothing() {
+    let mut listener = Improved::starting_at(full(), MAX_DATAGRAM, EPOCH, FIRST).of_listener();
+    listener.poll_event();
+    let mut listener = Sender { arq: listener, first: FIRST, sent: 0 };
+    listener.send(0, None);
+    assert!((1..5_000).all(|at| listener.transmit(at).is_empty()));
+    listener.send(5_000, None);
+    listener.ack(5_020, 0, 1, &[1]);
+    assert_eq!(listener.transmit(5_100), [(0, true)], "it has heard us");
 }

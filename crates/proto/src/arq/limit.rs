@@ -1,0 +1,131 @@
+//! How much of the improved mode's sender may be on its way, and how it probes a path that delivers nothing.
+
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
+use super::rtt::MAX_RTO;
+use crate::cc::{Controller, Reno, Window, is_validated};
+use crate::rtt::backed_off;
+
+/// The optional congestion window, and what is on its way.
+#[derive(Debug)]
+pub(super) struct Limit {
+    reno: Option<Reno>,
+    /// Bytes of the largest packet.
+    segment: f64,
+    /// Bytes of messages whose last transmission is neither answered nor lost.
+    on_way: u64,
+    /// Losses of earlier transmissions belong to the loss for which the window was reduced.
+    recovered_at: u64,
+    /// The window was reduced, and the event is still to be reported.
+    halved: bool,
+    /// Time-outs in a row without an answer to anything.
+    silent: u32,
+    /// When the last of them was.
+    silent_at: Instant,
+    /// When something was last acknowledged that was new.
+    heard_at: Option<Instant>,
+}
+
+impl Limit {
+    /// With a window, or none; `segment`: bytes of the largest packet.
+    pub fn new(window: bool, segment: usize) -> Self {
+        let segment = segment.max(1) as f64;
+        let reno = window.then(|| Reno::new(Window::new(segment, INITIAL_PACKETS)));
+        Limit {
+            reno,
+            segment,
+            on_way: 0,
+            recovered_at: 0,
+            halved: false,
+            silent: 0,
+            silent_at: Instant::ZERO,
+            heard_at: None,
+        }
+    }
+
+    /// The congestion window in bytes, if there is one.
+    pub fn cwnd(&self) -> Option<u64> {
+        self.reno.as_ref().map(|reno| reno.window().cwnd as u64)
+    }
+
+    /// Whether another packet may leave.
+    pub fn allows(&self) -> bool {
+        if self.silent > 0 {
+            return self.on_way == 0;
+        }
+        self.reno.as_ref().is_none_or(|reno| (self.on_way as f64) < reno.window().cwnd)
+    }
+
+    /// Whether the window was reduced since the last call.
+    pub fn take_halved(&mut self) -> bool {
+        std::mem::take(&mut self.halved)
+    }
+
+    /// A packet with a message of `len` bytes leaves.
+    pub fn on_send(&mut self, len: usize) {
+        self.on_way += len as u64;
+    }
+
+    /// The transmission of a message of `len` bytes is answered, lost or no longer of interest.
+    pub fn on_end(&mut self, len: usize) {
+        self.on_way -= len as u64;
+    }
+
+    /// A message of `len` bytes is acknowledged, when so many bytes were on their way.
+    pub fn on_ack(&mut self, received_at: Instant, len: usize, on_way: u64) {
+        (self.silent, self.heard_at) = (0, Some(received_at));
+        // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
+        if let Some(reno) = &mut self.reno
+            && is_validated(on_way as f64, reno.window().cwnd)
+        {
+            reno.on_ack(received_at, len as f64, Duration::ZERO);
+        }
+    }
+
+    /// Bytes on their way.
+    pub fn on_way(&self) -> u64 {
+        self.on_way
+    }
+
+    /// Transmission `sending` was lost; `sent`: the latest transmission. Reduces the window once per window.
+    pub fn on_loss(&mut self, sending: u64, sent: u64) {
+        let Some(reno) = self.reno.as_mut().filter(|_| sending >= self.recovered_at) else { return };
+        self.recovered_at = sent + 1;
+        reno.on_congestion_event();
+        let window = reno.window_mut();
+        window.cwnd = window.ssthresh;
+        self.halved = true;
+    }
+
+    /// Nothing that was sent since `last_sent` has been answered by `now`: only a probe is sent, ever more rarely.
+    ///
+    /// The threshold stays (RFC 5681 §3.1 halves it): a path that is gone says nothing about what it carries when it is there
+    /// again, and slow start finds that out.
+    pub fn on_silence(&mut self, now: Instant, last_sent: Instant, sent: u64) {
+        // The time-outs of one flight are one.
+        if self.silent > 0 && last_sent < self.silent_at {
+            return;
+        }
+        (self.silent, self.silent_at) = (self.silent.saturating_add(1), now);
+        let Some(reno) = &mut self.reno else { return };
+        self.recovered_at = sent + 1;
+        let window = reno.window_mut();
+        self.halved |= window.cwnd > self.segment;
+        window.cwnd = window.cwnd.min(self.segment);
+    }
+
+    /// Whether nothing has been acknowledged since `sent_at`.
+    pub fn is_silent_since(&self, sent_at: Instant) -> bool {
+        self.heard_at.is_none_or(|heard| heard < sent_at)
+    }
+
+    /// A time-out that grows with each silence.
+    pub fn time_out(&self, rto: Duration) -> Duration {
+        backed_off(rto, self.silent, MAX_RTO)
+    }
+}
+
+/// RFC 6928 §2.
+const INITIAL_PACKETS: u32 = 10;
