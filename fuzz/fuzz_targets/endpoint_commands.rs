@@ -43,6 +43,7 @@ const MODES: &[(&str, &str)] = &[
     ("arq", "mode=as-published"),
     ("arq", "mode=as-published&tick=1ms&pace=5ms"),
     ("arq", "congestion=aimd"),
+    ("arq", "reliability=full"),
 ];
 
 impl Side {

@@ -19,6 +19,7 @@ mod looks;
 mod mtu;
 mod patience;
 mod pool;
+mod probation;
 mod query;
 mod queue;
 mod rack;

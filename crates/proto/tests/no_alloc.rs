@@ -25,6 +25,7 @@ const CASES: &[Case] = &[
     // arrives twice.
     ("arq", "", 0.1, (3_900, 4_100), 3_900, 100),
     ("arq", "congestion=aimd", 0.1, (3_900, 4_100), 3_900, 100),
+    ("arq", "reliability=full", 0.02, (3_980, 4_000), 3_980, 20),
     ("arq", "mode=as-published", 0.1, (3_900, 4_600), 3_900, 100),
     ("arq", "mode=as-published&tick=1ms&pace=4ms", 0.1, (3_900, 4_600), 3_900, 100),
     // Of the messages the path loses one in a hundred. Now and then CCID 2 has a window of one packet, and messages expire.

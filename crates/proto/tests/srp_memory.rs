@@ -104,7 +104,7 @@ fn in_use(uri: &str) -> Box<dyn Endpoint> {
 /// Memory per peer of a server of each of these transports; each peer gets 50 packets of 500 bytes a second.
 #[test]
 fn associations_of_other_transports_take_under_64_kb() {
-    for uri in ["rtp", "arq", "arq?mode=as-published", "arq?congestion=aimd"] {
+    for uri in ["rtp", "arq", "arq?mode=as-published", "arq?congestion=aimd", "arq?reliability=full"] {
         let (held, _endpoint) = Counting::held(|| in_use(uri));
         println!("{uri}: {held} bytes");
         assert!(held < 64_000, "{uri}: {held} bytes");

@@ -187,7 +187,7 @@ impl Flight {
     }
 
     fn settle(&mut self, number: u64, received_at: Instant, queue: &mut SendQueue) {
-        let on_way = self.limit.on_way();
+        let on_way = if self.full { self.limit.on_way() } else { self.bytes };
         let Some(entry) = self.take(number) else { return };
         let elapsed = received_at.since(entry.last_sent);
         self.rack.on_arrival(entry.sending, entry.tries > 1, elapsed, self.rtt.smoothed());
@@ -248,11 +248,13 @@ impl Flight {
         let Some(entry) = self.ring.entry(number) else { return };
         let (last_sent, sending) = (entry.last_sent, entry.sending);
         self.limit.on_end(entry.message.bytes.len());
-        let overtaken = self.rack.has_overtaken(sending);
-        if self.full && !overtaken && self.limit.is_silent_since(last_sent) {
-            self.limit.on_silence(now, last_sent, self.rack.sent());
+        let (overtaken, next) = (self.rack.has_overtaken(sending), self.rack.sent() + 1);
+        if !self.full {
+            self.limit.on_loss(number, self.ring.next());
+        } else if !overtaken && self.limit.is_silent_since(last_sent) {
+            self.limit.on_silence(now, last_sent, next);
         } else {
-            self.limit.on_loss(sending, self.rack.sent());
+            self.limit.on_loss(sending, next);
         }
     }
 
@@ -310,7 +312,7 @@ impl Flight {
             entry.tries += 1;
             // A deadline bounds the retransmissions; without one their interval must grow.
             let wait = match entry.message.deadline {
-                _ if self.full => self.limit.time_out(rto),
+                None if self.full => self.limit.time_out(rto),
                 Some(_) => backed_off(rto, 0, MAX_RTO),
                 None => backed_off(rto, entry.tries - 1, MAX_RTO),
             };
@@ -329,10 +331,15 @@ impl Flight {
     }
 
     fn next_first(&mut self, now: Instant, queue: &mut SendQueue) -> Option<u64> {
-        if !self.limit.allows() || !self.ring.has_room() {
+        // What may be given up is sent again beside the window, and counts until it is settled.
+        let allowed = if self.full { self.limit.allows() } else { self.limit.allows_beside(self.bytes) };
+        if !allowed || !self.ring.has_room() {
             return None;
         }
-        let message = queue.pop(now)?;
+        let mut message = queue.pop(now)?;
+        if self.full {
+            message.deadline = None;
+        }
         self.rtt.on_packet(now);
         self.bytes += message.bytes.len() as u64;
         self.limit.on_send(message.bytes.len());

@@ -10,7 +10,7 @@
 //!   second at last; what is lost has to fit the congestion window as all else. A receiver without room for a message
 //!   doesn't acknowledge it, so that it comes again.
 //! * Numbers start anywhere and belong to an *epoch* drawn at opening. Another epoch is heard when this one has brought
-//!   nothing new for a second ([`super::probation`]): neither a forged packet nor a replayed session ends a stream.
+//!   nothing new for a second ([`crate::probation`]): neither a forged packet nor a replayed session ends a stream.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub ack_delay: Duration,
     /// Whether a window limits the bytes in flight.
     pub window: bool,
-    /// Whether every message is repeated until it is acknowledged, whatever its deadline; only with a window.
+    /// Whether every message that was sent is repeated until it is acknowledged, whatever its deadline; only with a window.
     pub full: bool,
 }
 
@@ -170,10 +170,7 @@ impl Endpoint for Improved {
         }
     }
 
-    fn send(&mut self, _now: Instant, mut message: Message<'_>) -> Result<(), SendError> {
-        if self.full {
-            message.deadline = None;
-        }
+    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
         match self.state {
             State::Open => self.queue.push(message, self.max_message()),
             State::Closing | State::Closed => Err(SendError::Closed),

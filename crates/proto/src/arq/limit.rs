@@ -16,7 +16,7 @@ pub(super) struct Limit {
     segment: f64,
     /// Bytes of messages whose last transmission is neither answered nor lost.
     on_way: u64,
-    /// Losses of earlier transmissions belong to the loss for which the window was reduced.
+    /// Losses before this belong to the loss for which the window was reduced: a transmission, or the number of a message.
     recovered_at: u64,
     /// The window was reduced, and the event is still to be reported.
     halved: bool,
@@ -50,12 +50,14 @@ impl Limit {
         self.reno.as_ref().map(|reno| reno.window().cwnd as u64)
     }
 
-    /// Whether another packet may leave.
+    /// Whether another packet may leave where nothing is given up.
     pub fn allows(&self) -> bool {
-        if self.silent > 0 {
-            return self.on_way == 0;
-        }
-        self.reno.as_ref().is_none_or(|reno| (self.on_way as f64) < reno.window().cwnd)
+        if self.silent > 0 { self.on_way == 0 } else { self.allows_beside(self.on_way) }
+    }
+
+    /// Whether another packet may leave beside so many bytes.
+    pub fn allows_beside(&self, bytes: u64) -> bool {
+        self.reno.as_ref().is_none_or(|reno| (bytes as f64) < reno.window().cwnd)
     }
 
     /// Whether the window was reduced since the last call.
@@ -89,10 +91,10 @@ impl Limit {
         self.on_way
     }
 
-    /// Transmission `sending` was lost; `sent`: the latest transmission. Reduces the window once per window.
-    pub fn on_loss(&mut self, sending: u64, sent: u64) {
-        let Some(reno) = self.reno.as_mut().filter(|_| sending >= self.recovered_at) else { return };
-        self.recovered_at = sent + 1;
+    /// Transmission or message `lost` was lost; `next` will be the next one. Reduces the window once per window.
+    pub fn on_loss(&mut self, lost: u64, next: u64) {
+        let Some(reno) = self.reno.as_mut().filter(|_| lost >= self.recovered_at) else { return };
+        self.recovered_at = next;
         reno.on_congestion_event();
         let window = reno.window_mut();
         window.cwnd = window.ssthresh;
@@ -103,14 +105,14 @@ impl Limit {
     ///
     /// The threshold stays (RFC 5681 §3.1 halves it): a path that is gone says nothing about what it carries when it is there
     /// again, and slow start finds that out.
-    pub fn on_silence(&mut self, now: Instant, last_sent: Instant, sent: u64) {
+    pub fn on_silence(&mut self, now: Instant, last_sent: Instant, next: u64) {
         // The time-outs of one flight are one.
         if self.silent > 0 && last_sent < self.silent_at {
             return;
         }
         (self.silent, self.silent_at) = (self.silent.saturating_add(1), now);
         let Some(reno) = &mut self.reno else { return };
-        self.recovered_at = sent + 1;
+        self.recovered_at = next;
         let window = reno.window_mut();
         self.halved |= window.cwnd > self.segment;
         window.cwnd = window.cwnd.min(self.segment);

@@ -16,7 +16,6 @@ mod flight;
 mod improved;
 mod limit;
 mod paper_loop;
-mod probation;
 mod published;
 mod ring;
 mod rtt;

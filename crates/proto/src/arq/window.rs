@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::probation::Probation;
 use super::wire::{ACK_PART, AGE_UNIT_NANOS, Ack, Data, MAX_MAP, SPAN, unwrap};
+use crate::probation::Probation;
 
 /// Which numbers of the peer have arrived, and the acknowledgement that is due.
 #[derive(Debug)]
@@ -64,7 +64,10 @@ impl Window {
     /// Notes a data packet; `len` is that of its datagram.
     pub fn receive(&mut self, now: Instant, data: &Data<'_>, received_at: Instant, len: usize) -> Arrival {
         let other = self.numbering.as_ref().filter(|n| n.epoch != data.epoch);
-        if other.is_some_and(|n| !self.probation.is_proved_by(data, received_at, n.new_at)) {
+        let mut is_proved = |known_at| {
+            !data.repeated && self.probation.is_proved_by(data.epoch, data.number, received_at, known_at)
+        };
+        if other.is_some_and(|n| !is_proved(n.new_at)) {
             return Arrival::Foreign;
         }
         if self.numbering.as_ref().is_none_or(|n| n.epoch != data.epoch) {

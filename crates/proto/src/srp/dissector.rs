@@ -20,8 +20,8 @@ pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     }
 }
 
-/// The published mode has no epoch; this value is outside the improved mode's seven bits.
-const PUBLISHED: u128 = 0x80;
+/// The published mode has no epoch; this value is outside the improved mode's 24 bits.
+const PUBLISHED: u128 = 1 << 24;
 
 #[cfg(test)]
 mod tests {
@@ -51,6 +51,7 @@ mod tests {
         for (index, first, last) in [(0, true, false), (1, false, false), (2, false, true)] {
             let part = Part {
                 epoch: 5,
+                age: 0,
                 index,
                 count: 3,
                 priority: 0,

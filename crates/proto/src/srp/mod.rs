@@ -31,7 +31,7 @@ mod stack;
 mod streams;
 pub mod wire;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, StreamPlace};
 
 pub use decide::{
     Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
@@ -103,6 +103,13 @@ fn begins_an_association(datagram: &[u8]) -> bool {
             Ok(Extended::Probe { wanted, .. }) => wanted.blind,
             _ => false,
         }
+}
+
+/// The published packets name no stream.
+fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
+    use wire::extended::Extended;
+    let Ok(Extended::Data(part)) = Extended::parse(datagram) else { return None };
+    Some(StreamPlace { stream: part.epoch.into(), number: part.id.into(), bits: 32 })
 }
 
 /// Delivered to the application by a client or receiver.

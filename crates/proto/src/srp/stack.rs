@@ -6,7 +6,7 @@ use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Profile, Role, Stack, 
 
 use super::endpoint::SrpEndpoint;
 use super::settings::Settings;
-use super::{begins_an_association, speaks_as_published};
+use super::{begins_an_association, place_of, speaks_as_published};
 use crate::adapt::{Adaptive, Other};
 use crate::dissect::EachDatagram;
 use crate::looks::ByLooks;
@@ -52,7 +52,7 @@ impl Stack for SrpStack {
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
-        Box::new(ByLooks { begins: begins_an_association, place: |_| None })
+        Box::new(ByLooks { begins: begins_an_association, place: place_of })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

@@ -96,6 +96,7 @@ conformance! {
         arq_as_published = "arq?mode=as-published"
         arq_paper_loop = "arq?mode=as-published&tick=100us"
         arq_aimd = "arq?congestion=aimd"
+        arq_full = "arq?reliability=full"
     }
     streams {
         tcp = "tcp"

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, PathId, Role};
+use antiphon_core::{Endpoint, Instant, Message, PathId, Role, Tag};
 use antiphon_link::Direction;
+use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Mode, Settings, SrpEndpoint};
 use antiphon_testkit::{Parties, Party, World, datagram};
 
@@ -37,6 +38,16 @@ impl Path {
 
 pub fn open(mode: Mode, role: Role, seed: u64, now: Instant) -> Box<dyn Endpoint> {
     Box::new(SrpEndpoint::new(&Settings::new(mode, LATENCY), role, 1472, seed, now))
+}
+
+/// Epoch and first id of an endpoint that was opened with this seed: for forgers who see its packets.
+pub fn identity(seed: u64) -> (u32, u32) {
+    let mut twin = open(Mode::Improved, Role::Caller, seed, Instant::ZERO);
+    twin.send(Instant::ZERO, Message::new(Tag(0), b"x", None)).expect("room");
+    let mut buf = [0; 1472];
+    let sent = twin.poll_transmit(Instant::ZERO, &mut buf).expect("a packet");
+    let Ok(Extended::Data(part)) = Extended::parse(&buf[..sent.len]) else { panic!("no data") };
+    (part.epoch, part.id)
 }
 
 impl Pair {

@@ -102,7 +102,7 @@ impl Receiver {
         answer: bool,
         deliver: &mut Deliver<'_>,
     ) {
-        let id = match self.numbering.place(part, answer) {
+        let id = match self.numbering.place(part, answer, received_at) {
             Place::Known(id) => id,
             Place::Unknown => {
                 self.counts.unknown += 1;
@@ -121,6 +121,7 @@ impl Receiver {
         match self.window.fate(id) {
             Fate::Received => self.counts.duplicates += 1,
             before => {
+                self.numbering.on_new(received_at);
                 let late = self.settle(now, received_at, id, before, answer).max(lateness);
                 self.counts.repaired += u64::from(answer);
                 self.quality.on_delivered(self.one_way() + late);

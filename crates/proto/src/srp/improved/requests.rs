@@ -43,7 +43,7 @@ impl Requests {
     pub fn write_nack(
         &mut self,
         now: Instant,
-        epoch: u8,
+        epoch: u32,
         latency: Duration,
         missing: &mut [Missing],
         buf: &mut [u8],
@@ -74,7 +74,7 @@ impl Requests {
     pub fn write_probe(
         &mut self,
         now: Instant,
-        epoch: u8,
+        epoch: u32,
         report: Report,
         wanted: Wanted,
         buf: &mut [u8],

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::srp::Streams;
 use crate::srp::wire::HEADER;
 use crate::srp::wire::extended::{
-    Extended, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, Wanted, make_answer,
+    Extended, LAST_EPOCH, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, Wanted, make_answer,
 };
 
 /// Settings of a sender.
@@ -23,7 +23,7 @@ pub struct SenderConfig {
     pub keep: Duration,
     /// The receiver's playout delay: packets queued for longer are useless.
     pub latency: Duration,
-    /// Seed of the random epoch.
+    /// Seed of the random epoch and first id.
     pub seed: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct SenderCounts {
 /// drops messages, the less urgent first, so that a growing queue does not delay all of them.
 pub struct Sender {
     config: SenderConfig,
-    epoch: u8,
+    epoch: u32,
     next: u32,
     last_priority: u8,
     /// Consecutive ids, the newest at the back.
@@ -81,7 +81,7 @@ pub struct Sender {
     spare: Pool,
     /// Ids to retransmit, each once.
     due: VecDeque<u32>,
-    echo: Option<(u8, u32)>,
+    echo: Option<(u32, u32)>,
     allowance: f64,
     share: f64,
     report: Option<Report>,
@@ -112,9 +112,9 @@ struct Kept {
 }
 
 impl Sender {
-    /// A sender whose first data id is 1.
+    /// A sender whose first data id is random, as its epoch.
     pub fn new(config: SenderConfig) -> Self {
-        Sender::starting_at(1, config)
+        Sender::starting_at(Rng::fork(config.seed, "srp first id").next_u32(), config)
     }
 
     /// A sender whose first data id is `id`.
@@ -122,7 +122,7 @@ impl Sender {
         let mut spare = Pool::new(MAX_KEPT);
         spare.fill(FIRST_ROOM, 0, 0);
         Sender {
-            epoch: (Rng::fork(config.seed, "srp epoch").next_u32() >> 25) as u8,
+            epoch: Rng::fork(config.seed, "srp epoch").next_u32() & LAST_EPOCH,
             config,
             next: id,
             last_priority: 0,
@@ -199,6 +199,7 @@ impl Sender {
         let priority = message.priority.min(LEAST_URGENT);
         let part = Part {
             epoch: self.epoch,
+            age: u8::try_from(self.sent).unwrap_or(u8::MAX),
             index: index as u8,
             count: self.parts(message.bytes.len()) as u8,
             priority,
@@ -292,7 +293,7 @@ impl Sender {
     /// Processes a receiver's probe with its report; returns whether the phase (congested or not) changed.
     ///
     /// The streams sent are changed only by a client that knows the epoch, or that asks before any data was received.
-    pub fn on_probe(&mut self, now: Instant, epoch: u8, time: u32, report: Report, wanted: Wanted) -> bool {
+    pub fn on_probe(&mut self, now: Instant, epoch: u32, time: u32, report: Report, wanted: Wanted) -> bool {
         self.echo = Some((epoch, time));
         let knows = epoch == self.epoch && !wanted.blind;
         if knows || (wanted.blind && !self.heard) {
@@ -374,7 +375,7 @@ impl Sender {
     }
 
     /// The epoch in all packets.
-    pub fn epoch(&self) -> u8 {
+    pub fn epoch(&self) -> u32 {
         self.epoch
     }
 

@@ -4,31 +4,34 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +-+-------------+---------------+---------------+---+---+-------+
-//! |1|    epoch    | s | part index| s | parts - 1 | p | q | type  |
+//! |1|   format    | s | part index| s | parts - 1 | p | q | type  |
 //! +-+-------------+---------------+---------------+---+---+-------+
 //! |                       time in microseconds                    |
-//! +---------------------------------------------------------------+
-//! |  data id (DATA, ANSWER)   /   status (NACK)                   |
-//! +---------------------------------------------------------------+
-//! |  data size (DATA, ANSWER) /   first data id (NACK)            |
+//! +-----------------------------------------------+---------------+
+//! |                     epoch                     |     age       |
+//! +-----------------------------------------------+---------------+
+//! |  data id (DATA, ANSWER)   /   first data id (NACK)            |
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! * The first bit distinguishes the two formats. Each sender draws its `epoch` when it starts, so that a restart shows
-//!   in its first packets.
+//! * The first bit distinguishes the two modes; the format is 1. A datagram tells its own length, so that the data size of
+//!   the report is left out.
+//! * Each sender draws its `epoch` and its first id when it starts: nobody who does not see its packets knows them, and a
+//!   restart shows in its first packets. The age of a DATA or ANSWER counts the ids before it, up to 255: a receiver sees
+//!   whether it misses the first ones. It is 0 in other packets.
 //! * Every part of a message has its own data id, so that it is retransmitted alone; index and count give its position.
 //! * `s` is the stream number, its upper and its lower two bits. Ids count over all streams that this receiver gets, so
 //!   that unwanted streams leave no gaps.
 //! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which shows a receiver
 //!   how urgent a missing packet is.
 //! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* requests `first + 1 + 32 k + i`.
-//! * A probe carries the receiver's report in four words and the streams that it wants in a fifth: bit *i* (from the
-//!   least) for stream *i*, and the first bit if it was sent before any data arrived, when its epoch is meaningless.
-//!   Its answer is an ECHO (type 5) of the first two words, so that two sides that both send and receive can't return
-//!   each other's answers endlessly.
+//! * A probe carries the receiver's report in four words after the epoch and the streams that it wants in a fifth: bit *i*
+//!   (from the least) for stream *i*, and the first bit if it was sent before any data arrived, when its epoch is
+//!   meaningless. Its answer is an ECHO (type 5) of time and epoch, so that two sides that both send and receive can't
+//!   return each other's answers endlessly.
 
 use super::super::streams::{LAST_STREAM, Streams};
-use super::{ANSWER, DATA, HEADER, NACK, PROBE, STATUS_RESEND, WireError, put, word};
+use super::{ANSWER, DATA, HEADER, NACK, PROBE, WireError, put, word};
 
 /// Most parts of a message.
 pub const MAX_PARTS: usize = 64;
@@ -37,15 +40,18 @@ pub const LEAST_URGENT: u8 = 3;
 /// Words that may follow a NACK: one packet requests 257 ids at most.
 pub const MAX_NACK_WORDS: usize = 8;
 /// Bytes of a probe with its report.
-pub const PROBE_LEN: usize = 28;
+pub const PROBE_LEN: usize = 32;
 /// Bytes of an echo.
-pub const ECHO_LEN: usize = 8;
+pub const ECHO_LEN: usize = 12;
+/// The largest epoch.
+pub const LAST_EPOCH: u32 = (1 << 24) - 1;
 
 const ECHO: u8 = 5;
 /// The bits of a part's index and of the last index: [`MAX_PARTS`] less 1.
 const PART: u8 = 0x3f;
 const _: () = assert!(MAX_PARTS == PART as usize + 1);
-const EXTENDED: u8 = 0x80;
+/// The first byte: the improved mode, format 1.
+const EXTENDED: u8 = 0x81;
 
 /// A packet of the improved mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +64,8 @@ pub enum Extended<'a> {
     Nack(Nack<'a>),
     /// Measures the round trip and carries the receiver's report.
     Probe {
-        /// The epoch of the packets reported on, 0 to 127.
-        epoch: u8,
+        /// The epoch of the packets reported on, 0 to [`LAST_EPOCH`].
+        epoch: u32,
         /// The receiver's clock in microseconds, modulo 2³².
         time: u32,
         /// Statistics of these packets.
@@ -70,7 +76,7 @@ pub enum Extended<'a> {
     /// The answer to a probe.
     Echo {
         /// As in the probe.
-        epoch: u8,
+        epoch: u32,
         /// As in the probe.
         time: u32,
     },
@@ -79,8 +85,10 @@ pub enum Extended<'a> {
 /// A message or a part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part<'a> {
-    /// The sender's epoch, 0 to 127.
-    pub epoch: u8,
+    /// The sender's epoch, 0 to [`LAST_EPOCH`].
+    pub epoch: u32,
+    /// Packets with earlier ids of this epoch; 255 stands for more as well.
+    pub age: u8,
     /// Index of the part in its message, from 0.
     pub index: u8,
     /// Number of the message's parts: 1 to [`MAX_PARTS`].
@@ -103,7 +111,7 @@ pub struct Part<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nack<'a> {
     /// The epoch of the packets requested.
-    pub epoch: u8,
+    pub epoch: u32,
     /// The receiver's clock in microseconds, modulo 2³².
     pub time: u32,
     /// The first id.
@@ -167,34 +175,41 @@ impl<'a> Extended<'a> {
         let first = word(bytes, 0).ok_or(WireError::Length { kind: 0, len: bytes.len() })?;
         let length = WireError::Length { kind: first, len: bytes.len() };
         let field = |n| word(bytes, n).ok_or(length);
-        let [flags, index, last, kind] = first.to_be_bytes();
-        if flags & EXTENDED == 0 {
+        let [format, index, last, kind] = first.to_be_bytes();
+        if format != EXTENDED {
             return Err(WireError::Type(first));
         }
-        let epoch = flags & !EXTENDED;
-        match kind & 0x0f {
-            DATA => part(bytes).map(Extended::Data),
-            ANSWER => part(bytes).map(Extended::Answer),
-            _ if index != 0 || last != 0 || kind > 0x0f => Err(WireError::Type(first)),
+        if let kind @ (DATA | ANSWER) = kind & 0x0f {
+            let part = part(bytes)?;
+            return Ok(if kind == DATA { Extended::Data(part) } else { Extended::Answer(part) });
+        }
+        if index != 0 || last != 0 || kind > 0x0f {
+            return Err(WireError::Type(first));
+        }
+        let (time, identity) = (field(1)?, field(2)?);
+        let epoch = identity >> 8;
+        if identity & 0xff != 0 {
+            return Err(length);
+        }
+        match kind {
             NACK => {
                 let more = bytes.get(HEADER..).ok_or(length)?;
-                let whole = more.len() % 4 == 0 && more.len() <= 4 * MAX_NACK_WORDS;
-                if !whole || field(2)? != STATUS_RESEND {
+                if more.len() % 4 != 0 || more.len() > 4 * MAX_NACK_WORDS {
                     return Err(length);
                 }
-                Ok(Extended::Nack(Nack { epoch, time: field(1)?, first: field(3)?, more }))
+                Ok(Extended::Nack(Nack { epoch, time, first: field(3)?, more }))
             }
             PROBE if bytes.len() == PROBE_LEN => {
                 let report = Report {
-                    highest: field(2)?,
-                    received: field(3)?,
-                    lost: field(4)?,
-                    queueing_us: field(5)?,
+                    highest: field(3)?,
+                    received: field(4)?,
+                    lost: field(5)?,
+                    queueing_us: field(6)?,
                 };
-                let wanted = Wanted::read(field(6)?).ok_or(length)?;
-                Ok(Extended::Probe { epoch, time: field(1)?, report, wanted })
+                let wanted = Wanted::read(field(7)?).ok_or(length)?;
+                Ok(Extended::Probe { epoch, time, report, wanted })
             }
-            ECHO if bytes.len() == ECHO_LEN => Ok(Extended::Echo { epoch, time: field(1)? }),
+            ECHO if bytes.len() == ECHO_LEN => Ok(Extended::Echo { epoch, time }),
             PROBE | ECHO => Err(length),
             _ => Err(WireError::Type(first)),
         }
@@ -206,14 +221,15 @@ impl<'a> Extended<'a> {
             Extended::Data(part) => emit_part(&part, DATA, buf),
             Extended::Answer(part) => emit_part(&part, ANSWER, buf),
             Extended::Nack(nack) => {
-                put(buf, &[plain(nack.epoch, NACK), nack.time, STATUS_RESEND, nack.first], nack.more)
+                put(buf, &[plain(NACK), nack.time, nack.epoch << 8, nack.first], nack.more)
             }
             Extended::Probe { epoch, time, report: r, wanted } => {
                 let report = [r.highest, r.received, r.lost, r.queueing_us];
                 let [highest, received, lost, queueing] = report;
-                put(buf, &[plain(epoch, PROBE), time, highest, received, lost, queueing, wanted.word()], &[])
+                let head = [plain(PROBE), time, epoch << 8];
+                put(buf, &[head[0], head[1], head[2], highest, received, lost, queueing, wanted.word()], &[])
             }
-            Extended::Echo { epoch, time } => put(buf, &[plain(epoch, ECHO), time], &[]),
+            Extended::Echo { epoch, time } => put(buf, &[plain(ECHO), time, epoch << 8], &[]),
         }
     }
 }
@@ -227,19 +243,17 @@ pub(crate) fn make_answer(packet: &mut [u8], time: u32) {
 fn part(bytes: &[u8]) -> Result<Part<'_>, WireError> {
     let length = WireError::Length { kind: DATA.into(), len: bytes.len() };
     let field = |n| word(bytes, n).ok_or(length);
-    let [flags, index, last, kind] = field(0)?.to_be_bytes();
-    let (time, id, told) = (field(1)?, field(2)?, field(3)?);
+    let [_, index, last, kind] = field(0)?.to_be_bytes();
+    let (time, identity, id) = (field(1)?, field(2)?, field(3)?);
     let data = &bytes[HEADER..];
     let stream = index >> 6 << 2 | last >> 6;
     let (index, last) = (index & PART, last & PART);
     if data.is_empty() || index > last {
         return Err(length);
     }
-    if told as usize != data.len() {
-        return Err(WireError::Size { told, found: data.len() });
-    }
     Ok(Part {
-        epoch: flags & !EXTENDED,
+        epoch: identity >> 8,
+        age: identity as u8,
         index,
         count: last + 1,
         priority: kind >> 6,
@@ -256,12 +270,13 @@ fn emit_part(part: &Part<'_>, kind: u8, buf: &mut [u8]) -> Option<usize> {
     let stream = part.stream.min(LAST_STREAM);
     let index = stream >> 2 << 6 | part.index & PART;
     let last = stream << 6 | part.count.saturating_sub(1) & PART;
-    let first = [EXTENDED | part.epoch, index, last, urgency | kind];
-    put(buf, &[u32::from_be_bytes(first), part.time, part.id, part.data.len() as u32], part.data)
+    let first = [EXTENDED, index, last, urgency | kind];
+    let identity = part.epoch << 8 | u32::from(part.age);
+    put(buf, &[u32::from_be_bytes(first), part.time, identity, part.id], part.data)
 }
 
-fn plain(epoch: u8, kind: u8) -> u32 {
-    u32::from_be_bytes([EXTENDED | epoch, 0, 0, kind])
+fn plain(kind: u8) -> u32 {
+    u32::from_be_bytes([EXTENDED, 0, 0, kind])
 }
 
 #[cfg(test)]
@@ -272,7 +287,8 @@ mod tests {
     #[test]
     fn packets_are_written_as_specified() {
         let part = Part {
-            epoch: 5,
+            epoch: 0x050607,
+            age: 9,
             index: 2,
             count: 4,
             priority: 1,
@@ -284,7 +300,7 @@ mod tests {
         };
         let mut buf = [0; 32];
         let len = Extended::Data(part).emit(&mut buf).unwrap();
-        let expected = [0x85, 0x82, 0x43, 0x71, 0, 0, 0, 7, 255, 255, 255, 255, 0, 0, 0, 2, b'a', b'b'];
+        let expected = [0x81, 0x82, 0x43, 0x71, 0, 0, 0, 7, 5, 6, 7, 9, 255, 255, 255, 255, b'a', b'b'];
         assert_eq!(buf[..len], expected);
         make_answer(&mut buf[..len], 9);
         assert_eq!(Extended::parse(&buf[..len]), Ok(Extended::Answer(Part { time: 9, ..part })));
@@ -309,15 +325,14 @@ mod tests {
         fn what_is_parsed_was_written_so(bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0u8..8, fit in any::<bool>()) {
             let mut bytes = bytes;
             if bytes.len() >= 4 {
-                bytes[0] |= 0x80;
+                bytes[0] = if fit { EXTENDED } else { bytes[0] | 0x80 };
                 bytes[3] = bytes[3] & 0xf0 | kind;
                 if fit {
                     (bytes[1], bytes[2]) = (bytes[1] % 2, bytes[2] % 3);
                 }
             }
-            if fit && bytes.len() >= 16 && matches!(kind, DATA | ANSWER) {
-                let size = bytes.len() as u32 - 16;
-                bytes[12..16].copy_from_slice(&size.to_be_bytes());
+            if fit && bytes.len() >= 12 && !matches!(kind, DATA | ANSWER) {
+                bytes[11] = 0;
             }
             if let Ok(packet) = Extended::parse(&bytes) {
                 let mut again = [0; 64];

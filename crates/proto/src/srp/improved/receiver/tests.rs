@@ -10,7 +10,7 @@ const LATENCY: Duration = Duration::from_millis(200);
 /// A receiver on a path of 10 ms each way, and what it delivered and lost.
 struct Bench {
     receiver: Receiver,
-    epoch: u8,
+    epoch: u32,
     now: Instant,
     got: Vec<u32>,
     lost: Vec<u32>,
@@ -30,6 +30,8 @@ impl Bench {
         let time = clock_us(self.now - Duration::from_millis(10));
         Part {
             epoch: self.epoch,
+            // Streams begin with 1 here.
+            age: u8::try_from(id.wrapping_sub(1)).unwrap_or(u8::MAX),
             index: 0,
             count: 1,
             priority: 0,
@@ -252,19 +254,37 @@ fn gap_upon_gap_is_missed_and_asked_for_within_bounds() {
 }
 
 #[test]
-fn two_packets_prove_a_restart_and_one_forged_does_not() {
+fn a_restart_is_heard_when_the_old_stream_is_silent_and_forgeries_are_not() {
     let mut bench = Bench::streaming(5, 400);
     bench.got.clear();
     bench.epoch = 77;
-    bench.at(2105).data(50_000);
+    (0..5).for_each(|n| bench.at(2105).data(50_000 + n));
     bench.epoch = 9;
     bench.at(2106).data(401);
     assert_eq!((bench.got.clone(), bench.receiver.counts().resets), (vec![401], 0));
-    // Near the old numbers, but in an epoch of its own: 1 is requested, and no packet is mistaken for a copy.
+    // Near the old numbers, but in an epoch of its own: 1 and 2 are requested, and no packet is mistaken for a copy.
     bench.epoch = 12;
-    (1..=3).for_each(|id| bench.at(2200 + u64::from(id)).data(id));
-    assert_eq!(bench.asked(), [1]);
-    assert_eq!((bench.got, bench.receiver.counts().resets), (vec![401, 2, 3], 1));
+    (1..=4).for_each(|id| bench.at(3200 + u64::from(id)).data(id));
+    assert_eq!(bench.asked(), [1, 2]);
+    assert_eq!((bench.got, bench.receiver.counts().resets), (vec![401, 3, 4], 1));
+}
+
+/// Packets of another session, from the sender's own address, again and again in random order.
+#[test]
+fn a_replayed_session_costs_nothing() {
+    let mut rng = antiphon_core::Rng::fork(3, "replay");
+    let mut bench = Bench::streaming(5, 400);
+    bench.got.clear();
+    for n in 0..1_500_u32 {
+        bench.epoch = 9;
+        bench.at(2105 + 5 * u64::from(n)).data(401 + n);
+        bench.epoch = 0xab_cdef;
+        for _ in 0..100 {
+            bench.data(7_000_000 + (rng.next_u32() % 388));
+        }
+    }
+    let counts = bench.receiver.counts();
+    assert_eq!((bench.got.len(), counts.resets, counts.lost), (1_500, 0, 0));
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn congestion_makes_repairs_yield_and_they_come_back() {
 fn streams_are_chosen_only_with_the_epoch_or_before_data() {
     let mut sender = sender(1);
     let epoch = sender.epoch;
-    let wants = |sender: &mut Sender, epoch: u8, streams: u16, blind: bool| {
+    let wants = |sender: &mut Sender, epoch: u32, streams: u16, blind: bool| {
         let wanted = Wanted { streams: Streams(streams), blind };
         sender.on_probe(NOW, epoch, 0, Report::default(), wanted);
         sender.wanted().0

@@ -1,4 +1,4 @@
-//! Numberings that are not the known one: a restarted sender's, or a forged or replayed packet's.
+//! Numberings that are not the known one, for SRP and ARQ: a restarted sender's, or a forged or replayed packet's.
 //!
 //! No packet proves who sent it, so a numbering has to show what a forger off the path can't: that the known one has
 //! ended. RFC 3550 A.1 has the same probation for sources.
@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::wire::Data;
-
 /// Numberings on probation. Nothing of them is delivered or acknowledged.
 #[derive(Debug, Default)]
-pub(super) struct Probation {
+pub(crate) struct Probation {
     candidates: [Option<Candidate>; CANDIDATES],
 }
 
@@ -26,14 +24,11 @@ struct Candidate {
 }
 
 impl Probation {
-    /// Notes a packet of a numbering that is not the known one, of which something new last came at `known_at`.
-    /// Whether its numbering now takes the known one's place.
-    pub fn is_proved_by(&mut self, data: &Data<'_>, at: Instant, known_at: Instant) -> bool {
-        // The sender repeats what nobody acknowledges, between its new numbers.
-        if data.repeated {
-            return false;
-        }
-        let in_a_row = self.note(data, at);
+    /// Notes a packet, sent for the first time, of a numbering that is not the known one, of which something new last came at
+    /// `known_at`. Whether its numbering now takes the known one's place. (What nobody acknowledges is sent again between new
+    /// numbers.)
+    pub fn is_proved_by(&mut self, epoch: u32, number: u32, at: Instant, known_at: Instant) -> bool {
+        let in_a_row = self.note(epoch, number, at);
         in_a_row >= IN_A_ROW && at.since(known_at) > SILENCE
     }
 
@@ -43,12 +38,12 @@ impl Probation {
     }
 
     /// Notes a number; how many have now come in a row.
-    fn note(&mut self, data: &Data<'_>, at: Instant) -> u32 {
-        let known = self.candidates.iter_mut().flatten().find(|c| c.epoch == data.epoch);
+    fn note(&mut self, epoch: u32, number: u32, at: Instant) -> u32 {
+        let known = self.candidates.iter_mut().flatten().find(|c| c.epoch == epoch);
         if let Some(candidate) = known {
-            let follows = data.number == candidate.last.wrapping_add(1);
+            let follows = number == candidate.last.wrapping_add(1);
             candidate.in_a_row = if follows { candidate.in_a_row.saturating_add(1) } else { 1 };
-            candidate.last = data.number;
+            candidate.last = number;
             if follows {
                 candidate.grew_at = at;
             }
@@ -57,7 +52,7 @@ impl Probation {
         // A free place, or that of the candidate whose row has not grown for longest.
         let place = self.candidates.iter_mut().min_by_key(|place| place.map(|c| c.grew_at));
         if let Some(place) = place {
-            *place = Some(Candidate { epoch: data.epoch, last: data.number, in_a_row: 1, grew_at: at });
+            *place = Some(Candidate { epoch, last: number, in_a_row: 1, grew_at: at });
         }
         1
     }
@@ -76,10 +71,6 @@ const CANDIDATES: usize = 4;
 mod tests {
     use super::*;
 
-    fn data(epoch: u32, number: u32) -> Data<'static> {
-        Data { epoch, number, back: 0, repeated: false, payload: b"x" }
-    }
-
     fn ms(n: u64) -> Instant {
         Instant::from_millis(n)
     }
@@ -89,15 +80,13 @@ mod tests {
         let mut probation = Probation::default();
         let numbers = [u32::MAX - 1, u32::MAX, 0, 1];
         for (i, number) in numbers.into_iter().enumerate() {
-            assert!(!probation.is_proved_by(&data(8, number), ms(1000), ms(0)), "{i}: silent for 1 s");
+            assert!(!probation.is_proved_by(8, number, ms(1000), ms(0)), "{i}: silent for 1 s");
         }
-        assert!(!probation.is_proved_by(&data(8, 9), ms(1001), ms(0)), "a row begins");
-        assert!(!probation.is_proved_by(&data(8, 10), ms(1001), ms(0)));
-        let repeated = Data { repeated: true, ..data(8, 4) };
-        assert!(!probation.is_proved_by(&repeated, ms(1001), ms(0)), "neither ends a row nor continues it");
-        assert!(probation.is_proved_by(&data(8, 11), ms(1001), ms(0)));
+        assert!(!probation.is_proved_by(8, 9, ms(1001), ms(0)), "a row begins");
+        assert!(!probation.is_proved_by(8, 10, ms(1001), ms(0)));
+        assert!(probation.is_proved_by(8, 11, ms(1001), ms(0)));
         probation.clear();
-        assert!(!probation.is_proved_by(&data(8, 12), ms(1001), ms(0)), "refuted");
+        assert!(!probation.is_proved_by(8, 12, ms(1001), ms(0)), "refuted");
     }
 
     #[test]
@@ -105,10 +94,10 @@ mod tests {
         let mut probation = Probation::default();
         let mut proved = false;
         for n in 0..3 {
-            proved = probation.is_proved_by(&data(8, n), ms(2000 + u64::from(n)), ms(0));
+            proved = probation.is_proved_by(8, n, ms(2000 + u64::from(n)), ms(0));
             // The first of each round has a place of its own, the others share what is left.
             for epoch in 0..CANDIDATES as u32 - 1 {
-                assert!(!probation.is_proved_by(&data(100 * n + 20 + epoch, 5), ms(2000), ms(0)));
+                assert!(!probation.is_proved_by(100 * n + 20 + epoch, 5, ms(2000), ms(0)));
             }
         }
         assert!(proved);
