@@ -66,7 +66,12 @@ impl Inbox {
 
     /// Whether a message of `len` bytes would be kept.
     pub fn has_room(&self, len: usize) -> bool {
-        self.messages.len() < MAX_FRAMES && self.bytes + len <= MAX_BYTES
+        self.messages.len() < MAX_FRAMES && len <= MAX_BYTES - self.bytes
+    }
+
+    /// The longest message that would be kept; 0 for none.
+    pub fn room(&self) -> usize {
+        if self.messages.len() < MAX_FRAMES { MAX_BYTES - self.bytes } else { 0 }
     }
 
     /// Copies the oldest message into `buf`, which must be large enough.

@@ -15,6 +15,7 @@ mod deadline;
 mod dissect;
 mod events;
 mod inbox;
+mod limit;
 mod looks;
 mod mtu;
 mod patience;

@@ -178,7 +178,7 @@ fn losses_of_the_link_itself_do_not_limit_the_sender() {
 fn a_forged_choice_lasts_a_round_trip() {
     let mut world = World::new("delay=10ms", Streams::ALL);
     world.stream(2, World::urgent);
-    let (now, mut probe) = (world.ends.now, [0; 32]);
+    let (now, mut probe) = (world.ends.now, [0; 36]);
     let wanted = Wanted { streams: Streams(0), blind: false };
     for epoch in [epoch() ^ 1, epoch()] {
         let forged = Extended::Probe { epoch, time: 0, report: Report::default(), wanted };

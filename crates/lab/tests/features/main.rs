@@ -60,7 +60,7 @@ const BELOW: [(Capability, &str, &str); 6] = [
 ];
 
 /// Where a trial finds more than the description promises, with reasons: of a transport, or of one of its settings.
-const BEYOND: [(Capability, &str, &str); 5] = [
+const BEYOND: [(Capability, &str, &str); 6] = [
     (
         Capability::Reliable,
         "arq?",
@@ -77,7 +77,8 @@ const BEYOND: [(Capability, &str, &str); 5] = [
         "srp",
         "a sender repairs for one receiver and follows its reports, not a group's",
     ),
-    (Capability::Broadcasting, "srp", "likewise"),
+    (Capability::Broadcasting, "srp?", "likewise"),
+    (Capability::Broadcasting, "srp?mode=as-published", "likewise"),
 ];
 
 /// Settings that change what a transport offers, beside its variants, which are the shortest of them.

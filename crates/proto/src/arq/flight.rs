@@ -6,11 +6,11 @@ use std::time::Duration;
 use antiphon_core::{Instant, Outcome};
 
 use super::improved::Settings;
-use super::limit::Limit;
 use super::ring::Ring;
 use super::rtt::{MAX_RTO, Rtt};
 use super::wire::{self, AGE_UNIT_NANOS, Ack};
 use crate::deadline::last_chance;
+use crate::limit::{LEAST_PACKETS, LEAST_PACKETS_FULL, Limit};
 use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, SendQueue};
 use crate::rack::{Rack, loss_delay};
 use crate::rtt::backed_off;
@@ -75,6 +75,7 @@ pub(super) struct Outgoing<'a> {
 impl Flight {
     /// Nothing in flight yet; the first packet will have number `first`.
     pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
+        let least = if settings.full { LEAST_PACKETS_FULL } else { LEAST_PACKETS };
         Flight {
             epoch,
             ring: Ring::new(first),
@@ -83,7 +84,7 @@ impl Flight {
             next_due: None,
             rack: Rack::default(),
             rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
-            limit: Limit::new(settings.window, max_datagram),
+            limit: Limit::new(settings.window, max_datagram, least),
             repeated: 0,
             full: settings.full,
             is_proved: true,

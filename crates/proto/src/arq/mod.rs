@@ -14,7 +14,6 @@
 mod dissector;
 mod flight;
 mod improved;
-mod limit;
 mod paper_loop;
 mod published;
 mod ring;

@@ -1,15 +1,16 @@
 //! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, for messages in both directions.
 
 use antiphon_core::{
-    BitRate, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
+    BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant,
+    Message, Outcome, PathId, PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
 };
 
 use super::halves::Halves;
-use super::improved::Admission;
+use super::improved::{Admission, CompleteSender};
 use super::settings::{Decision, Settings};
 use super::streams::Streams;
 use crate::inbox::Inbox;
+use crate::patience::LONGEST_LEAVE;
 use crate::queue::{Queued, Room, SendQueue};
 use crate::tally::{Datagram, Tally};
 
@@ -18,6 +19,8 @@ use crate::tally::{Datagram, Tally};
 /// It needs no handshake, neither to begin nor to end: after a graceful close the improved mode stays for as long as a
 /// message can be played, to retransmit the last ones. An association without data costs nothing: it sends nothing and
 /// requests no time-out.
+///
+/// With `reliability=full` a message has arrived when it is told as acknowledged, and a close waits for that.
 ///
 /// In the improved mode a message may expire before its deadline: if the peer does not want its stream, or if the
 /// peer's reports show that the path can't carry it in time. Streams above [`LAST_STREAM`](super::LAST_STREAM) share
@@ -37,7 +40,10 @@ pub struct SrpEndpoint {
     waits_until: Option<Instant>,
     tally: Tally,
     congestion_changed: bool,
+    full: bool,
     state: State,
+    /// When closing began.
+    closed_at: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +77,9 @@ impl SrpEndpoint {
             waits_until: None,
             tally: Tally::default(),
             congestion_changed: false,
+            full: settings.full,
             state: State::Open,
+            closed_at: Instant::ZERO,
         }
     }
 
@@ -83,11 +91,16 @@ impl SrpEndpoint {
     fn take_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Datagram { path, bytes, received_at, .. } = *datagram;
         let inbox = &mut self.inbox;
+        let room = inbox.room();
         let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
-        match self.halves.handle_datagram(now, received_at, bytes, &mut deliver) {
+        match self.halves.handle_datagram(now, received_at, bytes, room, &mut deliver) {
             Ok(changed) => self.congestion_changed |= changed,
             Err(_malformed) => self.tally.on_malformed(),
         }
+        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::take_confirmed) {
+            self.queue.settle(tag, Outcome::Acked);
+        }
+        self.move_on_closing(now);
     }
 
     /// Writes the next part of the current message, or of the next message.
@@ -104,8 +117,11 @@ impl SrpEndpoint {
             && let Some((message, _)) = self.current.take()
         {
             // A buffer shorter than `max_message` is the driver's mistake; the message is lost in either case.
-            let outcome = if len.is_some() { Outcome::Released } else { Outcome::Aborted };
-            self.queue.finish(message, outcome);
+            match len {
+                Some(_) if self.full => self.queue.recycle(message.bytes),
+                Some(_) => self.queue.finish(message, Outcome::Released),
+                None => self.queue.finish(message, Outcome::Aborted),
+            }
         }
         len
     }
@@ -125,20 +141,27 @@ impl SrpEndpoint {
                     self.waits_until = Some(until);
                     return None;
                 }
+                Admission::Hold => return None,
             }
         }
     }
 
     /// Drops the rest of a message whose deadline passed while it was being sent.
     fn expire_current(&mut self, now: Instant) {
-        let is_late = |message: &Queued| message.deadline.is_some_and(|deadline| now > deadline);
+        // Parts that were sent are kept for ever, and a message is of use as a whole only.
+        let full = self.full;
+        let is_late = |message: &Queued| !full && message.deadline.is_some_and(|deadline| now > deadline);
         if let Some((message, sent)) = self.current.take_if(|(message, _)| is_late(message)) {
             self.queue.finish(message, Outcome::Expired { maybe_received: sent > 0 });
         }
     }
 
     fn move_on_closing(&mut self, now: Instant) {
-        if self.state == State::Flushing && self.current.is_none() && self.queue.is_empty() {
+        if self.leave_by().is_some_and(|leave| leave <= now) {
+            self.finish();
+        }
+        let is_confirmed = self.halves.complete().is_none_or(CompleteSender::is_empty);
+        if self.state == State::Flushing && self.current.is_none() && self.queue.is_empty() && is_confirmed {
             self.state = State::Lingering(now + self.halves.linger());
         }
         if let State::Lingering(until) = self.state
@@ -148,7 +171,19 @@ impl SrpEndpoint {
         }
     }
 
+    /// Until when closing waits for what is to be confirmed.
+    fn leave_by(&self) -> Option<Instant> {
+        let progress = self.halves.complete().filter(|_| self.state == State::Flushing)?.progress();
+        Some(progress.max(self.closed_at) + LONGEST_LEAVE)
+    }
+
     fn finish(&mut self) {
+        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::take_confirmed) {
+            self.queue.settle(tag, Outcome::Acked);
+        }
+        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::abandon) {
+            self.queue.settle(tag, Outcome::Aborted);
+        }
         if let Some((message, _)) = self.current.take() {
             self.queue.finish(message, Outcome::Aborted);
         }
@@ -176,16 +211,17 @@ impl Endpoint for SrpEndpoint {
             max_receive: self.halves.max_receive(),
             message_overhead: super::wire::HEADER,
             bare: false,
-            acknowledged: false,
+            acknowledged: self.full,
             ordered: self.halves.is_ordered(),
             retransmits: self.retransmits,
-            // A sender keeps messages only for a while, and the receiver decides which it requests.
-            reliable: false,
+            // Otherwise a sender keeps messages only for a while, and the receiver decides which it requests.
+            reliable: self.full,
             streams: 1,
             calls_with_first_message: false,
             paces_itself: false,
             capabilities: Capabilities {
                 unordered: !self.halves.is_ordered(),
+                flow_control: self.full,
                 // A receiver's reports slow a sender down.
                 congestion_control: self.halves.is_improved(),
                 fragmentation: self.halves.is_improved(),
@@ -206,7 +242,7 @@ impl Endpoint for SrpEndpoint {
             (State::Closed, _) => {}
             (_, CloseMode::Abort) => self.finish(),
             (State::Open, CloseMode::Graceful) => {
-                self.state = State::Flushing;
+                (self.state, self.closed_at) = (State::Flushing, now);
                 self.move_on_closing(now);
             }
             (State::Flushing | State::Lingering(_), CloseMode::Graceful) => {}
@@ -259,9 +295,16 @@ impl Endpoint for SrpEndpoint {
             State::Lingering(until) => Some(until),
             State::Open | State::Flushing => None,
         };
-        let current = self.current.as_ref().and_then(|(message, _)| message.deadline);
+        let current = self.current.as_ref().filter(|_| !self.full).and_then(|(message, _)| message.deadline);
         let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
-        let waits = [linger, current, self.waits_until, self.queue.next_expiry(), self.halves.poll_timeout()];
+        let waits = [
+            linger,
+            current,
+            self.waits_until,
+            self.queue.next_expiry(),
+            self.halves.poll_timeout(),
+            self.leave_by(),
+        ];
         waits.into_iter().flatten().min()
     }
 
@@ -277,6 +320,18 @@ impl Endpoint for SrpEndpoint {
             duplicates: self.halves.duplicates(),
             ..self.tally.counters(&self.queue, &self.inbox)
         };
+        if let Some(sender) = self.halves.complete().filter(|sender| sender.rtt().srtt().is_some()) {
+            let (cwnd, on_way) = sender.window();
+            return PathStats {
+                srtt: sender.rtt().srtt(),
+                rttvar: sender.rtt().rttvar(),
+                min_rtt: sender.rtt().min(),
+                cwnd: cwnd.map(ByteCount),
+                in_flight: Some(ByteCount(on_way)),
+                counters,
+                ..PathStats::default()
+            };
+        }
         let round_trip = self.halves.round_trip();
         PathStats {
             srtt: round_trip.map(|smoothed| smoothed.mean()),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Role};
+use antiphon_core::{Instant, Role, sooner};
 
 use super::estimate::Smoothed;
-use super::improved::{Admission, Message, Receiver, ReceiverConfig, Sender, SenderConfig};
+use super::improved::{Admission, CompleteSender, Message, Receiver, ReceiverConfig, Sender, SenderConfig};
 use super::published::{Client, ClientConfig, MARK, Server};
 use super::settings::{Mode, Settings};
 use super::wire::extended::Extended;
@@ -31,9 +31,17 @@ pub(super) struct Published {
 
 pub(super) struct Improved {
     receiver: Receiver,
-    sender: Sender,
+    sender: Sending,
     linger: Duration,
     has_sent: bool,
+}
+
+/// The sending half of the improved mode.
+enum Sending {
+    /// Keeps packets for a while.
+    Usual(Box<Sender>),
+    /// Keeps them until they are confirmed (`reliability=full`).
+    Complete(Box<CompleteSender>),
 }
 
 impl Halves {
@@ -55,12 +63,17 @@ impl Halves {
             }));
         }
         let keep = latency.saturating_mul(4).max(Duration::from_secs(1));
+        let (streams, full) = (settings.streams, settings.full);
+        let config = ReceiverConfig { streams, full, ..ReceiverConfig::new(loss, latency) };
+        let sender = if full {
+            let called = role == Role::Caller;
+            Sending::Complete(Box::new(CompleteSender::new(max_datagram, called, seed)))
+        } else {
+            Sending::Usual(Box::new(Sender::new(SenderConfig { max_datagram, keep, latency, seed })))
+        };
         Halves::Improved(Box::new(Improved {
-            receiver: Receiver::new(
-                ReceiverConfig { streams: settings.streams, ..ReceiverConfig::new(loss, latency) },
-                decide,
-            ),
-            sender: Sender::new(SenderConfig { max_datagram, keep, latency, seed }),
+            receiver: Receiver::new(config, decide),
+            sender,
             linger: latency.min(MAX_LINGER),
             has_sent: false,
         }))
@@ -75,7 +88,10 @@ impl Halves {
             }
             Halves::Improved(halves) => {
                 halves.receiver.reserve(messages);
-                halves.sender.reserve(messages, typical);
+                match &mut halves.sender {
+                    Sending::Usual(sender) => sender.reserve(messages, typical),
+                    Sending::Complete(sender) => sender.reserve(messages, typical),
+                }
             }
         }
     }
@@ -83,7 +99,10 @@ impl Halves {
     pub fn max_message(&self) -> usize {
         match self {
             Halves::AsPublished(halves) => halves.max_message,
-            Halves::Improved(halves) => halves.sender.max_message(),
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Usual(sender) => sender.max_message(),
+                Sending::Complete(sender) => sender.max_message(),
+            },
         }
     }
 
@@ -103,20 +122,45 @@ impl Halves {
         matches!(self, Halves::Improved(_))
     }
 
+    /// The sender that gives nothing up.
+    pub fn complete(&self) -> Option<&CompleteSender> {
+        match self {
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Complete(sender) => Some(sender),
+                Sending::Usual(_) => None,
+            },
+            Halves::AsPublished(_) => None,
+        }
+    }
+
+    /// As [`Self::complete`].
+    pub fn complete_mut(&mut self) -> Option<&mut CompleteSender> {
+        match self {
+            Halves::Improved(halves) => match &mut halves.sender {
+                Sending::Complete(sender) => Some(sender),
+                Sending::Usual(_) => None,
+            },
+            Halves::AsPublished(_) => None,
+        }
+    }
+
     /// How long to stay open for retransmissions of the last messages.
     pub fn linger(&self) -> Duration {
         match self {
+            Halves::Improved(_) if self.complete().is_some() => Duration::ZERO,
             Halves::Improved(halves) if halves.has_sent => halves.linger,
             Halves::Improved(_) | Halves::AsPublished(_) => Duration::ZERO,
         }
     }
 
-    /// Returns whether congestion began or ended.
+    /// Returns whether congestion began or ended. `room`: the longest message that can be delivered; where nothing is given up,
+    /// a longer one is left out, and comes again.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
         received_at: Instant,
         bytes: &[u8],
+        room: usize,
         deliver: &mut Deliver<'_>,
     ) -> Result<bool, WireError> {
         match self {
@@ -124,26 +168,21 @@ impl Halves {
                 halves.handle(now, received_at, &Packet::parse(bytes)?, deliver);
                 Ok(false)
             }
-            Halves::Improved(halves) => Ok(match Extended::parse(bytes)? {
-                Extended::Nack(nack) => {
-                    halves.sender.on_nack(now, &nack);
-                    false
-                }
-                Extended::Probe { epoch, time, report, wanted } => {
-                    halves.sender.on_probe(now, epoch, time, report, wanted)
-                }
-                packet => {
-                    halves.receiver.handle(now, received_at, &packet, deliver);
-                    false
-                }
-            }),
+            Halves::Improved(halves) => {
+                halves.handle(now, received_at, &Extended::parse(bytes)?, room, deliver)
+            }
         }
     }
 
     pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
         match self {
             Halves::AsPublished(halves) => halves.client.handle_timeout(now, deliver),
-            Halves::Improved(halves) => halves.receiver.handle_timeout(now, deliver),
+            Halves::Improved(halves) => {
+                halves.receiver.handle_timeout(now, deliver);
+                if let Sending::Complete(sender) = &mut halves.sender {
+                    sender.handle_timeout(now);
+                }
+            }
         }
     }
 
@@ -151,7 +190,10 @@ impl Halves {
         match self {
             Halves::AsPublished(halves) if halves.has_heard => halves.client.poll_timeout(),
             Halves::AsPublished(_) => None,
-            Halves::Improved(halves) => halves.receiver.poll_timeout(),
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Usual(_) => halves.receiver.poll_timeout(),
+                Sending::Complete(sender) => sooner(halves.receiver.poll_timeout(), sender.poll_timeout()),
+            },
         }
     }
 
@@ -164,7 +206,10 @@ impl Halves {
             }
             Halves::Improved(halves) => {
                 let request = halves.receiver.poll_transmit(now, buf);
-                request.or_else(|| halves.sender.poll_transmit(now, buf))
+                request.or_else(|| match &mut halves.sender {
+                    Sending::Usual(sender) => sender.poll_transmit(now, buf),
+                    Sending::Complete(sender) => sender.poll_transmit(now, buf),
+                })
             }
         }
     }
@@ -173,7 +218,10 @@ impl Halves {
     pub fn parts(&self, len: usize) -> usize {
         match self {
             Halves::AsPublished(_) => 1,
-            Halves::Improved(halves) => halves.sender.parts(len),
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Usual(sender) => sender.parts(len),
+                Sending::Complete(sender) => sender.parts(len),
+            },
         }
     }
 
@@ -191,7 +239,12 @@ impl Halves {
             }
             Halves::Improved(halves) => {
                 halves.has_sent = true;
-                halves.sender.send_part(now, &message_of(message), index, buf)
+                match &mut halves.sender {
+                    Sending::Usual(sender) => sender.send_part(now, &message_of(message), index, buf),
+                    Sending::Complete(sender) => {
+                        sender.send_part(now, &message_of(message), message.tag, index, buf)
+                    }
+                }
             }
         }
     }
@@ -200,7 +253,11 @@ impl Halves {
     pub fn admit(&mut self, now: Instant, message: &Queued) -> Admission {
         match self {
             Halves::AsPublished(_) => Admission::Send,
-            Halves::Improved(halves) => halves.sender.admit(now, &message_of(message)),
+            Halves::Improved(halves) => match &mut halves.sender {
+                Sending::Usual(sender) => sender.admit(now, &message_of(message)),
+                Sending::Complete(sender) if sender.admits(message.bytes.len()) => Admission::Send,
+                Sending::Complete(_) => Admission::Hold,
+            },
         }
     }
 
@@ -208,7 +265,10 @@ impl Halves {
     pub fn limit(&self) -> Option<f64> {
         match self {
             Halves::AsPublished(_) => None,
-            Halves::Improved(halves) => halves.sender.limit(),
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Usual(sender) => sender.limit(),
+                Sending::Complete(_) => None,
+            },
         }
     }
 
@@ -222,7 +282,10 @@ impl Halves {
     pub fn retransmitted(&self) -> u64 {
         match self {
             Halves::AsPublished(halves) => halves.server.counts().retransmitted,
-            Halves::Improved(halves) => halves.sender.counts().retransmitted,
+            Halves::Improved(halves) => match &halves.sender {
+                Sending::Usual(sender) => sender.counts().retransmitted,
+                Sending::Complete(sender) => sender.retransmitted(),
+            },
         }
     }
 
@@ -245,6 +308,34 @@ impl Halves {
             Halves::AsPublished(_) => None,
             Halves::Improved(halves) => halves.receiver.least_round_trip(),
         }
+    }
+}
+
+impl Improved {
+    fn handle(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &Extended<'_>,
+        room: usize,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<bool, WireError> {
+        match (packet, &mut self.sender) {
+            (Extended::Nack(nack), Sending::Usual(sender)) => sender.on_nack(now, nack),
+            (Extended::Nack(nack), Sending::Complete(sender)) => sender.on_nack(now, nack),
+            (Extended::Probe { epoch, time, report, wanted }, Sending::Usual(sender)) => {
+                return Ok(sender.on_probe(now, *epoch, *time, *report, *wanted));
+            }
+            (Extended::Probe { epoch, time, report, .. }, Sending::Complete(sender)) => {
+                sender.on_probe(now, *epoch, *time, report);
+            }
+            (Extended::Data(part) | Extended::Answer(part), Sending::Complete(_))
+                if part.data.len() * usize::from(part.count) > room => {}
+            (Extended::Data(_) | Extended::Answer(_) | Extended::Echo { .. }, _) => {
+                self.receiver.handle(now, received_at, packet, deliver);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -15,7 +15,10 @@
 //! | streams | one | up to 16; the receiver says which it wants |
 //! | flow control | none | repairs in proportion to what is sent, less in congestion; new data as the receiver's reports allow |
 //!
-//! All four state machines have no socket and no clock and can be used alone; implement [`Decide`] for other decisions.
+//! With `reliability=full` the improved receiver requests everything until it has it, and the sender keeps it until then:
+//! for recordings.
+//!
+//! All state machines have no socket and no clock and can be used alone; implement [`Decide`] for other decisions.
 //! The endpoint behind `srp://` pairs one of each for both directions. Both sides must run in the same mode: a listener
 //! whose URI names none uses its caller's.
 
@@ -63,7 +66,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     reflect_offset: 3,
     multicast: false,
     broadcast: false,
-    variants: &["mode=as-published"],
+    variants: &["mode=as-published", "reliability=full"],
     keys: &[
         Key {
             name: "mode",
@@ -80,6 +83,10 @@ pub(crate) static TRANSPORT: Transport = Transport {
         Key {
             name: "streams",
             help: "which of the peer's streams are wanted, 0 to 15 (default: all); not as published: streams=0.2",
+        },
+        Key {
+            name: "reliability",
+            help: "improved: how long a message is sent again: deadline (default) or full, at both ends: reliability=full",
         },
     ],
     other_peers: one_address,

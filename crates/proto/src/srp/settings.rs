@@ -70,6 +70,8 @@ pub struct Settings {
     pub desired_latency: Duration,
     /// The peer's streams that are wanted; [`Streams::ALL`] as published.
     pub streams: Streams,
+    /// Nothing is given up, whatever its deadline; only in the improved mode, with all streams.
+    pub full: bool,
 }
 
 impl Settings {
@@ -80,10 +82,10 @@ impl Settings {
             Mode::Improved => Decision::Deadline,
         };
         // 10 %: the desired loss of all of the report's tests.
-        Settings { mode, decide, desired_loss: 0.1, desired_latency, streams: Streams::ALL }
+        Settings { mode, decide, desired_loss: 0.1, desired_latency, streams: Streams::ALL, full: false }
     }
 
-    /// Reads `mode`, `decide`, `loss`, `streams` and `latency`; the argument `latency` is the default of the last.
+    /// Reads `mode`, `decide`, `loss`, `streams`, `reliability` and `latency`; the argument `latency` is the default of the last.
     pub fn read(query: &Query, latency: Duration) -> Result<Self, UriError> {
         let modes = [("improved", Mode::Improved), ("as-published", Mode::AsPublished)];
         let mode = query.read("mode", |text| choose(text, &modes))?.unwrap_or_default();
@@ -102,6 +104,14 @@ impl Settings {
             let why = "needs mode=improved: omit it or change the mode".into();
             return Err(bad(query, "streams", why));
         }
+        settings.full = query.read("reliability", |text| choose(text, &RELIABILITIES))?.unwrap_or(false);
+        if mode == Mode::AsPublished && query.value("reliability").is_some() {
+            return Err(bad(query, "reliability", "needs mode=improved: omit it or change the mode".into()));
+        }
+        let refused = ["decide", "loss", "streams"].into_iter().find(|key| query.value(key).is_some());
+        if let Some(key) = refused.filter(|_| settings.full) {
+            return Err(bad(query, key, "with reliability=full everything is requested: omit one".into()));
+        }
         if latency.is_zero() {
             let why = "SRP weighs delays against the desired latency: write more than zero, such as 80ms";
             // The query need not name it.
@@ -111,6 +121,8 @@ impl Settings {
         Ok(settings)
     }
 }
+
+const RELIABILITIES: [(&str, bool); 2] = [("deadline", false), ("full", true)];
 
 fn loss(text: &str) -> Result<f64, String> {
     let share = text.parse::<Ratio>().map_err(|why| why.to_string())?.0;
@@ -167,6 +179,9 @@ mod tests {
             ("streams=0,2", "such as 0.2"),
             ("streams=16", "0 to 15"),
             ("mode=as-published&streams=1", "mode=improved"),
+            ("mode=as-published&reliability=full", "mode=improved"),
+            ("reliability=ful", "did you mean 'full'"),
+            ("reliability=full&decide=never", "omit one"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");

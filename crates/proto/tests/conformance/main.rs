@@ -92,6 +92,7 @@ conformance! {
         srp = "srp"
         srp_as_published = "srp?mode=as-published"
         srp_nearest = "srp?decide=nearest"
+        srp_full = "srp?reliability=full"
         arq = "arq"
         arq_as_published = "arq?mode=as-published"
         arq_paper_loop = "arq?mode=as-published&tick=100us"

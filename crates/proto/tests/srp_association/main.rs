@@ -159,7 +159,7 @@ fn congestion_that_the_peer_reports_is_one_event() {
     let before = congested(&mut pair);
     let (epoch, _) = identity(1);
     for n in 0..5 {
-        let report = Report { highest: n, received: 80 * n, lost: 20 * n, queueing_us: 300_000 };
+        let report = Report { highest: n, settled: n, received: 80 * n, lost: 20 * n, queueing_us: 300_000 };
         pair.inject(0, &packet(&Extended::Probe { epoch, time: n, report, wanted: Wanted::default() }));
         pair.run(Duration::from_millis(5));
     }

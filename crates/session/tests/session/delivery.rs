@@ -90,7 +90,7 @@ fn a_receiver_that_takes_nothing_stops_the_sender() {
 
 #[test]
 fn an_outage_costs_a_recording_nothing() {
-    for name in ["sctp?reliability=full", "arq?reliability=full"] {
+    for name in ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
         for outage in [300, 8_000, 30_000, 90_000] {
             let (kept, frames) = (Kept::default(), 15 * 48_000);
             let mut world =
@@ -159,7 +159,7 @@ impl Sink for Slow {
 
 #[test]
 fn a_slow_disk_holds_up_the_sender() {
-    for name in ["tcp", "sctp?reliability=full", "arq?reliability=full"] {
+    for name in ["tcp", "sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
         let (kept, frames, room) = (Kept::default(), 15 * 48_000, Arc::new(AtomicUsize::new(12_000)));
         let (sink_kept, sink_room) = (kept.clone(), room.clone());
         let open: OpenSink = Box::new(move |format, _| {
@@ -227,7 +227,7 @@ fn a_recording_is_as_long_as_the_performance() {
 
 #[test]
 fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
-    let names = ["sctp?reliability=full", "arq?reliability=full"];
+    let names = ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"];
     for (name, seed) in names.into_iter().flat_map(|name| [(name, 1), (name, 2)]) {
         let (kept, frames) = (Kept::default(), 15 * 48_000);
         let link = "delay=10ms,loss=20%,duplicate=5%,reorder=5%/30ms";

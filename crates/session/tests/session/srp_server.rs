@@ -83,7 +83,7 @@ fn each_client_gets_its_streams_and_its_own_repairs() {
         }
         // An unknown source's requests and reports from elsewhere make no association and change no other.
         if step % 10 == 0 {
-            let mut forged = [0; 32];
+            let mut forged = [0; 36];
             (forged[0], forged[3], forged[10]) = (0x81, 3, (step / 10) as u8);
             hub.associations.handle_input(now, WIRE, datagram(&mut forged.to_vec(), PathId(99), now));
         }

@@ -2,8 +2,9 @@
 
 use crate::pool::Pool;
 
-/// Incomplete messages, at most [`MAX_UNDER_WAY`]: a further one replaces the oldest.
+/// Incomplete messages: beyond a number, a further one replaces the oldest.
 pub(super) struct Assemblies {
+    most: usize,
     under_way: Vec<Assembly>,
     empty: Vec<Vec<Vec<u8>>>,
     spare: Pool,
@@ -21,8 +22,10 @@ struct Assembly {
 }
 
 impl Assemblies {
-    pub fn new() -> Self {
+    /// At most so many.
+    pub fn new(most: usize) -> Self {
         Assemblies {
+            most,
             under_way: Vec::with_capacity(MAX_UNDER_WAY),
             empty: Vec::with_capacity(MAX_UNDER_WAY),
             spare: Pool::new(MAX_SPARE),
@@ -66,7 +69,7 @@ impl Assemblies {
     }
 
     fn begin(&mut self, first: u64, count: usize) -> usize {
-        if self.under_way.len() >= MAX_UNDER_WAY {
+        if self.under_way.len() >= self.most {
             self.dropped += 1;
             let oldest = self.under_way.remove(0);
             self.recycle(oldest);
@@ -93,7 +96,7 @@ impl Assemblies {
 }
 
 /// With 64 parts of an Ethernet packet each, a megabyte and a half at most.
-const MAX_UNDER_WAY: usize = 16;
+pub(super) const MAX_UNDER_WAY: usize = 16;
 const MAX_SPARE: usize = 256;
 
 #[cfg(test)]
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn parts_are_joined_in_any_order() {
-        let mut assemblies = Assemblies::new();
+        let mut assemblies = Assemblies::new(MAX_UNDER_WAY);
         assert_eq!(assemblies.take(7, 2, 3, b"c", false), None);
         assert_eq!(assemblies.take(7, 0, 3, b"aa", true), None);
         assert_eq!(assemblies.take(10, 0, 2, b"x", false), None);
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn endless_messages_are_bounded_and_contradictions_refused() {
-        let mut assemblies = Assemblies::new();
+        let mut assemblies = Assemblies::new(MAX_UNDER_WAY);
         for first in 0..1000 {
             assert_eq!(assemblies.take(100 * first, 0, 64, &[1; 1400], false), None);
         }

@@ -18,6 +18,8 @@ pub struct ReceiverConfig {
     pub keep_latency: f64,
     /// The sender's streams that are wanted. If not all, they are requested before any data arrives.
     pub streams: Streams,
+    /// Everything is requested until it has come (`reliability=full`).
+    pub full: bool,
 }
 
 impl ReceiverConfig {
@@ -29,6 +31,7 @@ impl ReceiverConfig {
             keep_loss: LONG_KEEP,
             keep_latency: LONG_KEEP,
             streams: Streams::ALL,
+            full: false,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use antiphon_core::Instant;
 
+use super::sender::MAX_KEPT;
+
 /// A packet that is expected and has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
@@ -68,5 +70,7 @@ pub(super) const WINDOW: u64 = 2048;
 /// The longest gap that is repaired: over a second of 5 ms blocks. A longer one is an outage, after which the stream
 /// restarts.
 pub(super) const MAX_GAP: u64 = 256;
+/// The longest gap where nothing is given up: all that a sender keeps.
+pub(super) const MAX_FULL_GAP: u64 = MAX_KEPT as u64;
 /// Packets that may be missing at once.
 pub(super) const MAX_MISSING: usize = 512;

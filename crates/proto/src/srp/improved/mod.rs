@@ -1,6 +1,7 @@
 //! SRP with the improvements of the report's "future work", as two state machines: [`Sender`] and [`Receiver`].
 
 mod assembly;
+mod complete;
 mod config;
 mod missing;
 mod numbering;
@@ -12,6 +13,7 @@ mod sender;
 
 use antiphon_core::Instant;
 
+pub(crate) use complete::CompleteSender;
 pub use config::{LONG_KEEP, ReceiverConfig, ReceiverCounts};
 pub use pace::Admission;
 pub use receiver::{Receiver, TIMER_FROM};

@@ -2,7 +2,7 @@
 
 use antiphon_core::Instant;
 
-use super::missing::{MAX_GAP, WINDOW};
+use super::missing::{MAX_FULL_GAP, MAX_GAP, WINDOW};
 use crate::probation::Probation;
 use crate::srp::wire::extended::Part;
 
@@ -12,6 +12,8 @@ pub(super) struct Numbering {
     pub stream: Option<Stream>,
     /// Other epochs.
     probation: Probation,
+    /// Nothing is given up.
+    full: bool,
     /// The last id of the known epoch that was far ahead: the next ones prove that the stream went on meanwhile.
     ahead: Option<u32>,
 }
@@ -41,13 +43,19 @@ pub(super) enum Place {
 }
 
 impl Numbering {
+    /// Where nothing is given up, a stream begins with what its sender keeps.
+    pub fn full() -> Self {
+        Numbering { full: true, ..Numbering::default() }
+    }
+
     /// Places a packet that arrived at `at`; the first one begins the stream, whatever its id.
     pub fn place(&mut self, part: &Part<'_>, answer: bool, at: Instant) -> Place {
         let Some(stream) = self.stream else {
             return if answer { Place::Unknown } else { Place::Known(self.begin(part, at)) };
         };
         let ahead = i64::from(part.id.wrapping_sub(stream.horizon as u32) as i32);
-        let near = ahead <= MAX_GAP as i64 && ahead >= -((WINDOW - MAX_GAP) as i64);
+        let most = if self.full { MAX_FULL_GAP } else { MAX_GAP };
+        let near = ahead <= most as i64 && ahead >= -((WINDOW - most) as i64);
         let same = stream.epoch == part.epoch;
         // An answer to a packet not yet sent was not requested, so it is forged.
         if same && near && !(answer && ahead >= 0) {
@@ -89,7 +97,8 @@ impl Numbering {
         // Far from 0, so that ids before the first stay positive.
         let id = (1 << 40) + u64::from(part.id);
         let message_start = id - u64::from(part.index);
-        let from_first = (part.age <= FIRST_IDS).then(|| id - u64::from(part.age));
+        let most = if self.full { u8::MAX - 1 } else { FIRST_IDS };
+        let from_first = (part.age <= most).then(|| id - u64::from(part.age));
         let horizon = from_first.unwrap_or(message_start).min(message_start);
         self.stream = Some(Stream { epoch: part.epoch, horizon, message_end: 0, suspected: 0, new_at: at });
         id

@@ -47,6 +47,8 @@ pub enum Admission {
     Drop,
     /// Wait until this instant. Only for messages without a deadline.
     Wait(Instant),
+    /// Wait for the receiver's next report.
+    Hold,
 }
 
 /// Packets since the last judgement.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::assembly::Assemblies;
+use super::assembly::{Assemblies, MAX_UNDER_WAY};
 use super::chances;
 use super::config::{ReceiverConfig, ReceiverCounts};
-use super::missing::{Awaiting, Fate, MAX_MISSING, Missing, Window};
+use super::missing::{Awaiting, Fate, MAX_FULL_GAP, MAX_MISSING, Missing, Window};
 use super::numbering::{Numbering, Place};
 use super::requests::{MIN_WAIT, Requests};
 use super::schedule::{Schedule, Stamp};
+use super::sender::MAX_KEPT;
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{QualityAverages, Smoothed};
 use crate::srp::wire::extended::{Extended, Part, Report, Wanted};
@@ -44,17 +45,18 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver without a stream; it joins a stream at the first packet that arrives.
     pub fn new(config: ReceiverConfig, decide: Box<dyn Decide>) -> Self {
-        let mut requests = Requests::default();
+        let mut requests = if config.full { Requests::full() } else { Requests::default() };
         if config.streams != Streams::ALL {
             requests.tell();
         }
         Receiver {
             decide,
-            numbering: Numbering::default(),
+            numbering: if config.full { Numbering::full() } else { Numbering::default() },
             window: Window::new(),
             missing: Vec::with_capacity(64),
             schedule: Schedule::default(),
-            assemblies: Assemblies::new(),
+            // A message has two packets at least.
+            assemblies: Assemblies::new(if config.full { MAX_KEPT / 2 } else { MAX_UNDER_WAY }),
             requests,
             quality: QualityAverages::from_means(config.keep_loss, config.keep_latency),
             reordering: Duration::ZERO,
@@ -65,7 +67,11 @@ impl Receiver {
 
     /// Reserves memory for `messages` missing at once.
     pub fn reserve(&mut self, messages: usize) {
-        self.missing.reserve_exact(messages.min(MAX_MISSING).saturating_sub(self.missing.len()));
+        self.missing.reserve_exact(
+            messages
+                .min(if self.config.full { MAX_KEPT } else { MAX_MISSING })
+                .saturating_sub(self.missing.len()),
+        );
     }
 
     /// Requests these streams from now on, repeated until the sender has confirmed it.
@@ -113,6 +119,7 @@ impl Receiver {
                 id
             }
         };
+        self.forget_confirmed(id, part.age);
         let asked_at = answer.then(|| self.requests.on_answer(received_at, part.time)).flatten();
         let lateness = match answer {
             false => self.on_first_sending(now, received_at, id, part, deliver),
@@ -132,6 +139,13 @@ impl Receiver {
             self.overtaken(now, asked_at, id, deliver);
         }
         self.requests.on_data(now, self.schedule.queueing());
+    }
+
+    /// Where nothing is given up, a sender has forgotten only what was confirmed: by a receiver before us, if we miss it.
+    fn forget_confirmed(&mut self, id: u64, age: u8) {
+        if self.config.full && age < u8::MAX {
+            self.missing.retain(|missing| missing.id >= id - u64::from(age));
+        }
     }
 
     /// Discards the old stream's state. Everything between it and the new stream counts as lost.
@@ -190,7 +204,8 @@ impl Receiver {
     /// Records a packet as missing. The caller moves the horizon.
     fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
         self.counts.lost += u64::from(!suspected);
-        if self.missing.len() >= MAX_MISSING {
+        let most = if self.config.full { MAX_FULL_GAP as usize } else { MAX_MISSING };
+        if self.missing.len() >= most {
             self.window.set(id, Fate::GivenUp);
             self.counts.given_up += 1;
             return;
@@ -305,6 +320,9 @@ impl Receiver {
     }
 
     fn choose(&mut self, now: Instant, missing: &Missing) -> Choice {
+        if self.config.full {
+            return Choice::Retransmit;
+        }
         if missing.asked >= chances(missing.priority) {
             return Choice::GiveUp;
         }
@@ -357,10 +375,17 @@ impl Receiver {
     pub fn report(&self) -> Report {
         Report {
             highest: self.schedule.last().map_or(0, |last| last.id as u32),
+            settled: self.settled() as u32,
             received: self.counts.received as u32,
             lost: self.counts.lost as u32,
             queueing_us: u32::try_from(self.schedule.queueing().as_micros()).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Every id before this one has arrived or is given up.
+    fn settled(&self) -> u64 {
+        let horizon = self.numbering.stream.map_or(0, |stream| stream.horizon);
+        self.missing.iter().map(|missing| missing.id).min().unwrap_or(horizon).min(horizon)
     }
 
     /// When to call [`Self::handle_timeout`] next.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, sooner};
 
 use super::clock_us;
 use super::missing::{Awaiting, Missing};
 use super::pace::QUEUED;
+use crate::limit::LEAST_PACKETS_FULL;
+use crate::rtt::backed_off;
 use crate::srp::estimate::{LONGEST_ROUND_TRIP, Smoothed};
 use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted};
 
@@ -14,6 +16,8 @@ use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted}
 /// changes no estimate.
 #[derive(Default)]
 pub(super) struct Requests {
+    /// Nothing is given up: reports are frequent, since the sender keeps everything until then.
+    full: bool,
     round_trip: Option<Smoothed>,
     least_round_trip: Option<Duration>,
     probe: Probe,
@@ -35,9 +39,16 @@ struct Probe {
     last: Option<Instant>,
     /// Packets received since the last one.
     packets: u32,
+    /// When these are reported, where nothing is given up.
+    report_at: Option<Instant>,
 }
 
 impl Requests {
+    /// Where nothing is given up.
+    pub fn full() -> Self {
+        Requests { full: true, ..Requests::default() }
+    }
+
     /// Requests as many packets in state [`Awaiting::Request`] as fit one packet, in the order of their ids. `latency`:
     /// how long after its due time a packet can still be played.
     pub fn write_nack(
@@ -58,8 +69,12 @@ impl Requests {
                 *bits = (u32::from_be_bytes(*bits) | 1 << bit).to_be_bytes();
                 used = used.max(word + 1);
             }
-            missing.asked += 1;
-            let until = self.look_again(now, missing, missing.due + latency);
+            missing.asked = missing.asked.saturating_add(1);
+            let until = if self.full {
+                now + backed_off(self.answer_time().max(MIN_WAIT), missing.asked - 1, LONGEST_WAIT)
+            } else {
+                self.look_again(now, missing, missing.due + latency)
+            };
             missing.state = Awaiting::Answer { sent: now, until };
             self.asked += 1;
         }
@@ -82,7 +97,7 @@ impl Requests {
         if !self.probe.due {
             return None;
         }
-        self.probe = Probe { due: false, sent: Some(now), last: Some(now), packets: 0 };
+        self.probe = Probe { due: false, sent: Some(now), last: Some(now), packets: 0, report_at: None };
         let wait = self.answer_time().max(BLIND_WAIT);
         if let Some((again_at, told)) = &mut self.untold {
             *again_at = now + wait * (1 << *told);
@@ -135,18 +150,25 @@ impl Requests {
 
     /// When [`Self::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.untold.filter(|_| !self.probe.due).map(|(again_at, _)| again_at)
+        let untold = self.untold.map(|(again_at, _)| again_at);
+        sooner(untold, self.probe.report_at).filter(|_| !self.probe.due)
     }
 
     /// Repeats what was not confirmed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.probe.due |= self.untold.is_some_and(|(again_at, _)| again_at <= now);
+        self.probe.due |= self.probe.report_at.is_some_and(|report_at| report_at <= now);
     }
 
     /// Schedules probes while data arrives: one each second, which is the reports' interval as well; more often while
     /// packets queue, since the sender can react to it.
     pub fn on_data(&mut self, now: Instant, queueing: Duration) {
         self.probe.packets += 1;
+        if self.full {
+            self.probe.due |= self.probe.packets >= FULL_REPORT_PACKETS;
+            self.probe.report_at.get_or_insert(now + REPORT_EVERY);
+            return;
+        }
         let enough = queueing > QUEUED && self.probe.packets >= REPORT_PACKETS;
         let after = if enough { PROBE_SOON } else { PROBE_AFTER };
         self.probe.due |= self.probe.last.is_none_or(|last| now.since(last) >= after);
@@ -199,12 +221,19 @@ impl Requests {
 pub(super) const MIN_WAIT: Duration = Duration::from_millis(2);
 /// The longest wait for an answer before a round trip is measured: longer than most paths take, shorter than TCP's
 /// second (RFC 6298 §2.1), which exceeds any playout delay. With less time left, each request takes half of it.
-const BLIND_WAIT: Duration = Duration::from_millis(250);
+pub(super) const BLIND_WAIT: Duration = Duration::from_millis(250);
 /// Interval of probes and reports while data arrives (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 /// Interval while packets queue: a queue of 200 ms is seen before it has lasted twice as long.
 const PROBE_SOON: Duration = Duration::from_millis(200);
 /// Reports of slow streams are at most a tenth of the packets.
 const REPORT_PACKETS: u32 = 10;
+/// How long packets wait to be reported where nothing is given up: they come in blocks of 5 ms, and their sender's window
+/// moves with reports.
+pub(super) const REPORT_EVERY: Duration = Duration::from_millis(10);
+/// So many are reported at once: as many as a sender's smallest window has.
+const FULL_REPORT_PACKETS: u32 = LEAST_PACKETS_FULL;
+/// The longest wait for an answer where nothing is given up: a path that is there again is used within a second.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Doublings of the wait for a confirmation: up to 2 s before a round trip is measured.
 const RAREST: u32 = 3;

@@ -25,7 +25,7 @@
 //! * `p` is the packet's priority (0 most urgent, 3 least), `q` that of the packet before it, which shows a receiver
 //!   how urgent a missing packet is.
 //! * A NACK may be followed by words of 32 bits: bit *i* (from the least) of word *k* requests `first + 1 + 32 k + i`.
-//! * A probe carries the receiver's report in four words after the epoch and the streams that it wants in a fifth: bit *i*
+//! * A probe carries the receiver's report in five words after the epoch and the streams that it wants in a sixth: bit *i*
 //!   (from the least) for stream *i*, and the first bit if it was sent before any data arrived, when its epoch is
 //!   meaningless. Its answer is an ECHO (type 5) of time and epoch, so that two sides that both send and receive can't
 //!   return each other's answers endlessly.
@@ -40,7 +40,7 @@ pub const LEAST_URGENT: u8 = 3;
 /// Words that may follow a NACK: one packet requests 257 ids at most.
 pub const MAX_NACK_WORDS: usize = 8;
 /// Bytes of a probe with its report.
-pub const PROBE_LEN: usize = 32;
+pub const PROBE_LEN: usize = 36;
 /// Bytes of an echo.
 pub const ECHO_LEN: usize = 12;
 /// The largest epoch.
@@ -138,6 +138,8 @@ impl Nack<'_> {
 pub struct Report {
     /// The highest id received.
     pub highest: u32,
+    /// Every id before this one has arrived or is given up.
+    pub settled: u32,
     /// Packets received from their first transmission, modulo 2³².
     pub received: u32,
     /// Packets lost by the network, recovered or not, modulo 2³².
@@ -202,11 +204,12 @@ impl<'a> Extended<'a> {
             PROBE if bytes.len() == PROBE_LEN => {
                 let report = Report {
                     highest: field(3)?,
-                    received: field(4)?,
-                    lost: field(5)?,
-                    queueing_us: field(6)?,
+                    settled: field(4)?,
+                    received: field(5)?,
+                    lost: field(6)?,
+                    queueing_us: field(7)?,
                 };
-                let wanted = Wanted::read(field(7)?).ok_or(length)?;
+                let wanted = Wanted::read(field(8)?).ok_or(length)?;
                 Ok(Extended::Probe { epoch, time, report, wanted })
             }
             ECHO if bytes.len() == ECHO_LEN => Ok(Extended::Echo { epoch, time }),
@@ -224,10 +227,11 @@ impl<'a> Extended<'a> {
                 put(buf, &[plain(NACK), nack.time, nack.epoch << 8, nack.first], nack.more)
             }
             Extended::Probe { epoch, time, report: r, wanted } => {
-                let report = [r.highest, r.received, r.lost, r.queueing_us];
-                let [highest, received, lost, queueing] = report;
-                let head = [plain(PROBE), time, epoch << 8];
-                put(buf, &[head[0], head[1], head[2], highest, received, lost, queueing, wanted.word()], &[])
+                let [kind, epoch] = [plain(PROBE), epoch << 8];
+                let report = [r.highest, r.settled, r.received, r.lost, r.queueing_us];
+                let [highest, settled, received, lost, queueing] = report;
+                let words = [kind, time, epoch, highest, settled, received, lost, queueing, wanted.word()];
+                put(buf, &words, &[])
             }
             Extended::Echo { epoch, time } => put(buf, &[plain(ECHO), time, epoch << 8], &[]),
         }

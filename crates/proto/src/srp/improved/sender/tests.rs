@@ -129,7 +129,8 @@ fn a_flood_of_requests_never_costs_more_than_was_sent_anyway() {
 fn congestion_makes_repairs_yield_and_they_come_back() {
     let mut sender = sender(1);
     let epoch = sender.epoch;
-    let report = |n: u32, queueing_us| Report { highest: n, received: 90 * n, lost: 10 * n, queueing_us };
+    let report =
+        |n: u32, queueing_us| Report { highest: n, settled: n, received: 90 * n, lost: 10 * n, queueing_us };
     assert!(!sender.on_probe(NOW, epoch, 0, report(0, 0), Wanted::default()));
     assert!(
         !sender.on_probe(NOW, epoch, 0, report(1, 49_000), Wanted::default()),

@@ -1,19 +1,21 @@
-//! How much of the improved mode's sender may be on its way, and how it probes a path that delivers nothing.
+//! How much may be on its way from a sender that gives nothing up (ARQ and SRP with `reliability=full`), and how it probes a
+//! path that delivers nothing. ARQ's window of `congestion=aimd` as well.
 
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::rtt::MAX_RTO;
 use crate::cc::{Controller, Reno, Window, is_validated};
 use crate::rtt::backed_off;
 
 /// The optional congestion window, and what is on its way.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     reno: Option<Reno>,
     /// Bytes of the largest packet.
     segment: f64,
+    /// Bytes that a loss leaves at least.
+    least: f64,
     /// Bytes of messages whose last transmission is neither answered nor lost.
     on_way: u64,
     /// Losses before this belong to the loss for which the window was reduced: a transmission, or the number of a message.
@@ -24,18 +26,19 @@ pub(super) struct Limit {
     silent: u32,
     /// When the last of them was.
     silent_at: Instant,
-    /// When something was last acknowledged that was new.
+    /// When the peer last answered with something new.
     heard_at: Option<Instant>,
 }
 
 impl Limit {
-    /// With a window, or none; `segment`: bytes of the largest packet.
-    pub fn new(window: bool, segment: usize) -> Self {
+    /// With a window, or none; `segment`: bytes of the largest packet; `least`: packets that a loss leaves at least.
+    pub fn new(window: bool, segment: usize, least: u32) -> Self {
         let segment = segment.max(1) as f64;
         let reno = window.then(|| Reno::new(Window::new(segment, INITIAL_PACKETS)));
         Limit {
             reno,
             segment,
+            least: segment * f64::from(least),
             on_way: 0,
             recovered_at: 0,
             halved: false,
@@ -75,9 +78,14 @@ impl Limit {
         self.on_way -= len as u64;
     }
 
+    /// The peer has answered.
+    pub fn on_heard(&mut self, received_at: Instant) {
+        (self.silent, self.heard_at) = (0, Some(received_at));
+    }
+
     /// A message of `len` bytes is acknowledged, when so many bytes were on their way.
     pub fn on_ack(&mut self, received_at: Instant, len: usize, on_way: u64) {
-        (self.silent, self.heard_at) = (0, Some(received_at));
+        self.on_heard(received_at);
         // A stream that does not fill its window learns nothing about the path (RFC 7661 §1).
         if let Some(reno) = &mut self.reno
             && is_validated(on_way as f64, reno.window().cwnd)
@@ -97,6 +105,7 @@ impl Limit {
         self.recovered_at = next;
         reno.on_congestion_event();
         let window = reno.window_mut();
+        window.ssthresh = window.ssthresh.max(self.least);
         window.cwnd = window.ssthresh;
         self.halved = true;
     }
@@ -125,9 +134,15 @@ impl Limit {
 
     /// A time-out that grows with each silence.
     pub fn time_out(&self, rto: Duration) -> Duration {
-        backed_off(rto, self.silent, MAX_RTO)
+        backed_off(rto, self.silent, LONGEST)
     }
 }
 
+/// The longest distance of probes: a path that is there again is used within a second.
+const LONGEST: Duration = Duration::from_secs(1);
+/// What a loss leaves at least, in packets: RFC 5681 §3.1, equation 4.
+pub(crate) const LEAST_PACKETS: u32 = 2;
+/// The same for recordings, which losses of the path itself must not slow down below their own rate: RFC 9260 §7.2.3.
+pub(crate) const LEAST_PACKETS_FULL: u32 = 4;
 /// RFC 6928 §2.
 const INITIAL_PACKETS: u32 = 10;
