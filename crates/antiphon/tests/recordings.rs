@@ -154,7 +154,8 @@ fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveS
 
 #[test]
 fn a_path_that_breaks_costs_a_recording_nothing() {
-    for (scheme, query) in [("tcp", ""), ("sctp", "?reliability=full")] {
+    let full = "?reliability=full";
+    for (scheme, query) in [("tcp", ""), ("sctp", full), ("arq", full), ("srp", full)] {
         let (sent, received, whole) = record(scheme, query, Duration::from_secs(3));
         assert_eq!((&sent.shortfall, sent.confirmed_by), (&None, ConfirmedBy::Receiver), "{scheme}");
         assert_eq!(
