@@ -254,6 +254,11 @@ impl MessageLink {
         self.shared.state()
     }
 
+    /// Whether the association was ever lost, though it may be there again.
+    pub(crate) fn has_broken(&self) -> bool {
+        self.shared.breaks() > 0
+    }
+
     /// Counters and path figures, each as of the media thread's last round.
     pub fn stats(&self) -> MessageStats {
         self.shared.stats()

@@ -107,7 +107,7 @@ fn send(link: &MessageLink, bytes: &[u8], stop: &Stop) -> Result<(), Broken> {
         match link.send(bytes, None) {
             Ok(()) => return Ok(()),
             Err(MessageError::Full) if stop.is_asked() => return Err(Broken::Stopped),
-            Err(MessageError::Full) if link.state() == LinkState::Connected => {
+            Err(MessageError::Full) if link.state() == LinkState::Connected && !link.has_broken() => {
                 std::thread::park_timeout(LOOK_AGAIN);
             }
             Err(_) => return Err(Broken::Connection),
@@ -133,9 +133,8 @@ fn receive<'a>(
                 return packet.map(Some).ok_or_else(|| Broken::Rules("it sends something else".into()));
             }
             Err(MessageError::TimedOut) if stop.is_asked() => return Err(Broken::Stopped),
-            Err(MessageError::TimedOut) if link.state() == LinkState::Broken => {
-                return Err(Broken::Connection);
-            }
+            // What was asked or sent before is lost, even if another connection is there by now.
+            Err(MessageError::TimedOut) if link.has_broken() => return Err(Broken::Connection),
             Err(MessageError::TimedOut) => {}
             Err(_) => return Err(Broken::Connection),
         }

@@ -62,6 +62,8 @@ pub struct MessageStats {
 #[derive(Debug)]
 pub(super) struct SharedState {
     state: AtomicU8,
+    /// How often the association was lost.
+    breaks: AtomicU64,
     figures: [AtomicU64; FIGURES],
     /// Number of threads that wait for a signal.
     pub waiting: AtomicUsize,
@@ -77,6 +79,7 @@ impl SharedState {
     fn new() -> Self {
         SharedState {
             state: AtomicU8::new(0),
+            breaks: AtomicU64::new(0),
             figures: std::array::from_fn(|at| AtomicU64::new(if at < FIGURES - 3 { 0 } else { UNKNOWN })),
             waiting: AtomicUsize::new(0),
             full: AtomicBool::new(false),
@@ -97,7 +100,15 @@ impl SharedState {
             LinkState::Broken => 2,
             LinkState::Closed => 3,
         };
+        if state == LinkState::Broken && self.state() != LinkState::Broken {
+            self.breaks.fetch_add(1, Ordering::SeqCst);
+        }
         self.state.swap(number, Ordering::SeqCst) != number
+    }
+
+    /// How often the association was lost.
+    pub fn breaks(&self) -> u64 {
+        self.breaks.load(Ordering::SeqCst)
     }
 
     fn show(&self, stats: &MessageStats) {

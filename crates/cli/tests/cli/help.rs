@@ -25,8 +25,9 @@ fn help(command: &str, flag: &str) -> crate::common::Ran {
 /// The long options that a help text lists.
 fn options(help: &str) -> Vec<String> {
     let starts = help.lines().filter(|line| line.trim_start().starts_with('-'));
-    let words =
-        starts.flat_map(|line| line.split([' ', ',', '<', '=', '.'])).filter(|word| word.starts_with("--"));
+    let words = starts
+        .flat_map(|line| line.split([' ', ',', '<', '[', '=', '.']))
+        .filter(|word| word.starts_with("--"));
     let mut options: Vec<String> = words.map(Into::into).collect();
     options.sort();
     options.dedup();
