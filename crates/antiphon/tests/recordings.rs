@@ -13,7 +13,9 @@ use std::time::Duration;
 use antiphon::media::Pull;
 use antiphon::net::OsClock;
 use antiphon::sound::open_source;
-use antiphon::{ConfirmedBy, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
+use antiphon::{
+    CompleteOver, ConfirmedBy, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send,
+};
 use common::{NOISE, free_port, listen};
 
 /// Whether the path is there.
@@ -116,8 +118,14 @@ fn samples(source: &str, frames: usize) -> Vec<i16> {
 }
 
 /// Six seconds of noise over `scheme`, whose path is gone for `outage` after two seconds of sound.
-fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveSummary, bool) {
-    let directory = scratch(&format!("{scheme}-{}", outage.as_millis()));
+fn record(
+    scheme: &str,
+    query: &str,
+    outage: Duration,
+    complete: bool,
+) -> (SendSummary, ReceiveSummary, bool) {
+    let directory = scratch(&format!("{scheme}-{}-{complete}", outage.as_millis()));
+    let over = complete.then(free_port);
     let (file, port, there) = (directory.join("take.wav"), free_port(), Presence::default());
     there.store(true, Ordering::Relaxed);
     let receiver = listen(ReceiveOptions {
@@ -127,6 +135,7 @@ fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveS
         },
         sink: file.display().to_string(),
         length: Some(Duration::from_secs(60)),
+        complete: over.map(|port| CompleteOver::Uri(format!("tcp://@127.0.0.1:{port}"))),
         ..ReceiveOptions::default()
     });
     let to = SocketAddr::from(([127, 0, 0, 1], port));
@@ -135,6 +144,7 @@ fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveS
         source: NOISE.into(),
         target: format!("{scheme}://{relay}{query}"),
         length: Some(Duration::from_secs(6)),
+        complete: over.map(|port| CompleteOver::Uri(format!("tcp://127.0.0.1:{port}"))),
         ..SendOptions::default()
     };
     let (clock, mut began) = (OsClock::new(), None);
@@ -156,7 +166,7 @@ fn record(scheme: &str, query: &str, outage: Duration) -> (SendSummary, ReceiveS
 fn a_path_that_breaks_costs_a_recording_nothing() {
     let full = "?reliability=full";
     for (scheme, query) in [("tcp", ""), ("sctp", full), ("arq", full), ("srp", full)] {
-        let (sent, received, whole) = record(scheme, query, Duration::from_secs(3));
+        let (sent, received, whole) = record(scheme, query, Duration::from_secs(3), false);
         assert_eq!((&sent.shortfall, sent.confirmed_by), (&None, ConfirmedBy::Receiver), "{scheme}");
         assert_eq!(
             (sent.status.refused, sent.status.dropped, sent.status.unconfirmed),
@@ -170,7 +180,7 @@ fn a_path_that_breaks_costs_a_recording_nothing() {
 
 #[test]
 fn a_recording_of_an_unreliable_stream_is_as_long_and_lists_what_it_misses() {
-    let (sent, received, whole) = record("rtp", "", Duration::from_secs(3));
+    let (sent, received, whole) = record("rtp", "", Duration::from_secs(3), false);
     assert!(!whole && sent.shortfall.is_none(), "{:?}", sent.shortfall);
     let recording = received.recording.expect("a file was written");
     assert_eq!(recording.sample_frames, 6 * 48_000);
@@ -178,4 +188,16 @@ fn a_recording_of_an_unreliable_stream_is_as_long_and_lists_what_it_misses() {
     assert!((2.5..3.5).contains(&missing.duration_s) && (1.5..2.5).contains(&missing.at_s), "{missing:?}");
     assert_eq!(received.status.lost * 256, missing.sample_frames);
     assert!(received.shortfall.is_some_and(|text| text.contains("take.wav.json")));
+}
+
+#[test]
+fn a_recording_of_an_unreliable_stream_is_completed_afterwards() {
+    for outage in [1, 3] {
+        let (sent, received, whole) = record("rtp", "", Duration::from_secs(outage), true);
+        assert!(whole && received.shortfall.is_none(), "{outage} s: {:?}", received.shortfall);
+        assert!(received.status.lost > 100, "{outage} s: {:?}", received.status);
+        assert_eq!((sent.shortfall, sent.confirmed_by), (None, ConfirmedBy::Receiver), "{outage} s");
+        let recording = received.recording.expect("a file was written");
+        assert_eq!((recording.sample_frames, recording.missing.len()), (6 * 48_000, 0), "{outage} s");
+    }
 }

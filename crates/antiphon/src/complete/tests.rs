@@ -1,5 +1,6 @@
 //! Recordings with holes, completed over loopback; and those that ask for too much.
 
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,11 +24,20 @@ struct Case {
     written: Written,
 }
 
+fn tone(seconds: u32) -> Result<Box<dyn antiphon_media::Source>, Error> {
+    Ok(open_source(&format!("tone:440Hz?seconds={seconds}s"))?.source)
+}
+
 fn source() -> Result<Box<dyn antiphon_media::Source>, Error> {
-    Ok(open_source("tone:440Hz?seconds=20s")?.source)
+    tone(20)
 }
 
 fn case(sample: SampleFormat, head: u64, tail: u64, share: f64) -> Case {
+    case_of(20, sample, head, tail, share)
+}
+
+fn case_of(seconds: u32, sample: SampleFormat, head: u64, tail: u64, share: f64) -> Case {
+    let source = || tone(seconds);
     let directory = tempfile::tempdir().expect("a directory");
     let mut tone = source().expect("a tone");
     let format: StreamFormat = tone.format();
@@ -35,10 +45,7 @@ fn case(sample: SampleFormat, head: u64, tail: u64, share: f64) -> Case {
     let frames = write_whole(&whole, &mut *tone, sample).expect("it is written");
     // The same file with holes, made by a sink's own writer: silence, then what came.
     let path = directory.path().join("take.wav");
-    let mut silence = antiphon_session::limited(
-        open_source("tone:440Hz?seconds=20s").expect("a tone").source,
-        frames - head - tail,
-    );
+    let mut silence = antiphon_session::limited(source().expect("a tone"), frames - head - tail);
     write_whole(&path, &mut *silence, sample).expect("it is written");
     let mut patch = WavPatch::open(&path).expect("a file");
     let (mut gaps, mut rng) = (Gaps::new(), Rng::fork(1, "holes"));
@@ -73,8 +80,8 @@ impl Case {
     }
 
     fn is_whole(&self) -> bool {
-        let read = |path: &Path| std::fs::read(path).expect("a file");
-        read(&self.take()) == read(&self.directory.path().join("whole.wav"))
+        let open = |path: &Path| BufReader::new(std::fs::File::open(path).expect("a file")).bytes();
+        open(&self.take()).map(Result::ok).eq(open(&self.directory.path().join("whole.wav")).map(Result::ok))
     }
 }
 
@@ -118,38 +125,61 @@ fn what_is_missing_comes_and_nothing_else() {
     }
 }
 
-/// Bytes on the link, both ways, headers included.
-#[test]
-fn it_costs_little_more_than_what_is_missing() {
-    let mut case = case(SampleFormat::L16, 0, 0, 0.05);
+/// Completes a recording through a link of so many bit/s. Returns the bytes that were missing, those on the link, both ways,
+/// headers included, and the time that it took.
+fn through_a_link(seconds: u32, mbit: u32) -> (u64, u64, Duration) {
+    let mut case = case_of(seconds, SampleFormat::L16, 0, 0, 0.05);
     let missing = case.written.gaps.frames() * 4;
     let (listening, uri) = listening("tcp://127.0.0.1:0");
     let config = StreamProxyConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         target: uri["tcp://".len()..].parse().expect("an address"),
-        link: "rate=20Mbit/s,delay=2ms,queue=200packets".parse().expect("a link"),
+        link: format!("rate={mbit}Mbit/s,delay=2ms,queue=200packets").parse().expect("a link"),
         seed: 1,
         max_connections: 4,
         real_time: false,
         allow: antiphon_net::AllowList::default(),
     };
-    let proxy = StreamProxy::start(config, OsClock::new()).expect("loopback");
+    let clock = OsClock::new();
+    let proxy = StreamProxy::start(config, clock).expect("loopback");
     let uri = format!("tcp://{}", proxy.local_addr());
-    let (has, stop) = (case.has, Stop::new());
+    let (has, stop, began) = (case.has, Stop::new(), clock.now());
     let sender_stop = stop.clone();
+    let whole = case.directory.path().join("whole.wav");
     let sender = std::thread::spawn(move || {
-        offer(&uri, &SocketOptions::default(), has, &source, &sender_stop, &mut drop)
+        let again = || Ok(open_source(&format!("file:{}", whole.display()))?.source);
+        offer(&uri, &SocketOptions::default(), has, &again, &sender_stop, &mut drop)
     });
     let path = case.take();
     Completing { listening, path: &path, written: &mut case.written }
         .run(&stop, &mut drop)
         .expect("completed");
     sender.join().expect("no panic").expect("completed");
+    let took = clock.now().since(began);
     assert!(case.is_whole());
     let report = proxy.stop();
-    let bytes: u64 =
-        report.connections.iter().map(|one| one.up.delivered_bytes + one.down.delivered_bytes).sum();
+    let bytes = report.connections.iter().map(|one| one.up.delivered_bytes + one.down.delivered_bytes).sum();
+    (missing, bytes, took)
+}
+
+#[test]
+fn it_costs_little_more_than_what_is_missing() {
+    let (missing, bytes, _) = through_a_link(20, 20);
     let ratio = bytes as f64 / missing as f64;
+    assert!((1.0..1.1).contains(&ratio), "{ratio:.3}: {bytes} bytes for {missing}");
+}
+
+/// The time is printed and not judged: on a machine that does something else besides, it says nothing.
+#[test]
+#[ignore = "writes 3 GB and takes a minute: run it alone, in release, for the time"]
+fn two_hours_end_soon_after_what_is_missing() {
+    let mbit = 20;
+    let (missing, bytes, took) = through_a_link(7_200, mbit);
+    let least = missing as f64 * 8.0 / (f64::from(mbit) * 1e6);
+    let (ratio, times) = (bytes as f64 / missing as f64, took.as_secs_f64() / least);
+    println!(
+        "{missing} bytes missing, {bytes} on the link: {ratio:.3}; {took:.1?}, {times:.3} times {least:.1} s"
+    );
     assert!((1.0..1.1).contains(&ratio), "{ratio:.3}: {bytes} bytes for {missing}");
 }
 
