@@ -113,7 +113,7 @@ impl MessageLink {
     /// Opens an association: `scheme://HOST:PORT` calls, `scheme://:PORT` or `scheme://@ADDRESS:PORT` waits for a
     /// caller. Returns when the socket is open; [`Self::wait_connected`] waits until messages flow.
     pub fn open(uri: &str, options: &MessageOptions) -> Result<Self, Error> {
-        let uri = StreamUri::read(uri, &options.socket)?;
+        let uri = StreamUri::read(uri, &options.socket)?.without_role()?;
         if uri.keys.framing.is_some() {
             return Err(Error::usage("'framing' applies to sound only: omit it for messages"));
         }

@@ -3,11 +3,12 @@
 mod missing;
 mod snapshot;
 
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, MediaTime, WireId};
+use antiphon_core::{Instant, MediaTime, Role, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::{Sink, SinkError, StreamDescription, StreamFormat};
 use antiphon_net::{OsClock, Stop, Target, WaitStyle};
@@ -237,15 +238,42 @@ struct ReceivePlan {
 /// Where to wait, as a URI says it.
 fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
     let mut uri = StreamUri::read(text, &options.socket)?;
-    if uri.transport.substrate == Substrate::Udp {
-        // There is no peer to call for datagrams: an address names where to listen, a group what to join.
-        uri.target = Target::Listen(uri.address());
+    let (address, calls) = (uri.address(), uri.keys.role == Some(Role::Caller));
+    if calls && matches!(uri.target, Target::Listen(_)) {
+        return Err(Error::usage(format!(
+            "'{text}': name the sender to call, as HOST:PORT, or omit role=caller"
+        )));
+    }
+    if !calls {
+        // An address names where to listen, a group what to join.
+        uri.target = Target::Listen(address);
+        let scheme = uri.transport.scheme;
+        if !address.ip().is_multicast() && is_elsewhere(address.ip()) {
+            let call = match uri.transport.substrate {
+                Substrate::Tcp => {
+                    format!("; to call a sender that listens there: {scheme}://{address}?role=caller")
+                }
+                Substrate::Udp => String::new(),
+            };
+            return Err(Error::usage(format!(
+                "'{text}': {} is not an address of this machine, and 'receive' waits for the sender to call: write \
+                 {scheme}://:{}{call}",
+                address.ip(),
+                address.port()
+            )));
+        }
     }
     // The description of the stream names who sends it (RFC 4570), unless the user does.
     let described = options.description.as_ref().and_then(|description| description.source);
     let socket = &mut uri.keys.socket;
     socket.multicast.source = socket.multicast.source.or(described);
     Ok(uri)
+}
+
+/// Whether no socket of this machine can have this address.
+fn is_elsewhere(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrNotAvailable)
 }
 
 impl ReceivePlan {
@@ -256,7 +284,7 @@ impl ReceivePlan {
             && !also.is_empty()
         {
             return Err(Error::usage(format!(
-                "with --also, the sender calls on each address: write {}://:PORT",
+                "with --also, the sender calls on each address: write {}://:PORT, without role=caller",
                 calling.transport.scheme
             )));
         }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use antiphon_core::uri::{Query, Uri, UriError};
 use antiphon_core::wire::TCP_SEGMENT;
-use antiphon_core::{OverIp, Stack, did_you_mean, nearest, units};
+use antiphon_core::{OverIp, Role, Stack, did_you_mean, nearest, units};
 use antiphon_media::SampleFormat;
 use antiphon_media::conceal::Concealment;
-use antiphon_net::{SocketOptions, Target, random_bytes, system_secret};
+use antiphon_net::{SocketOptions, Target, interface_index, random_bytes, system_secret};
 use antiphon_proto::{Key, StackArgs, Substrate, TRANSPORTS, Transport, find};
 use antiphon_session::{Repetition, StreamFraming};
 
@@ -147,7 +147,21 @@ pub(crate) struct StreamUri {
 
 impl StreamUri {
     /// Reads it and resolves the address; socket settings in the URI override `socket`.
+    ///
+    /// # Errors
+    ///
+    /// Also for settings of the transport that it refuses: before anything is opened.
     pub fn read(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
+        let named = |error: Error| match error.message.contains(text) {
+            true => error,
+            false => Error { message: format!("'{text}': {}", error.message), ..error },
+        };
+        let uri = Self::parse(text, socket).map_err(named)?;
+        uri.stack(0, crate::DEFAULT_LATENCY, StreamFraming::Rtp).open(TCP_SEGMENT).map_err(named)?;
+        Ok(uri)
+    }
+
+    fn parse(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
         let uri = stream_uri(text)?;
         let transport = find(&uri.scheme)?;
         let keys = StreamKeys::read(transport, &uri.query, socket)?;
@@ -158,9 +172,23 @@ impl StreamUri {
                 transport.scheme
             )));
         }
+        if let Some(name) = &keys.socket.multicast.interface {
+            interface_index(name)
+                .map_err(|error| Error::usage(format!("--iface, or iface= in a URI: {error}")))?;
+        }
         let target = Target::resolve(&uri, keys.default_port(transport))?;
         let query = for_endpoint(uri.query, keys.over_ip, target.address().port());
         Ok(StreamUri { transport, keys, target, query })
+    }
+
+    /// Refuses a key that only a receiver of sound has.
+    pub fn without_role(self) -> Result<Self, Error> {
+        match self.keys.role {
+            None => Ok(self),
+            Some(_) => Err(Error::usage(
+                "'role' is for 'receive': write HOST:PORT to call, and :PORT or @ADDRESS:PORT to listen",
+            )),
+        }
     }
 
     /// Opens its endpoints.
@@ -233,6 +261,10 @@ pub static COMMON_KEYS: &[Key] = &[
         help: "udp (default), or ip: sctp and dccp directly over IP, which needs raw sockets (root or CAP_NET_RAW); \
                the port is then the transport's: over=ip",
     },
+    Key {
+        name: "role",
+        help: "which end connects, for receive over tcp: listener (default) or caller, for a sender that listens: role=caller",
+    },
     Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
 ];
 
@@ -249,6 +281,8 @@ pub(crate) struct StreamKeys {
     pub framing: Option<StreamFraming>,
     /// How messages are protected against loss.
     pub protect: Option<Repetition>,
+    /// Which end a receiver is.
+    pub role: Option<Role>,
     /// How to run directly over IP, if the URI asks for it.
     pub over_ip: Option<ByIp>,
     /// `socket`, with the URI's own settings.
@@ -290,6 +324,15 @@ impl StreamKeys {
             conceal: query.read("conceal", str::parse::<Concealment>)?,
             framing: query.read("framing", str::parse::<StreamFraming>)?,
             protect: query.read("protect", str::parse::<Repetition>)?,
+            role: query.read("role", |text| match text {
+                "listener" => Ok(Role::Listener),
+                "caller" if transport.substrate == Substrate::Tcp => Ok(Role::Caller),
+                "caller" => Err("here the sender calls: omit it".into()),
+                other => Err(format!(
+                    "use listener or caller{}",
+                    did_you_mean(nearest(other, ["listener", "caller"]))
+                )),
+            })?,
             over_ip: read_over(transport, query)?,
             socket,
         })
@@ -334,7 +377,7 @@ const DSCP_RANGE: &str = "use a number from 0 to 63";
 mod tests {
     use std::collections::BTreeSet;
 
-    use antiphon_core::{Instant, Message, Role, Tag};
+    use antiphon_core::{Instant, Message, Tag};
 
     use super::*;
 

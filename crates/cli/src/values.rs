@@ -195,6 +195,51 @@ fn whole(text: &str, wanted: &str) -> Result<u32, Refusal> {
     text.parse().map_err(|_| format!("write a whole number of {wanted}").into())
 }
 
+/// A seed.
+pub fn seed(text: &str) -> Result<u64, Refusal> {
+    text.parse().map_err(|_| "write a whole number from 0 to 18446744073709551615, such as 7".into())
+}
+
+/// The number of a run.
+pub fn run(text: &str) -> Result<u32, Refusal> {
+    whole(text, "a run, such as 3")
+}
+
+/// 1 to 100 000 runs.
+pub fn repetitions(text: &str) -> Result<u32, Refusal> {
+    within(text, "runs, such as 20", 1..=100_000)
+}
+
+/// Priority of a socket (`SO_PRIORITY`) that needs no privilege.
+pub fn priority(text: &str) -> Result<u32, Refusal> {
+    within(text, "a priority, such as 6", 0..=6)
+}
+
+/// Routers that packets to a group may cross.
+pub fn ttl(text: &str) -> Result<u8, Refusal> {
+    Ok(within(text, "hops, such as 4", 0..=255)? as u8)
+}
+
+fn within(text: &str, wanted: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Refusal> {
+    let number = whole(text, wanted)?;
+    let refused = || format!("use {} to {}", range.start(), range.end()).into();
+    range.contains(&number).then_some(number).ok_or_else(refused)
+}
+
+/// A file to be written; its directory must be there.
+pub fn new_file(text: &str) -> Result<PathBuf, Refusal> {
+    let path = PathBuf::from(text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        _ if text.is_empty() => Err("name a file".into()),
+        _ if path.is_dir() => Err("that is a directory: name a file in it".into()),
+        Some(folder) if !folder.is_dir() => {
+            Err(format!("there is no directory '{}': create it, or choose another", folder.display()).into())
+        }
+        _ => Ok(path),
+    }
+}
+
 /// A directory, or `none`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Directory(pub Option<PathBuf>);

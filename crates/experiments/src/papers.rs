@@ -109,7 +109,7 @@ impl PaperResults {
 /// The experiments that `PAPER` or `PAPER/EXPERIMENT` names; of a whole paper, those that can run.
 pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
     let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
-    let paper = paper(key)?;
+    let paper = paper_of(key, target)?;
     let Some(experiment) = experiment else {
         let able = paper.experiments.iter().filter(|experiment| experiment.lacks().is_none());
         let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
@@ -168,17 +168,37 @@ fn chosen(keys: &[String]) -> Result<Vec<&'static Paper>, Error> {
 
 /// The paper called `key`.
 pub fn paper(key: &str) -> Result<&'static Paper, Error> {
-    let names = || papers::all().iter().map(|paper| paper.key);
+    paper_of(key, key)
+}
+
+/// The paper called `key`, where `text` was written.
+fn paper_of(key: &str, text: &str) -> Result<&'static Paper, Error> {
+    let names: Vec<&str> = papers::all().iter().map(|paper| paper.key).collect();
     papers::find(key).ok_or_else(|| {
-        let near = antiphon_core::nearest(key, names()).map(|near| format!(", did you mean '{near}'?"));
-        let names: Vec<&str> = names().collect();
-        let shown: String = key.chars().take(60).collect();
+        let near = antiphon_core::nearest(key, names.iter().copied());
+        let near = near.map_or_else(|| ";".into(), |near| format!(", did you mean '{near}'?"));
+        let (shown, names): (String, _) = (text.chars().take(60).collect(), names.join(", "));
+        if let Some(what) = what_it_is(std::path::Path::new(text)) {
+            return Error::usage(format!(
+                "'{shown}' is {what}: name a scenario's file (it ends in .toml) or a paper: {names}"
+            ));
+        }
         Error::usage(format!(
-            "unknown paper '{shown}'{} papers: {} (a scenario's file ends in .toml)",
-            near.unwrap_or_else(|| ";".into()),
-            names.join(", ")
+            "unknown paper '{shown}'{near} papers: {names} (a scenario's file ends in .toml)"
         ))
     })
+}
+
+/// What stands at a path that is neither a paper's name nor a scenario's.
+fn what_it_is(path: &std::path::Path) -> Option<&'static str> {
+    let looks_like_a_path = path.components().count() > 1 || path.is_absolute();
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Some("a directory"),
+        Ok(found) if !found.is_file() => Some("not a file"),
+        Ok(_) => Some("a file of another kind"),
+        Err(_) if looks_like_a_path => Some("not there"),
+        Err(_) => None,
+    }
 }
 
 /// Runs of an experiment's plan; `None` without a scenario.

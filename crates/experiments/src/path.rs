@@ -19,8 +19,9 @@ pub fn replay_path(
     stop: &Stop,
 ) -> Result<Replayed, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::failed(format!("{}: {error}", file.display()));
-    let passport = Passport::open(file).map_err(|error| failed(&error))?;
-    let paths = passport.paths(as_seen_by).map_err(|error| failed(&error))?;
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("{}: {error}", file.display()));
+    let passport = Passport::open(file).map_err(|error| wrong(&error))?;
+    let paths = passport.paths(as_seen_by).map_err(|error| wrong(&error))?;
     let mut all = Replayed { runs: Vec::new(), remarks: Vec::new() };
     for scheme in transports {
         if stop.is_asked() {

@@ -90,6 +90,14 @@ pub enum SdpError {
         /// The offered protocol.
         offered: String,
     },
+    /// A line that makes no sense.
+    #[error("'{line}' in this description: {why}")]
+    Line {
+        /// The line.
+        line: String,
+        /// What is wrong with it, and what would be right.
+        why: &'static str,
+    },
     /// Outside what Antiphon carries.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -199,6 +207,10 @@ impl StreamDescription {
             return Err(SdpError::TooLong { len: text.len() });
         }
         let session = Session::parse(text).map_err(|error| SdpError::Syntax { why: error.to_string() })?;
+        // The parser takes a second description for lines of the first.
+        if text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"v=")).count() > 1 {
+            return Err(wrong_line("v=0", "it stands there twice: give one description, of one session"));
+        }
         let mut offered = Vec::new();
         let mut audio = false;
         for media in session.medias.iter().filter(|m| m.media == "audio" && is_plain_rtp(&m.proto)) {
@@ -303,8 +315,41 @@ fn coding(media: &Media, name: &str) -> Option<Coding> {
     Some((payload_type, sample, rate, channels))
 }
 
+fn wrong_line(line: &str, why: &'static str) -> SdpError {
+    SdpError::Line { line: line.chars().take(60).collect(), why }
+}
+
+/// The time of a packet (RFC 8866 §6.4).
+fn packet_time(text: &str) -> Result<Duration, SdpError> {
+    let ms: f64 = text.trim().parse().unwrap_or(f64::NAN);
+    // A packet of more than 10 s is not live sound; the description is wrong.
+    if ms > 0.0 && ms <= 10_000.0 {
+        return Ok(Duration::from_secs_f64(ms / 1000.0));
+    }
+    Err(wrong_line(&format!("a=ptime:{text}"), "write milliseconds, such as a=ptime:5"))
+}
+
+/// The address of a connection (RFC 8866 §5.7); `None` for "any", at which no receiver can listen.
+fn address_of(connection: &Connection) -> Result<Option<IpAddr>, SdpError> {
+    let (network, kind) = (connection.nettype.to_string(), connection.addrtype.to_string());
+    let line = format!("c={network} {kind} {}", connection.connection_address);
+    if network != "IN" || !matches!(&*kind, "IP4" | "IP6") {
+        return Err(wrong_line(&line, "write c=IN IP4 ADDRESS or c=IN IP6 ADDRESS"));
+    }
+    // A name is no address; what it means is not looked up.
+    let address = connection.try_address().ok().map(|address| address.ip);
+    Ok(address.filter(|address| !address.is_unspecified()))
+}
+
 fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDescription, SdpError> {
     let (payload_type, sample, rate, channels) = coding;
+    if media.port == 0 {
+        let line = format!("m=audio 0 {} {}", media.proto, media.fmt);
+        return Err(wrong_line(
+            &line,
+            "port 0 means that the stream is refused (RFC 3264, section 6): write its port",
+        ));
+    }
     let connection = media.connections.first().or(session.connection.as_ref());
     let value = |name: &'static str| {
         let own = media.get_first_attribute_value(name).flatten();
@@ -312,17 +357,9 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
     };
     Ok(StreamDescription {
         payload_type,
-        ptime: value("ptime").and_then(|text| {
-            let ms: f64 = text.trim().parse().ok()?;
-            // A packet of more than 10 s is not live sound; the description is wrong.
-            (ms > 0.0 && ms <= 10_000.0).then(|| Duration::from_secs_f64(ms / 1000.0))
-        }),
-        // "Any" is for writing; a receiver cannot listen to it.
-        address: connection
-            .and_then(|c| c.try_address().ok())
-            .map(|address| address.ip)
-            .filter(|address| !address.is_unspecified()),
-        port: (media.port != 0).then_some(media.port),
+        ptime: value("ptime").map(packet_time).transpose()?,
+        address: connection.map(address_of).transpose()?.flatten(),
+        port: Some(media.port),
         source: value("source-filter").and_then(source_filter),
         rtcp_mux: media.has_attribute("rtcp-mux"),
         extensions: extensions(session, media),

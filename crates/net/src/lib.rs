@@ -45,7 +45,7 @@ pub use lent::{Arrival, LentSocket};
 pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};
 pub use lines::{Handover, LineObserver, Lines, Opened};
 pub use multicast::source_address;
-pub use options::{Multicast, SocketOptions};
+pub use options::{Multicast, SocketOptions, interface_index};
 pub use poll::Readiness;
 pub use raw::RawLine;
 pub use realtime::{Scheduling, become_media_thread};

@@ -193,8 +193,8 @@ pub(crate) fn read_int(socket: &impl AsRawFd, level: i32, name: i32) -> io::Resu
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Index of a network interface given by name or by one of its addresses.
-pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
+/// Index of a network interface given by name or by one of its addresses; an error if there is none.
+pub fn interface_index(name: &str) -> io::Result<u32> {
     let unknown = || {
         let what = format!("no network interface has the name or address '{name}'");
         io::Error::new(io::ErrorKind::NotFound, what)

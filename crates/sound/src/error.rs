@@ -104,6 +104,14 @@ pub enum OpenError {
         /// The unsupported feature.
         why: String,
     },
+    /// Sound of a rate or with a number of channels that is not supported.
+    #[error("{name}: {why}; convert it, for example with: ffmpeg -i {name} -ac 2 -ar 48000 sound.wav")]
+    FileFormat {
+        /// The path or its substitute.
+        name: String,
+        /// What is not supported, and what is.
+        why: FormatError,
+    },
     /// A sound file without a single whole sample frame.
     #[error("{name} contains no sound{}: choose another file", .why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default())]
     Empty {

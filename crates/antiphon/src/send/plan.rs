@@ -30,7 +30,7 @@ pub(super) struct SendPlan {
 
 impl SendPlan {
     pub fn new(options: &SendOptions, clock: OsClock) -> Result<Self, Error> {
-        let uri = StreamUri::read(&options.target, &options.socket)?;
+        let uri = StreamUri::read(&options.target, &options.socket)?.without_role()?;
         let (transport, keys) = (uri.transport, &uri.keys);
         if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
             return Err(Error::usage(format!(

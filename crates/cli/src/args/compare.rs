@@ -45,7 +45,7 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "What to compare")]
     pub seconds: Option<Duration>,
     /// Random seed: the same seed makes the same losses at the same time
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "What to compare")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, default_value = "1", help_heading = "What to compare")]
     pub seed: u64,
     /// How to emulate the link [default: router where permitted]
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "peer", help_heading = "What to compare")]
@@ -93,11 +93,11 @@ pub struct CompareArgs {
 
     /// Capture the packets at this end as pcapng for Wireshark, with their
     /// content: SCTP and DCCP without UDP, and the RTP of any transport
-    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Results")]
+    #[arg(long, value_name = "FILE.pcapng", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Results")]
     pub capture: Option<PathBuf>,
     /// Record when each packet was sent and received, or that it was lost, as
     /// JSON lines for `lab replay` and scripts
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Results")]
+    #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Results")]
     pub passport: Option<PathBuf>,
 
     #[command(flatten)]

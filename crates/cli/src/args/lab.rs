@@ -53,7 +53,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub threads: Option<usize>,
     /// Repeat one run and show its figures; nothing is saved
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::run, allow_negative_numbers = true)]
     pub run: Option<u32>,
     /// With --run: capture a link, switch, cell or ring as pcapng, at all its
     /// nodes or at one: line=talk.pcapng, wlan@client=talk.pcapng
@@ -110,7 +110,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TRANSPORT", value_parser = completions::transport())]
     pub path: Option<String>,
     /// Seed of the transports; the path is always the same
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, default_value = "1")]
     pub seed: u64,
     /// How long to stream; a shorter recording is repeated [default: the length
     /// of the recording]
@@ -142,10 +142,10 @@ pub struct ReplayArgs {
 #[command(next_help_heading = "Changes to the scenario")]
 pub struct ChangeArgs {
     /// Runs at each point of the sweep
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = values::repetitions, allow_negative_numbers = true)]
     pub repetitions: Option<u32>,
     /// Seed of everything random
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Values of a variable of the sweep, separated by commas
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::setting)]

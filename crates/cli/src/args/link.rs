@@ -47,11 +47,17 @@ pub struct LinkArgs {
     )]
     pub from_netns: Option<String>,
     /// Router: network namespace at the far end of the link
-    #[arg(long, value_name = "NETNS", requires = "from_netns", help_heading = "Where")]
+    #[arg(
+        long,
+        value_name = "NETNS",
+        requires = "from_netns",
+        conflicts_with = "listen",
+        help_heading = "Where"
+    )]
     pub to_netns: Option<String>,
 
     /// Random seed: the same seed makes the same losses at the same time
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, default_value = "1", help_heading = "Run")]
     pub seed: u64,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds, help_heading = "Run")]
@@ -110,8 +116,22 @@ pub struct Changes {
 impl LinkArgs {
     /// The link with its changes.
     pub fn spec(&self) -> Result<DuplexSpec, antiphon::Error> {
+        if let (Some(listen), Some(to)) = (self.listen, self.to)
+            && is_same(listen, to)
+        {
+            return Err(antiphon::Error::usage(format!(
+                "--listen {listen} --to {to}: that is the same place, and would forward to itself; give --to the \
+                 address of the program behind the link"
+            )));
+        }
         Ok(self.changes.apply(&self.spec).parse()?)
     }
+}
+
+/// Whether datagrams to `to` come back to a socket at `listen`. Port 0 means one that the system chooses.
+fn is_same(listen: SocketAddr, to: SocketAddr) -> bool {
+    let here = listen.ip() == to.ip() || listen.ip().is_unspecified() && to.ip().is_loopback();
+    here && listen.port() == to.port() && to.port() != 0
 }
 
 impl Changes {

@@ -31,7 +31,7 @@ pub struct ReflectArgs {
     pub seconds: Option<Duration>,
     /// Capture the packets at this end as pcapng for Wireshark, with their
     /// content: SCTP and DCCP without UDP, and the RTP of any transport
-    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.pcapng", value_parser = values::new_file, value_hint = ValueHint::FilePath)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
     pub allow: AllowArgs,

@@ -51,7 +51,7 @@ pub struct SocketArgs {
     #[arg(long, value_name = "CLASS", value_parser = completions::completed(values::dscp, completions::classes), hide_possible_values = true, default_value = "ef")]
     pub dscp: u8,
     /// Priority in the kernel's send queue, 0 to 6
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=6), default_value = "6")]
+    #[arg(long, value_name = "N", value_parser = values::priority, allow_negative_numbers = true, default_value = "6")]
     pub priority: u32,
     /// How long a send can wait for buffer space
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "40ms")]
@@ -75,7 +75,7 @@ pub struct SocketArgs {
     #[arg(long)]
     pub fragment: bool,
     /// Multicast TTL: how many routers packets can cross [default: 1]
-    #[arg(long, value_name = "HOPS")]
+    #[arg(long, value_name = "HOPS", value_parser = values::ttl, allow_negative_numbers = true)]
     pub ttl: Option<u8>,
     /// Network interface for multicast, by name or address
     #[arg(long, value_name = "NAME")]

@@ -90,7 +90,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "HOW", value_parser = completions::completed(str::parse::<Repetition>, completions::protections), hide_possible_values = true, default_value = "none", help_heading = "Stream")]
     pub protect: Repetition,
     /// Write an SDP file for other players
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
     /// Where sound of a live source waits while a recording cannot be reached
     /// and memory is full, up to 1 GB: a directory, or off [default: the cache
@@ -106,14 +106,14 @@ pub struct SendArgs {
     pub wait_for_peer: bool,
     /// Capture the packets at this end as pcapng for Wireshark, with their
     /// content: SCTP and DCCP without UDP, and the RTP of any transport
-    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    #[arg(long, value_name = "FILE.pcapng", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
     /// Record when each packet was sent and received, or that it was lost, as
     /// JSON lines for `lab replay` and scripts
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub passport: Option<PathBuf>,
     /// Seed of the SSRC and the first sequence number [default: random]
-    #[arg(long, value_name = "N", help_heading = "Stream")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, help_heading = "Stream")]
     pub seed: Option<u64>,
 
     #[command(flatten)]
@@ -185,14 +185,14 @@ pub struct ReceiveArgs {
     pub give_up: Option<Duration>,
     /// Capture the packets at this end as pcapng for Wireshark, with their
     /// content: SCTP and DCCP without UDP, and the RTP of any transport
-    #[arg(long, value_name = "FILE.pcapng", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    #[arg(long, value_name = "FILE.pcapng", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub capture: Option<PathBuf>,
     /// Record when each packet was sent and received, or that it was lost, as
     /// JSON lines for `lab replay` and scripts
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Stream")]
+    #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub passport: Option<PathBuf>,
     /// Seed of the SSRC and the report intervals [default: random]
-    #[arg(long, value_name = "N", help_heading = "Stream")]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, help_heading = "Stream")]
     pub seed: Option<u64>,
 
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::common::{antiphon, run};
 const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 
 /// So many adjacent ports that were free for datagrams and connections a moment ago: the first of them.
-fn free_ports(count: u16) -> u16 {
+pub fn free_ports(count: u16) -> u16 {
     let port = || UdpSocket::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port();
     let is_free = |port: u16| {
         TcpListener::bind(("127.0.0.1", port)).is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok()

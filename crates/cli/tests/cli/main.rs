@@ -3,6 +3,7 @@
 mod common;
 mod doors;
 mod help;
+mod input;
 mod json;
 mod lab;
 mod results;

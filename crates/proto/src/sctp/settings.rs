@@ -213,13 +213,10 @@ fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool
 }
 
 fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, UriError> {
-    let read = query.read(key, |text| text.parse::<u16>())?;
-    match read {
-        Some(number) if number < low || number > high => {
-            Err(bad(query, key, format!("out of range: use {low} to {high}")))
-        }
-        _ => Ok(read),
-    }
+    query.read(key, |text| {
+        let number = text.parse().ok().filter(|number| (low..=high).contains(number));
+        number.ok_or_else(|| format!("use a whole number from {low} to {high}"))
+    })
 }
 
 /// RTP's registered port, since RTP is carried.

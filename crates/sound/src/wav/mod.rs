@@ -26,7 +26,7 @@ pub use repair::{RepairError, Repaired, repair};
 
 use std::io::{self, Read};
 
-use antiphon_media::{SampleFormat, StreamFormat};
+use antiphon_media::{FormatError, SampleFormat, StreamFormat};
 
 use crate::raw::{Encoding, RawFormat};
 
@@ -74,6 +74,8 @@ pub(crate) enum WavError {
     Malformed(&'static str),
     /// Valid, but not supported.
     Unsupported(String),
+    /// A rate or a number of channels that is not supported.
+    Format(FormatError),
 }
 
 impl WavInfo {
@@ -232,8 +234,7 @@ fn describe(body: &[u8]) -> Result<(StreamFormat, RawFormat, SampleFormat), WavE
         }
     };
     let raw = RawFormat::little(encoding);
-    let stream =
-        StreamFormat::new(rate, u32::from(channels)).map_err(|e| WavError::Unsupported(e.to_string()))?;
+    let stream = StreamFormat::new(rate, u32::from(channels)).map_err(WavError::Format)?;
     if usize::from(align) != raw.bytes() * stream.channels() {
         return Err(WavError::Malformed("its block size contradicts its channels and bits"));
     }

@@ -202,5 +202,6 @@ pub(crate) fn refuse(error: WavError, name: &str) -> OpenError {
         }
         WavError::Malformed(why) => OpenError::NotAudio { name, why: format!("a broken WAV header: {why}") },
         WavError::Unsupported(why) => OpenError::Unsupported { name, why },
+        WavError::Format(why) => OpenError::FileFormat { name, why },
     }
 }

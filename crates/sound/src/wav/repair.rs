@@ -56,6 +56,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<Repaired, RepairError> {
         WavError::NoData => hopeless("it ends before its sound begins"),
         WavError::Malformed(why) => hopeless(why),
         WavError::Unsupported(why) => hopeless(&why),
+        WavError::Format(why) => hopeless(&why.to_string()),
     })?;
     let found = extent(&info, &mut file, length).map_err(failed)?;
     let frames = found.bytes / info.frame_bytes();

@@ -76,14 +76,14 @@ impl<R: BufRead> PassportReader<R> {
                 Ok(None)
             }
             Ok(Object::Passport(_)) => Err(self.wrong("a second header; a file holds one passport")),
-            Err(error) => Err(self.wrong(error)),
+            Err(error) => Err(self.not_json(&error)),
         }
     }
 
     fn packet(&mut self) -> Result<ReadLine, PassportError> {
         type Fields = (u64, Option<i64>, Option<i64>, Option<u32>, u32);
         let (number, sent, arrived, bytes, duplicates) =
-            serde_json::from_slice::<Fields>(&self.buffer).map_err(|error| self.wrong(error))?;
+            serde_json::from_slice::<Fields>(&self.buffer).map_err(|error| self.not_json(&error))?;
         if !self.in_section {
             return Err(self.wrong("a packet before any section; {\"section\":…} must come first"));
         }
@@ -107,6 +107,13 @@ impl<R: BufRead> PassportReader<R> {
             return Err(self.wrong(format!("a line longer than {MAX_LINE} bytes")));
         }
         Ok(false)
+    }
+
+    /// The parser counts lines from this one.
+    fn not_json(&self, error: &serde_json::Error) -> PassportError {
+        let text = error.to_string();
+        let why = text.rsplit_once(" at line ").map_or(&*text, |(why, _)| why);
+        self.wrong(format!("{why} at column {}; record it again, or leave the line out", error.column()))
     }
 
     fn wrong(&self, why: impl ToString) -> PassportError {
