@@ -15,7 +15,7 @@ use antiphon_core::MediaTime;
 use antiphon_measure::{Advice, Purpose};
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_net::Stop;
-use antiphon_proto::{Substrate, TRANSPORTS, Transport, find};
+use antiphon_proto::{TRANSPORTS, Transport, find};
 use antiphon_session::PlayoutDelay;
 use antiphon_sound::SourceSpec;
 
@@ -80,9 +80,7 @@ impl Place {
     /// Where `transport` is waited for.
     fn listening(&self, transport: &Transport) -> Result<String, Error> {
         let port = port_above(self.port, transport)?;
-        // A TCP address without the sign would be called.
-        let at = if transport.substrate == Substrate::Tcp { "@" } else { "" };
-        Ok(format!("{}://{at}{}:{port}{}", transport.scheme, self.host, self.query))
+        Ok(format!("{}://{}:{port}{}", transport.scheme, self.host, self.query))
     }
 }
 

@@ -96,6 +96,9 @@ impl Prepared {
         let plan = SendPlan::new(options, OsClock::new())?;
         if let Some(over) = &options.complete {
             over.check(&plan.uri, false)?;
+            if plan.groups.count() > 1 {
+                return Err(Error::usage("--complete is for a stream of one channel group: omit --groups"));
+            }
             if plan.source.is_live() || plan.source.length().is_none() {
                 return Err(Error::usage(
                     "--complete reads the source again, which a live one or a pipe does not allow: send a file",

@@ -217,7 +217,7 @@ impl State {
     fn put(&mut self, at: u64, bytes: &[u8], patch: &mut WavPatch) -> Result<(), Broken> {
         let (channels, width) = (self.offer.format.channels(), self.offer.sample.bytes());
         let frames = (bytes.len() / (channels * width)) as u64;
-        if bytes.len() % (channels * width) != 0 || !self.missing.take(Stretch { at, frames }) {
+        if !bytes.len().is_multiple_of(channels * width) || !self.missing.take(Stretch { at, frames }) {
             return Err(Broken::Rules("the sender sends what was not asked for".into()));
         }
         self.samples.resize(bytes.len() / width, 0.0);
