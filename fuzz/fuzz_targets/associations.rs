@@ -99,7 +99,7 @@ fuzz_target!(|input: (u8, bool, Vec<Step>)| {
         Listener { associations: Associations::new(), live: BTreeSet::new(), buf: vec![0; 1 << 18] };
     let policy = match many {
         true => Policy::Many { most: MOST, idle: Duration::from_secs(10) },
-        false => Policy::Single { silence: Duration::from_secs(2) },
+        false => Policy::Single { silence: Duration::from_secs(2), streams: true },
     };
     listener.associations.listen(now, WIRE, stack(scheme, "", 1), policy);
     for step in steps {

@@ -47,6 +47,7 @@ fn session(scheme: &str, latency: Option<Duration>) -> Session {
         ordered: false,
         reliable: false,
         long_gaps: LongGaps::Silence,
+        completed_later: false,
     };
     let mut session = Session::new(config, Instant::ZERO);
     // Streams are followed up to the sink, which cannot be opened.

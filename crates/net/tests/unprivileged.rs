@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use antiphon_net::netns::{Means, Privilege, become_namespace_root, probe};
+use antiphon_testkit::skip_for_want_of;
 
 /// The overflow user of Linux (`/proc/sys/kernel/overflowuid`), which owns nothing.
 const NOBODY: u32 = 65_534;
@@ -29,17 +30,19 @@ fn as_nobody() {
     let program = std::env::current_exe().expect("a running program has a file");
     match Command::new(&program).uid(NOBODY).gid(NOBODY).current_dir("/").status() {
         Ok(status) => assert!(status.success(), "as nobody: {status}"),
-        Err(error) => println!("skipped: {} cannot be run as another user: {error}", program.display()),
+        Err(error) => {
+            skip_for_want_of(&format!("{} cannot be run as another user: {error}", program.display()));
+        }
     }
 }
 
 fn check() {
     match become_namespace_root() {
         Ok(privilege) => assert_eq!(privilege, Privilege::UserNamespace),
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return skip_for_want_of(&error),
     }
     let means = match probe() {
-        Means::Forbidden(reason) => return println!("skipped: {reason}"),
+        Means::Forbidden(reason) => return skip_for_want_of(&reason),
         means => means,
     };
     println!("unprivileged router by {means:?}");

@@ -19,7 +19,7 @@ pub use allocations::Counting;
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
 pub use served::Served;
-pub use skip::skip_without_namespace;
+pub use skip::{skip_for_want_of, skip_without_namespace};
 pub use sound::{Kept, Noise, expected, sample, stereo};
 pub use steps::Steps;
 pub use talk::{Shape, Talk, message, number_of, numbers_in};
