@@ -53,7 +53,7 @@ static void receiving(void)
     EXPECT(strstr(antiphon_last_error(), "uris[1]") != NULL);
     uris[1] = "\xff";
     EXPECT(antiphon_sound_receive_on(uris, 2, "null:", &sound) == ANTIPHON_INVALID);
-    uris[1] = "tcp://127.0.0.1:9";
+    uris[1] = "tcp://127.0.0.1:9?role=caller";
     EXPECT(antiphon_sound_receive_on(uris, 2, "null:", &sound) == ANTIPHON_USAGE && sound == NULL);
 
     EXPECT(antiphon_sound_receive_on(uris, 1, "null:", &sound) == ANTIPHON_OK);

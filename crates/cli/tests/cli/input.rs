@@ -39,7 +39,7 @@ fn numbers_are_refused_with_their_bounds() {
         &["--seed", "a whole number"],
     );
     for (key, remedy) in
-        [("retransmissions=-1", "0 to"), ("streams=0", "from 1"), ("path-max-retrans=x", "a whole number")]
+        [("retransmissions=-1", "0 to"), ("streams=0", "1 to"), ("path-max-retrans=x", "a whole number")]
     {
         refused(&["send", "clip:demo", &format!("sctp://127.0.0.1:9?{key}")], &[key, remedy]);
     }

@@ -74,7 +74,7 @@ fn what_cannot_be_found_or_read_is_said() {
         (&["run"], &["<TARGET>"]),
         (&["run", "a.toml", "--threads", "0"], &["1 to 256"]),
         (&["run", "a.toml", "--set", "loss"], &["loss=0%,5%"]),
-        (&["run", "a.toml", "--repetitions", "0"], &["1..=100000"]),
+        (&["run", "a.toml", "--repetitions", "0"], &["1 to 100000"]),
         (&["run", "a.toml", "--run", "1", "--fresh"], &["cannot be used with"]),
         (&["run", "a.toml", "--capture", "line=x.pcapng"], &["--run"]),
         (&["run", "a.toml", "--run", "1", "--capture", "line"], &["line=talk.pcapng"]),

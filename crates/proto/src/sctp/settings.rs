@@ -215,7 +215,7 @@ fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool
 fn number(query: &Query, key: &str, low: u16, high: u16) -> Result<Option<u16>, UriError> {
     query.read(key, |text| {
         let number = text.parse().ok().filter(|number| (low..=high).contains(number));
-        number.ok_or_else(|| format!("use a whole number from {low} to {high}"))
+        number.ok_or_else(|| format!("use {low} to {high}, a whole number"))
     })
 }
 
