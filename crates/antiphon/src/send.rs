@@ -358,5 +358,6 @@ fn session_config(options: &SendOptions, cname: String, clock: OsClock) -> Sessi
 
 /// How long an absent peer is sent to before the user is told: within two seconds in all.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
-/// Silence after which another caller may replace the current one, at a sender that waits for callers.
-pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+/// Silence after which another caller or sender may take the place of the current one: one that was started again is heard
+/// within a second.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);

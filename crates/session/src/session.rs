@@ -147,6 +147,8 @@ pub struct Session {
     longest_gap: Option<Duration>,
     /// Whether a peer's transport itself answers datagrams.
     answers: bool,
+    /// Bytes that had come when sending ended, from a peer whose transport answers all that it gets.
+    heard_by_end: Option<u64>,
     /// Why the last peer could not be reached when it was given up.
     past_broken: Option<BrokenReason>,
     unknown_sources: u64,
@@ -198,6 +200,7 @@ impl Session {
             past_delay: None,
             past_unanswered: None,
             answers: false,
+            heard_by_end: None,
             past_broken: None,
             longest_gap: None,
             unknown_sources: 0,

@@ -101,6 +101,11 @@ impl Outcome<'_> {
                 "nothing came back from the receiver in {sent}: check the address and the firewall, and that it listens"
             ));
         }
+        if self.last.silent_since_end && one {
+            return lost(format!(
+                "the receiver did not answer any more at the end, after {sent}{total}: it may have missed the last of it"
+            ));
+        }
         if peers.dropped > 0 {
             return failed(format!(
                 "{} packets are missing in the recording: there was no room to keep them while it could not be reached{}",

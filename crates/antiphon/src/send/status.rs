@@ -132,6 +132,8 @@ pub(super) struct Snapshot {
     pub broken: Option<BrokenReason>,
     /// Whether nothing came from a receiver whose transport answers.
     pub unheard: bool,
+    /// Whether nothing came any more since the end.
+    pub silent_since_end: bool,
     /// How long before the end the last report came.
     pub silence: Option<Duration>,
     pub look: Look,
@@ -160,6 +162,7 @@ impl Snapshot {
             end: session.peer_end(),
             broken: session.broken(),
             unheard: session.is_unheard(),
+            silent_since_end: session.is_silent_since_end(),
             silence: session.silence_at_end(),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),

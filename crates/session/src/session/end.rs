@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, CloseReason, Instant, sooner};
+use antiphon_core::{CloseMode, CloseReason, Instant, Wire, sooner};
 
 use super::Session;
 use crate::associations::AssociationId;
@@ -104,6 +104,14 @@ impl Session {
     }
 
     fn end_sending(&mut self, now: Instant) {
+        if self.sending.is_some_and(|(_, end)| end.is_none()) {
+            let id = self.peers().find_map(|peer| peer.association);
+            let profile = id.and_then(|id| self.associations.endpoint(id)).map(|one| one.profile());
+            let answers = profile.filter(|one| {
+                one.wire == Wire::Datagram && (one.acknowledged || one.capabilities.connection_oriented)
+            });
+            self.heard_by_end = answers.map(|_| self.stats().counters.bytes_received);
+        }
         if let Some((_, end)) = &mut self.sending {
             end.get_or_insert(now);
         }

@@ -84,6 +84,11 @@ impl Session {
         self.answers && self.stats().counters.bytes_received == 0
     }
 
+    /// Whether nothing came any more from a peer whose transport answers, since sending ended.
+    pub fn is_silent_since_end(&self) -> bool {
+        self.heard_by_end == Some(self.stats().counters.bytes_received)
+    }
+
     /// Where the first peer is reached: its wire, and the path on it.
     pub fn peer_path(&self) -> Option<(WireId, PathId)> {
         let id = self.peers().find_map(|peer| peer.association)?;
