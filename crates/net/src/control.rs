@@ -33,12 +33,25 @@ pub(crate) fn dropped(header: &libc::msghdr) -> Option<u32> {
     find(header, libc::SOL_SOCKET, libc::SO_RXQ_OVFL)
 }
 
+/// Traffic class and TTL or hop limit of a received packet, where the socket was told to report them (ip(7), RFC 3542 §6).
+pub(crate) fn class_and_ttl(header: &libc::msghdr) -> Option<(u8, u8)> {
+    let v4: Option<(u8, i32)> =
+        find(header, libc::IPPROTO_IP, libc::IP_TOS).zip(find(header, libc::IPPROTO_IP, libc::IP_TTL));
+    let v6 = || -> Option<(i32, i32)> {
+        let class = find(header, libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
+        class.zip(find(header, libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT))
+    };
+    v4.map(|(class, ttl)| (class, ttl as u8)).or_else(|| v6().map(|(class, hops)| (class as u8, hops as u8)))
+}
+
 /// C structures of integers alone: any bytes are one.
 trait Plain: Copy {}
 impl Plain for libc::timespec {}
 impl Plain for libc::in_pktinfo {}
 impl Plain for libc::in6_pktinfo {}
 impl Plain for u32 {}
+impl Plain for i32 {}
+impl Plain for u8 {}
 
 /// The control message of that level and kind, if there is one and it is whole.
 fn find<T: Plain>(header: &libc::msghdr, level: i32, kind: i32) -> Option<T> {

@@ -120,6 +120,28 @@ pub(crate) fn report_destinations(socket: &Socket, v6: bool) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
 }
 
+/// Has the kernel report traffic class and TTL of each datagram.
+pub(crate) fn report_class_and_ttl(socket: &Socket, v6: bool) -> io::Result<()> {
+    if v6 {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+    }
+    // For the IPv4 peers of a dual-stack socket, too.
+    set_int(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+    set_int(socket, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)
+}
+
+/// The TTL or hop limit of packets to `peer`.
+pub(crate) fn ttl_to(socket: &Socket, peer: Option<IpAddr>) -> io::Result<u8> {
+    let (level, name) = match (peer, peer.is_some_and(is_multicast)) {
+        (Some(IpAddr::V6(_)), true) => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+        (Some(IpAddr::V6(_)), false) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        (_, true) => (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+        (_, false) => (libc::IPPROTO_IP, libc::IP_TTL),
+    };
+    Ok(read_int(socket, level, name)? as u8)
+}
+
 /// Takes a connected socket's peer away, and with it the source address that the kernel chose.
 pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
     let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::{Target, any_for};
 use crate::allow::AllowList;
 use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
-use crate::capture::{Direction, Ends};
+use crate::capture::{Direction, Ends, Marks, Tap};
 use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
 use crate::line::{Line, LineCommon, LineError, Wait};
@@ -180,6 +180,7 @@ impl UdpLine {
         let now = reading.now;
         for i in 0..n {
             let own = self.receive.own_address(i);
+            let marks = self.common.tap.as_ref().and_then(|_| self.receive.class_and_ttl(i));
             self.common.stats.dropped += self.newly_dropped(i);
             let datagram = self.receive.datagram(i);
             let (from, stamp) = (datagram.from, datagram.stamp);
@@ -202,7 +203,8 @@ impl UdpLine {
                 (&mut self.common.tap, from.or(self.peer.map(|peer| peer.address)))
             {
                 let ends = Ends { local: self.common.local, peer };
-                tap.datagram(Direction::Received, received_at, ends, bytes);
+                let marks = marks.map_or_else(Marks::default, |(class, ttl)| Marks { class, ttl });
+                tap.arrival(received_at, ends, marks, bytes);
             }
             participant.handle_input(now, Input::Datagram { path, bytes, received_at });
             self.common.stats.kernel_stamps |= stamp.is_some();
@@ -275,6 +277,20 @@ impl UdpLine {
 }
 
 impl Line for UdpLine {
+    fn set_tap(&mut self, mut tap: Tap) {
+        let v6 = self.common.local.is_ipv6();
+        // Without it captures show the usual values.
+        let _usual_values = options::report_class_and_ttl(&self.socket, v6);
+        let peer = self.peer.map(|peer| peer.address.ip());
+        let class = options::read_int(&self.socket, libc::IPPROTO_IP, libc::IP_TOS);
+        let usual = Marks::default();
+        tap.set_marks(Marks {
+            class: class.map_or(usual.class, |class| class as u8),
+            ttl: options::ttl_to(&self.socket, peer).unwrap_or(usual.ttl),
+        });
+        self.common.tap = Some(tap);
+    }
+
     fn receive(
         &mut self,
         clock: &OsClock,

@@ -209,6 +209,25 @@ fn ip(
     Ok((out.len(), len))
 }
 
+/// Sets the traffic class (DSCP and ECN, RFC 2474, RFC 3168) and the TTL or hop limit of a packet that begins with an IP
+/// header without options.
+pub fn set_class_and_ttl(packet: &mut [u8], class: u8, ttl: u8) {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER => {
+            (packet[1], packet[8]) = (class, ttl);
+            packet[10..12].fill(0);
+            let sum = finish(add(0, &packet[..IPV4_HEADER]));
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Some(6) if packet.len() >= IPV6_HEADER => {
+            packet[0] = 0x60 | class >> 4;
+            packet[1] = packet[1] & 0x0f | class << 4;
+            packet[7] = ttl;
+        }
+        _ => {}
+    }
+}
+
 fn octets_v6(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -247,13 +266,14 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of the headers without options.
 const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
 const ECHO_HEADER: usize = 8;
 /// The header's length field allows 15 words, 5 of them taken.
 const MOST_OPTIONS: usize = 40;
 /// TTL or hop limit: the recommended default (RFC 1700).
-const HOPS: u8 = 64;
+pub const HOPS: u8 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -286,6 +306,25 @@ mod tests {
         // Type 8: 0800 + 0102 + 0304 is 0c06, whose complement is f3f9.
         assert_eq!(out[20..], [8, 0, 0xf3, 0xf9, 1, 2, 3, 4, 0, 0, 0]);
         assert_eq!((out[9], out[3]), (1, 31));
+    }
+
+    #[test]
+    fn class_and_ttl_are_set_with_a_right_checksum() {
+        let mut packet = Vec::new();
+        for (from, to) in [("192.0.2.1:1", "192.0.2.2:2"), ("[2001:db8::1]:1", "[2001:db8::2]:2")] {
+            udp(&mut packet, from.parse().unwrap(), to.parse().unwrap(), b"x").unwrap();
+            let before = packet.clone();
+            set_class_and_ttl(&mut packet, 0xb8, 1);
+            let marks = match packet[0] >> 4 {
+                4 => (finish(add(0, &packet[..20])), packet[1], packet[8]),
+                _ => (0, packet[0] << 4 | packet[1] >> 4, packet[7]),
+            };
+            assert_eq!(marks, (0, 0xb8, 1));
+            set_class_and_ttl(&mut packet, 0, HOPS);
+            assert_eq!(packet, before);
+        }
+        set_class_and_ttl(&mut [0x45, 0], 1, 1);
+        set_class_and_ttl(&mut [], 1, 1);
     }
 
     #[test]

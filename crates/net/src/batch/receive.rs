@@ -15,8 +15,8 @@ const RECEIVE_ROOM: usize = 65_536;
 /// processor's caches, which then hold 8 of 16; these are 25 cache lines apart, the size of an Ethernet packet.
 const STRIDE: usize = RECEIVE_ROOM + 1_600;
 /// Room for the control messages of one datagram: a time stamp (32 bytes), the destination of IPv6 (40) and of IPv4 (32),
-/// and the number of drops (24).
-const CONTROL_ROOM: usize = 128;
+/// the number of drops (24), and traffic class and hop limit of both (24 each).
+const CONTROL_ROOM: usize = 224;
 
 /// Buffers for receiving.
 pub(crate) struct ReceiveBatch {
@@ -147,6 +147,11 @@ impl ReceiveBatch {
     /// Our address from which an answer to the `i`th datagram should leave, where the socket was told to report it.
     pub fn own_address(&self, i: usize) -> Option<IpAddr> {
         control::own_address(&self.headers[i].msg_hdr)
+    }
+
+    /// Traffic class and TTL of the `i`th datagram, where the socket was told to report them.
+    pub fn class_and_ttl(&self, i: usize) -> Option<(u8, u8)> {
+        control::class_and_ttl(&self.headers[i].msg_hdr)
     }
 
     /// The kernel's count of datagrams dropped until the `i`th.

@@ -56,6 +56,7 @@ impl Composer {
                     other => headers::plain(&mut self.packet, from.ip(), to.ip(), other, body),
                 }
                 .expect(FITS);
+                headers::set_class_and_ttl(&mut self.packet, head.marks.class, head.marks.ttl);
                 each(direction, &self.packet)
             }
             Kind::Opened(caller) => {

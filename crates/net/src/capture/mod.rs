@@ -76,7 +76,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 pub use layers::{MESSAGE_PORT, PEER_MESSAGE_PORT};
-pub use record::{Direction, Ending, Ends};
+pub use record::{Direction, Ending, Ends, Marks};
 pub use tap::Tap;
 
 use crate::clock::OsClock;
@@ -219,5 +219,5 @@ pub fn decode_as_hint(port: u16) -> String {
 
 /// The file's comment about itself.
 const COMMENT: &str = "Captured by antiphon at its own sockets. IP, UDP and TCP headers are made up around what the \
-    sockets carried: addresses, ports, lengths and checksums are right; TTL, DSCP, TCP acknowledgements and windows say \
-    nothing about the network. To dissect RTP: Decode As rtp on its UDP or TCP port.";
+    sockets carried: addresses, ports, lengths and checksums are right, and TTL and DSCP over UDP; elsewhere these, TCP's \
+    acknowledgements and windows say nothing about the network. To dissect RTP: Decode As rtp on its UDP or TCP port.";

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use antiphon_core::Instant;
+use antiphon_trace::headers::HOPS;
 
 /// Both ends of a datagram's path or of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,21 @@ impl Direction {
             Direction::Sent => Direction::Received,
             Direction::Received => Direction::Sent,
         }
+    }
+}
+
+/// What the IP header of a packet says besides its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// Traffic class: DSCP and ECN.
+    pub class: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Marks { class: 0, ttl: HOPS }
     }
 }
 
@@ -65,6 +81,7 @@ pub(crate) struct Head {
     pub kind: Kind,
     pub at: Instant,
     pub ends: Ends,
+    pub marks: Marks,
     /// Stream bytes sent and received on this connection before this record; zero for datagrams.
     pub sent: u64,
     pub received: u64,
@@ -74,7 +91,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Bytes of a head in the ring.
-    pub const LEN: usize = 66;
+    pub const LEN: usize = 68;
 
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -85,7 +102,7 @@ impl Head {
         bytes[45..53].copy_from_slice(&self.sent.to_le_bytes());
         bytes[53..61].copy_from_slice(&self.received.to_le_bytes());
         bytes[61..65].copy_from_slice(&self.len.to_le_bytes());
-        bytes[65] = protocol(self.kind);
+        bytes[65..].copy_from_slice(&[protocol(self.kind), self.marks.class, self.marks.ttl]);
         bytes
     }
 
@@ -95,6 +112,7 @@ impl Head {
             kind: with_protocol(KINDS[usize::from(bytes[0])], bytes[65]),
             at: Instant::from_nanos(long(1)),
             ends: Ends { local: address(&bytes[9..27]), peer: address(&bytes[27..45]) },
+            marks: Marks { class: bytes[66], ttl: bytes[67] },
             sent: long(45),
             received: long(53),
             len: u32::from_le_bytes(bytes[61..65].try_into().expect("four bytes")),
@@ -167,6 +185,7 @@ mod tests {
                     local: "[fe80::1]:5".parse().unwrap(),
                     peer: "192.0.2.7:65535".parse().unwrap(),
                 },
+                marks: Marks { class: 0xb8, ttl: n as u8 },
                 sent: 1 << 40,
                 received: 7,
                 len: 65_507,

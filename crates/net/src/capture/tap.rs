@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use antiphon_core::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::record::{Direction, Ending, Ends, Head, Kind, UDP};
+use super::record::{Direction, Ending, Ends, Head, Kind, Marks, UDP};
 use crate::clock::OsClock;
 
 /// One interface of a capture, held by the line whose traffic it captures.
@@ -19,6 +19,8 @@ pub struct Tap {
     dropped: Arc<AtomicU64>,
     clock: OsClock,
     connection: Option<Connection>,
+    /// Of packets that are sent.
+    marks: Marks,
 }
 
 /// The present connection, and how many bytes of its stream have crossed in each direction.
@@ -40,12 +42,24 @@ impl Tap {
         let (producer, consumer) = RingBuffer::new(RING);
         let dropped = Arc::new(AtomicU64::new(0));
         let drain = Drain { ring: consumer, dropped: Arc::clone(&dropped) };
-        (Tap { ring: producer, dropped, clock, connection: None }, drain)
+        (Tap { ring: producer, dropped, clock, connection: None, marks: Marks::default() }, drain)
+    }
+
+    /// Packets that are sent have these marks from now on.
+    pub fn set_marks(&mut self, marks: Marks) {
+        self.marks = marks;
     }
 
     /// A datagram crossed the UDP socket at `at`.
     pub fn datagram(&mut self, direction: Direction, at: Instant, ends: Ends, bytes: &[u8]) {
         self.packet(UDP, direction, at, ends, bytes);
+    }
+
+    /// A datagram with these marks arrived.
+    pub fn arrival(&mut self, at: Instant, ends: Ends, marks: Marks, bytes: &[u8]) {
+        let sent = std::mem::replace(&mut self.marks, marks);
+        self.packet(UDP, Direction::Received, at, ends, bytes);
+        self.marks = sent;
     }
 
     /// A packet of that IP protocol crossed the socket at `at`. Protocols other than UDP are shown with only an IP
@@ -96,7 +110,7 @@ impl Tap {
 
     fn push(&mut self, kind: Kind, at: Instant, connection: Connection, bytes: &[u8]) {
         let Connection { ends, sent, received } = connection;
-        let head = Head { kind, at, ends, sent, received, len: bytes.len() as u32 };
+        let head = Head { kind, at, ends, marks: self.marks, sent, received, len: bytes.len() as u32 };
         // Both parts or none: the writer waits for the second once it has seen the first.
         if self.ring.slots() < Head::LEN + bytes.len() {
             return self.count_dropped();

@@ -164,6 +164,8 @@ pub struct Packet {
     pub to: SocketAddr,
     /// TCP fields.
     pub flags: Option<u8>,
+    /// Traffic class, and TTL or hop limit.
+    pub marks: (u8, u8),
     pub payload: Vec<u8>,
 }
 
@@ -188,7 +190,9 @@ fn dissect(nanos: u64, outgoing: bool, ip: &[u8]) -> Packet {
         if ip[0] >> 4 == 4 { (v4(12), v4(16), ip[9], &ip[20..]) } else { (v6(8), v6(24), ip[6], &ip[40..]) };
     let port = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
     let tcp = protocol == 6;
+    let marks = if ip[0] >> 4 == 4 { (ip[1], ip[8]) } else { (ip[0] << 4 | ip[1] >> 4, ip[7]) };
     Packet {
+        marks,
         nanos,
         outgoing,
         from: SocketAddr::new(from, port(0)),

@@ -38,6 +38,8 @@ fn both_ends_of_a_udp_exchange_show_the_same_datagrams() {
             let to = if near.outgoing { near.to } else { near.from };
             assert_eq!((to, near.outgoing), (server, !far.outgoing));
             assert_eq!((near.from, near.to, &near.payload), (far.from, far.to, &far.payload));
+            // EF, and what Linux begins with (`net.ipv4.ip_default_ttl`); the receiving end has it from the packet.
+            assert_eq!((near.marks, far.marks), ((46 << 2, 64), (46 << 2, 64)), "{listen}");
         }
         // The far end uses the same clock: a datagram arrives after it was sent, and within a second.
         for (near, far) in near.iter().zip(&far).filter(|(near, _)| near.outgoing) {
