@@ -83,8 +83,9 @@ impl Outcome<'_> {
             }
             None => {}
         }
-        // A group has members, which come and go.
-        let one = self.last.members <= 1 && !self.stopped;
+        // A group has members, which come and go; a recording that has confirmed everything has it, whatever came after.
+        let has_all = peers.receipts && peers.unconfirmed == 0 && peers.dropped == 0;
+        let one = self.last.members <= 1 && !self.stopped && !has_all;
         if let Some(silence) = self.last.silence.filter(|_| one) {
             let seconds = silence.as_secs_f64();
             return lost(format!(
