@@ -176,7 +176,13 @@ impl StreamUri {
             interface_index(name)
                 .map_err(|error| Error::usage(format!("--iface, or iface= in a URI: {error}")))?;
         }
-        let target = Target::resolve(&uri, keys.default_port(transport))?;
+        let stream = transport.substrate == Substrate::Tcp;
+        let port = keys.default_port(transport);
+        // Over IP nothing else can ask.
+        let target = match keys.over_ip {
+            Some(_) => Target::resolve(&uri, port)?,
+            None => Target::resolve_willing(&uri, port, stream)?,
+        };
         let query = for_endpoint(uri.query, keys.over_ip, target.address().port());
         Ok(StreamUri { transport, keys, target, query })
     }

@@ -1,6 +1,7 @@
 //! From a URI to socket addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
 use antiphon_core::uri::Uri;
 
@@ -38,6 +39,19 @@ impl Target {
         Ok(if uri.listen { Target::Listen(found[0]) } else { Target::Call(choose(&found, has_way)) })
     }
 
+    /// As [`Self::resolve`]; of several addresses of a host to call, those that refuse at once are passed over (RFC 8305 in
+    /// small). `stream`: a byte stream is to be opened, not datagrams sent. Takes a quarter of a second for each address.
+    pub fn resolve_willing(uri: &Uri, default_port: u16, stream: bool) -> Result<Self, AddressError> {
+        let port = uri.port.unwrap_or(default_port);
+        if uri.host.is_empty() || uri.listen {
+            return Self::resolve(uri, default_port);
+        }
+        let found = resolve(&uri.host, port)?;
+        let willing = |address| has_way(address) && (found.len() == 1 || !refuses(address, stream));
+        let first = found.iter().copied().find(|address| willing(*address));
+        Ok(Target::Call(first.unwrap_or_else(|| choose(&found, has_way))))
+    }
+
     /// The address, whichever way it is used.
     pub fn address(self) -> SocketAddr {
         match self {
@@ -72,6 +86,29 @@ fn has_way(address: SocketAddr) -> bool {
     connected.is_ok() || connected.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
+/// Whether no program listens there, as far as the machine says so soon. A datagram for that has one byte, which no transport takes
+/// for its own.
+fn refuses(address: SocketAddr, stream: bool) -> bool {
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    if stream {
+        return TcpStream::connect_timeout(&address, REFUSAL).is_err_and(refused);
+    }
+    if address.ip().is_multicast() {
+        return false;
+    }
+    let ask = || -> std::io::Result<()> {
+        let socket = UdpSocket::bind(any_for(address))?;
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(REFUSAL))?;
+        socket.send(&[0])?;
+        socket.recv(&mut [0]).map(drop)
+    };
+    ask().is_err_and(refused)
+}
+
+/// How long a refusal may take: the round trip of the farthest networks, as RFC 8305 §5 (Connection Attempt Delay).
+const REFUSAL: Duration = Duration::from_millis(250);
+
 /// The wildcard address of the same IP version as `peer`, port chosen by the kernel.
 pub(crate) fn any_for(peer: SocketAddr) -> SocketAddr {
     let ip =
@@ -81,8 +118,21 @@ pub(crate) fn any_for(peer: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
     use crate::netns::Namespace;
+
+    #[test]
+    fn an_address_that_refuses_is_passed_over() {
+        let (tcp, udp) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+        let (tcp, udp) = (tcp.expect("loopback"), udp.expect("loopback"));
+        let addresses = [tcp.local_addr().expect("bound"), udp.local_addr().expect("bound")];
+        let refused = || [refuses(addresses[0], true), refuses(addresses[1], false)];
+        assert_eq!(refused(), [false, false]);
+        drop((tcp, udp));
+        assert_eq!(refused(), [true, true]);
+    }
 
     #[test]
     fn the_first_address_with_a_way_is_called() {
