@@ -9,16 +9,27 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
+use std::time::Duration;
 
+use antiphon::core::Instant;
+use antiphon::net::OsClock;
 use common::antiphon;
 
 const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// Raw sound of both pipes: 10 ms of two channels with 16 bits at 48 kHz are 1920 bytes.
 const FORMAT: &str = "-?format=s16le&rate=48kHz&channels=2";
+static CLOCK: LazyLock<OsClock> = LazyLock::new(OsClock::new);
 const PERIOD: Duration = Duration::from_millis(10);
 const PERIOD_BYTES: usize = 1920;
+
+/// Lets real time pass: what is measured here is how long things take.
+fn pass(time: Duration) {
+    let until = CLOCK.now() + time;
+    while CLOCK.now() < until {
+        std::thread::park_timeout(until.since(CLOCK.now()));
+    }
+}
 
 /// A path between one caller and a listener on loopback, which can be gone, and change the caller's port.
 struct Path {
@@ -152,8 +163,8 @@ impl Program {
 
     /// Its end, within the time.
     fn ends(&mut self, within: Duration) -> Option<ExitStatus> {
-        let until = Instant::now() + within;
-        while Instant::now() < until {
+        let until = CLOCK.now() + within;
+        while CLOCK.now() < until {
             if let Some(status) = self.child.try_wait().expect("our child") {
                 return Some(status);
             }
@@ -175,14 +186,14 @@ fn speak(program: &mut Program, silent: Arc<AtomicBool>) {
     let mut stdin = program.child.stdin.take().expect("piped");
     std::thread::spawn(move || {
         let (mut block, mut state) = ([0; PERIOD_BYTES], 1_u32);
-        let (began, mut periods) = (Instant::now(), 0);
+        let (began, mut periods) = (CLOCK.now(), 0);
         while !silent.load(Ordering::Relaxed) {
             for sample in block.chunks_mut(2) {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 sample.copy_from_slice(&((state >> 17) as i16 | 0x1000).to_le_bytes());
             }
             periods += 1;
-            while began.elapsed() < periods * PERIOD {
+            while CLOCK.now().since(began) < periods * PERIOD {
                 std::thread::park_timeout(PERIOD / 2);
             }
             if stdin.write_all(&block).is_err() {
@@ -204,7 +215,7 @@ impl Ear {
             while stdout.read_exact(&mut block).is_ok() {
                 let loud = block.chunks(2).filter(|sample| sample[1] & 0x70 != 0).count();
                 if loud > PERIOD_BYTES / 8 {
-                    *ear.lock().expect("no panic") = Some(Instant::now());
+                    *ear.lock().expect("no panic") = Some(CLOCK.now());
                 }
             }
         });
@@ -212,9 +223,9 @@ impl Ear {
 
     /// How long after `since` there is sound again.
     fn back(&self, since: Instant) -> Duration {
-        while since.elapsed() < Duration::from_secs(30) {
+        while CLOCK.now().since(since) < Duration::from_secs(30) {
             if let Some(heard) = self.0.lock().expect("no panic").filter(|heard| *heard > since) {
-                return heard - since;
+                return heard.since(since);
             }
             std::thread::park_timeout(Duration::from_millis(1));
         }
@@ -242,7 +253,7 @@ impl Stream {
         let receiver = Self::receiver(scheme, listens, &ear);
         let sender = Self::sender(scheme, path.at, &silent);
         let stream = Stream { scheme, listens, path, ear, silent, sender, receiver };
-        let began = stream.ear.back(Instant::now());
+        let began = stream.ear.back(CLOCK.now());
         assert!(
             began < Duration::from_secs(5),
             "{scheme}: {}{}",
@@ -267,51 +278,51 @@ impl Stream {
 
     /// Some sound, before the next event.
     fn flow(&self) {
-        std::thread::sleep(Duration::from_secs(2));
-        let now = self.ear.back(Instant::now());
+        pass(Duration::from_secs(2));
+        let now = self.ear.back(CLOCK.now());
         assert!(now < Duration::from_secs(1), "{}: no sound before the event", self.scheme);
     }
 
     fn restart_receiver(&mut self) -> Duration {
         self.receiver.signal("KILL");
         self.receiver.ends(Duration::from_secs(5)).expect("killed");
-        std::thread::sleep(Duration::from_secs(1));
+        pass(Duration::from_secs(1));
         self.receiver = Self::receiver(self.scheme, self.listens, &self.ear);
-        self.ear.back(Instant::now())
+        self.ear.back(CLOCK.now())
     }
 
     fn restart_sender(&mut self) -> Duration {
         self.sender.signal("KILL");
         self.sender.ends(Duration::from_secs(5)).expect("killed");
         self.path.port.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_secs(1));
+        pass(Duration::from_secs(1));
         self.sender = Self::sender(self.scheme, self.path.at, &self.silent);
-        self.ear.back(Instant::now())
+        self.ear.back(CLOCK.now())
     }
 
     fn stop(&self, program: &Program, time: Duration) -> Duration {
         program.signal("STOP");
-        std::thread::sleep(time);
+        pass(time);
         program.signal("CONT");
-        self.ear.back(Instant::now())
+        self.ear.back(CLOCK.now())
     }
 
     fn lose_the_path(&self, time: Duration) -> Duration {
         self.path.there.store(false, Ordering::Relaxed);
-        std::thread::sleep(time);
+        pass(time);
         self.path.there.store(true, Ordering::Relaxed);
         // What was buffered has been played.
-        self.ear.back(Instant::now())
+        self.ear.back(CLOCK.now())
     }
 
     fn rebind(&self) -> Duration {
         let times = (0..3).map(|_| {
             self.flow();
             self.path.port.fetch_add(1, Ordering::Relaxed);
-            let since = Instant::now();
+            let since = CLOCK.now();
             // What is buffered goes on for the playout delay.
-            std::thread::sleep(Duration::from_millis(90));
-            self.ear.back(Instant::now()) + (Instant::now() - since).min(Duration::from_millis(90))
+            pass(Duration::from_millis(90));
+            self.ear.back(CLOCK.now()) + CLOCK.now().since(since).min(Duration::from_millis(90))
         });
         times.max().expect("three")
     }
@@ -320,14 +331,17 @@ impl Stream {
     fn lose_the_machine(mut self) -> (Option<i32>, String) {
         self.receiver.signal("KILL");
         self.path.there.store(false, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_secs(1));
+        pass(Duration::from_secs(1));
         self.silent.store(true, Ordering::Relaxed);
         let ended = self.sender.ends(Duration::from_secs(60)).expect("it ends");
         (ended.code(), self.sender.said())
     }
 }
 
-fn all(scheme: &'static str) -> (Vec<(&'static str, Duration)>, (Option<i32>, String)) {
+/// How long each event cost, and how the sender ended whose peer was gone.
+type Column = (Vec<(&'static str, Duration)>, (Option<i32>, String));
+
+fn all(scheme: &'static str) -> Column {
     let mut stream = Stream::begin(scheme);
     let mut times = Vec::new();
     stream.flow();

@@ -36,7 +36,7 @@ macro_rules! fuzz_target {
     };
 }
 
-/// Runs `target` on so many inputs of at most [`LONGEST`] bytes: `seeds`, damaged ones, and random ones.
+/// Runs `target` on so many inputs of at most 4 kB: `seeds`, damaged ones, and random ones.
 pub fn run(name: &str, target: Target, seeds: &[Vec<u8>], inputs: u32) {
     let mut rng = Rng::fork(1, name);
     seeds.iter().for_each(|seed| target(seed));
