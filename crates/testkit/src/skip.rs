@@ -10,7 +10,7 @@ use std::io::{self, Write};
 /// # Panics
 ///
 /// If this process may have namespaces: then the `reason` is a fault. So it is where nothing may be skipped
-/// ([`MUST_RUN`]).
+/// (`ANTIPHON_MUST_RUN` is set).
 pub fn skip_without_namespace(reason: &dyn Display) {
     skip(may_have_namespaces(), reason);
 }
@@ -19,7 +19,7 @@ pub fn skip_without_namespace(reason: &dyn Display) {
 ///
 /// # Panics
 ///
-/// Where nothing may be skipped ([`MUST_RUN`]).
+/// Where nothing may be skipped (`ANTIPHON_MUST_RUN` is set).
 pub fn skip_for_want_of(reason: &dyn Display) {
     skip(false, reason);
 }
