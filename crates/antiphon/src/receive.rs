@@ -185,6 +185,12 @@ pub fn receive(
         _ => {}
     }
     let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
+    let removed = recording.as_ref().filter(|recording| !recording.file.exists());
+    let shortfall = shortfall.or_else(|| {
+        removed.map(|one| {
+            format!("'{}' was removed while it was recorded: its sound is gone", one.file.display())
+        })
+    });
     if let Some(patience) = give_up.filter(|_| gave_up) {
         let patience = antiphon_core::units::format_duration(patience);
         return Err(Error::unreachable(format!("no packets for {patience}: given up")));

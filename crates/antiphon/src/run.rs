@@ -256,7 +256,11 @@ pub(crate) fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Error> {
     let started = std::thread::Builder::new().name(name.into()).spawn(body);
-    started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
+    started.map_err(|error| {
+        Error::failed(format!(
+            "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
+        ))
+    })
 }
 
 /// Creates a capture file, if one was asked for.

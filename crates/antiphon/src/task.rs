@@ -109,7 +109,7 @@ impl SoundTask {
         let thread = std::thread::Builder::new()
             .name("sound".into())
             .spawn(body)
-            .map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| Error::failed(format!("cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)")))?;
         let task = SoundTask { stop, shared, asker, thread: Some(thread) };
         if has_begun.recv().is_err() {
             // It ended before it had begun; waiting without a limit gives the reason.

@@ -69,7 +69,7 @@ impl Watch {
                 give(TIME_LIMIT, &stop, &reason, &hold);
             };
             let started = std::thread::Builder::new().name("time-limit".into()).spawn(wait);
-            started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))?;
+            started.map_err(|error| Error::failed(format!("cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)")))?;
         }
         Ok(watch)
     }

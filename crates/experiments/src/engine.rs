@@ -35,7 +35,9 @@ pub(super) fn execute(
             let body = move || worker(runs, next, halt, stop, work, &sender);
             if let Err(error) = std::thread::Builder::new().name(name).spawn_scoped(scope, body) {
                 if n == 0 {
-                    failure = Some(Error::failed(format!("cannot start a thread: {error}")));
+                    failure = Some(Error::failed(format!(
+                        "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
+                    )));
                 }
                 break;
             }

@@ -135,3 +135,30 @@ fn a_receiver_gives_up_when_nothing_comes() {
         assert!(ran.err.contains("no packets for 300ms: given up"), "{scheme}: {}", ran.err);
     }
 }
+
+/// A recording that is deleted under the program's hands.
+#[test]
+fn a_file_that_is_removed_while_it_is_recorded_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, port) = (folder.path().join("take.wav"), crate::doors::free_ports(1));
+    let source = format!("tcp://127.0.0.1:{port}");
+    let receiver = antiphon()
+        .args(["receive", &source, &format!("file:{}", path.display()), "--time-limit", "60s"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let sender = antiphon()
+        .args(["send", "clip:demo", &source, "--wait-for-peer", "--seconds", "3s"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) < 100_000 {
+        std::thread::yield_now();
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+    let ended = receiver.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("was removed while it was recorded"), "{said}");
+}

@@ -200,7 +200,11 @@ fn spawn<'s, T: Send + 's>(
     work: impl FnOnce() -> T + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, T>, Error> {
     let started = Builder::new().name(name).spawn_scoped(scope, work);
-    started.map_err(|error| Error::failed(format!("cannot start a thread: {error}")))
+    started.map_err(|error| {
+        Error::failed(format!(
+            "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
+        ))
+    })
 }
 
 /// Reports an error to the caller that waits for a thread to be ready.
