@@ -37,7 +37,7 @@ pub use one_wire::{Lent, OnEndpoint, OneWire, Single};
 pub use over_ip::{OverIp, first_ports};
 pub use participant::{MOST_BUSY, MOST_ROUNDS, Participant, Pumped, WireId, WireView, Wires, pump, sooner};
 pub use rng::Rng;
-pub use secret::Secret;
+pub use secret::{Draws, Secret};
 pub use serial::{Seq16, Seq32, Unwrapper};
 pub use stack::{Role, Stack};
 pub use stats::{Counters, PathStats};

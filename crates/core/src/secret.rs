@@ -68,9 +68,65 @@ impl Secret {
         }
     }
 
+    /// Numbers for many peers, from which none of them learns another's.
+    pub fn draws(&self, label: &str) -> Draws {
+        match &self.0 {
+            Kind::Laboratory(seed) => Draws(Drawn::Seeded(Rng::fork(*seed, label))),
+            Kind::System(_) => Draws(Drawn::Keyed { key: self.key(label), drawn: 0 }),
+        }
+    }
+
     fn number(&self, label: &str) -> u64 {
         let key = self.key(label);
         u64::from_le_bytes(*key.first_chunk().expect("a key has 16 bytes"))
+    }
+}
+
+/// Numbers drawn one after the other. From a system's secret each is the hash of its place under a key of its own, so that
+/// those which somebody was given say nothing about the others; in the laboratory the seed determines them.
+#[derive(Clone)]
+pub struct Draws(Drawn);
+
+#[derive(Clone)]
+enum Drawn {
+    Keyed { key: [u8; 16], drawn: u64 },
+    Seeded(Rng),
+}
+
+impl Draws {
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        match &mut self.0 {
+            Drawn::Seeded(rng) => rng.next_u64(),
+            Drawn::Keyed { key, drawn } => {
+                *drawn += 1;
+                let mut hasher = SipHasher24::new_with_key(key);
+                hasher.write(&drawn.to_le_bytes());
+                let hash = hasher.finish128().as_bytes();
+                u64::from_le_bytes(*hash.first_chunk().expect("a hash has 16 bytes"))
+            }
+        }
+    }
+
+    /// The next 32 bits.
+    pub fn next_u32(&mut self) -> u32 {
+        match &mut self.0 {
+            Drawn::Seeded(rng) => rng.next_u32(),
+            Drawn::Keyed { .. } => self.next_u64() as u32,
+        }
+    }
+}
+
+impl From<Rng> for Draws {
+    fn from(rng: Rng) -> Self {
+        Draws(Drawn::Seeded(rng))
+    }
+}
+
+/// Does not show what will be drawn.
+impl fmt::Debug for Draws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Draws(..)")
     }
 }
 
@@ -112,6 +168,20 @@ mod tests {
         assert_eq!(secret.endpoint_seed(0), 7);
         assert_eq!(secret.endpoint_seed(1), Rng::fork(7, "endpoint 1").next_u64());
         assert_eq!(secret.rng("a").next_u64(), Rng::fork(7, "a").next_u64());
+    }
+
+    #[test]
+    fn draws_follow_the_seed_in_the_laboratory_and_the_key_on_a_system() {
+        let mut laboratory = Secret::for_laboratory(7).draws("a");
+        let mut rng = Rng::fork(7, "a");
+        assert_eq!((laboratory.next_u32(), laboratory.next_u64()), (rng.next_u32(), rng.next_u64()));
+        let secret = Secret::from_system([7; 32]);
+        let some = |label| {
+            let mut draws = secret.draws(label);
+            (0..1000).map(|_| draws.next_u64()).collect::<std::collections::BTreeSet<u64>>()
+        };
+        assert_eq!((some("a").len(), some("a") == some("a")), (1000, true));
+        assert!(some("a").is_disjoint(&some("b")));
     }
 
     #[test]

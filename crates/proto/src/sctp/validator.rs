@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use antiphon_core::{
-    ConnectionId, Instant, PathId, Rng, Role, Secret, Seq32, StreamPlace, Validator, Verdict,
+    ConnectionId, Draws, Instant, PathId, Rng, Role, Secret, Seq32, StreamPlace, Validator, Verdict,
 };
 
 use super::cookie::{CookieKeys, Opened, Refused, SEALED, Tcb};
@@ -105,7 +105,7 @@ pub(super) struct Standing {
 pub(super) struct SctpValidator {
     pub terms: Terms,
     keys: CookieKeys,
-    rng: Rng,
+    draws: Draws,
     /// How many more answers may be longer than their INITs, and when that was computed.
     unpaid: f64,
     counted_at: Instant,
@@ -118,19 +118,19 @@ impl SctpValidator {
     pub fn new(terms: Terms, (shared, seed): (Secret, u64), role: Role, now: Instant) -> Self {
         // The two sides may have the same seed.
         let label = if role == Role::Caller { "sctp caller" } else { "sctp listener" };
-        SctpValidator::with(terms, CookieKeys::new(&shared), Rng::fork(seed, label), now)
+        SctpValidator::with(terms, CookieKeys::new(&shared), Rng::fork(seed, label).into(), now)
     }
 
     /// For a listening wire, before there are endpoints.
     pub fn validating(terms: Terms, shared: Secret, now: Instant) -> Self {
-        SctpValidator::with(terms, CookieKeys::new(&shared), shared.rng("sctp validator"), now)
+        SctpValidator::with(terms, CookieKeys::new(&shared), shared.draws("sctp validator"), now)
     }
 
-    fn with(terms: Terms, keys: CookieKeys, rng: Rng, now: Instant) -> Self {
+    fn with(terms: Terms, keys: CookieKeys, draws: Draws, now: Instant) -> Self {
         SctpValidator {
             terms,
             keys,
-            rng,
+            draws,
             unpaid: UNPAID_AT_ONCE,
             counted_at: now,
             value: Vec::new(),
@@ -141,18 +141,18 @@ impl SctpValidator {
     /// Mixes the peer's values into the random numbers: endpoints that share a seed must not draw the same ones.
     pub fn stir(&mut self, tcb: &Tcb) {
         let mixed = u64::from(tcb.local_tag) << 32 | u64::from(tcb.peer_tag);
-        self.rng = Rng::fork(mixed ^ self.rng.next_u64(), "sctp association");
+        self.draws = Rng::fork(mixed ^ self.draws.next_u64(), "sctp association").into();
     }
 
     /// Draws a tag and a first TSN.
     pub fn draw(&mut self) -> (u32, Seq32) {
         // 0 means "none" on the wire.
-        (self.rng.next_u32().max(1), Seq32(self.rng.next_u32()))
+        (self.draws.next_u32().max(1), Seq32(self.draws.next_u32()))
     }
 
     /// Draws a number that cannot be predicted.
     pub fn nonce(&mut self) -> u64 {
-        self.rng.next_u64()
+        self.draws.next_u64()
     }
 
     /// Opens the cookie of a COOKIE ECHO.
