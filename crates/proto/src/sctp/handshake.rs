@@ -222,6 +222,7 @@ impl Sctp {
             .as_ref()
             .is_some_and(|a| matches!(a.phase, Phase::CookieWait | Phase::CookieEchoed));
         if waiting {
+            self.forget_sent();
             self.begin_again(now, path, tcb);
         } else if let Some(association) = &mut self.association {
             // The association continues: only the peer's tag differs.
@@ -254,9 +255,11 @@ impl Sctp {
 
     /// The peer reports a stale cookie: requests one that lives longer (§5.2.6).
     pub(super) fn handle_stale_cookie(&mut self, now: Instant, staleness_us: u32) {
-        let Some(association) = self.association.as_mut().filter(|a| a.phase == Phase::CookieEchoed) else {
+        if self.association.as_ref().is_none_or(|a| a.phase != Phase::CookieEchoed) {
             return;
-        };
+        }
+        self.forget_sent();
+        let Some(association) = &mut self.association else { return };
         let drawn: (u32, Seq32) = self.validator.draw();
         (association.local_tag, association.first_tsn) = drawn;
         association.peer_tag = 0;

@@ -32,7 +32,7 @@ impl Sctp {
         }
         let association = self.association.as_ref()?;
         match association.phase {
-            Phase::CookieWait | Phase::CookieEchoed => self.handshake_packet(buf),
+            Phase::CookieWait | Phase::CookieEchoed => self.handshake_packet(now, buf),
             _ => self.path_packet(now, buf).or_else(|| self.main_packet(now, buf)),
         }
     }
@@ -54,11 +54,11 @@ impl Sctp {
         Some(sent)
     }
 
-    fn handshake_packet(&mut self, buf: &mut [u8]) -> Option<(PathId, usize)> {
+    fn handshake_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_ref().filter(|association| association.due.step)?;
         // Tries another address in turn, as the first may not answer.
-        let at = association.init_path + association.tries as usize;
-        let path = association.paths[at % association.paths.len()].id;
+        let at = (association.init_path + association.tries as usize) % association.paths.len();
+        let path = association.paths[at].id;
         let len = if association.phase == Phase::CookieWait {
             let value = self.init_value(association);
             let mut writer =
@@ -68,6 +68,10 @@ impl Sctp {
         } else {
             let mut writer = Writer::new(buf, association.header(self.validator.terms.local_port));
             writer.chunk(chunk::COOKIE_ECHO, 0, &[&association.cookie]);
+            // What waits already comes with it (RFC 9260 §5.1, C); what is lost with it is sent again later.
+            if let Some(association) = self.association.as_mut().filter(|one| one.tries == 0) {
+                association.put_payload(now, &mut writer, at, &mut self.queue, self.settings.ack_delay);
+            }
             writer.finish()
         };
         if let Some(association) = &mut self.association {

@@ -3,6 +3,7 @@
 mod acks;
 #[path = "../common/mod.rs"]
 mod common;
+mod handshake;
 mod heartbeats;
 mod hostile;
 mod loss;
