@@ -21,7 +21,7 @@ use crate::run::{RunPlan, Runner, WirePlan};
 use crate::send::SILENCE;
 use crate::show::Looks;
 use crate::together::Starter;
-use crate::{CompareOptions, Error};
+use crate::{CompareOptions, Error, ErrorKind};
 
 /// All settings of a near end; made on the main thread, used on its own.
 pub(crate) struct NearPlan {
@@ -88,13 +88,13 @@ impl NearEnd {
             over_ip: choice.over_ip,
             ..WirePlan::new(stack, Target::Call(place.target), choice.socket(&options.socket))
         };
-        let runner = RunPlan {
+        let plan = RunPlan {
             namespace: place.namespace.clone(),
             taps: taps.map(|taps| (taps, choice.label.clone())),
             wait: options.wait,
             ..RunPlan::new(wire, clock)
-        }
-        .open()?;
+        };
+        let runner = call(&plan)?;
         let mut packet = PacketConfig::new(format, sample, options.block_frames);
         packet.max_packet = runner.max_packet();
         let send = SendTrackConfig {
@@ -249,6 +249,20 @@ fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
     }
 }
 
+/// Opens the wire. A TCP connection whose SYNs were lost is called again: at 5 % loss each way, the two SYNs of a call
+/// are lost or unanswered once in a hundred runs.
+fn call(plan: &RunPlan) -> Result<Runner, Error> {
+    let mut calls = 1;
+    loop {
+        match plan.clone().open() {
+            Err(error) if error.kind == ErrorKind::Unreachable && calls < CALLS => calls += 1,
+            other => return other,
+        }
+    }
+}
+
+/// How often a peer that does not answer a TCP connection is called: for [`antiphon_net::CONNECT_PATIENCE`] each time.
+const CALLS: u32 = 3;
 /// How long a connection may take: a lost Request or SYN is sent again after one second, and after two more.
 const CONNECT: Duration = Duration::from_millis(3_500);
 /// How long packets in flight are waited for: a second is more than any path here queues, TCP's longest time-outs
@@ -257,3 +271,45 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// A peer from which no packets come back is reported within two seconds; this is three times the slowest path's round
 /// trip (satellite).
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_800);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::{SocketAddr, TcpStream};
+
+    use antiphon_net::SocketOptions;
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+    use crate::transport::TransportChoice;
+
+    /// Ports of this machine from which a connection to `port` of 127.0.0.1 is being opened (proc(5)).
+    fn calling(port: u16) -> Vec<String> {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let (remote, syn_sent) = (format!("0100007F:{port:04X}"), "02");
+        let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row[2..4] == [remote.as_str(), syn_sent]).map(|row| row[1].to_string()).collect()
+    }
+
+    #[test]
+    fn a_connection_whose_syns_are_lost_is_called_again() {
+        // The kernel drops further calls to a listener whose queue of one is full.
+        let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        full.listen(0).unwrap();
+        let to = full.local_addr().unwrap().as_socket().unwrap();
+        let _fills_it = TcpStream::connect(to).unwrap();
+        let stack = TransportChoice::read("tcp").unwrap().stack(0, 1, crate::DEFAULT_LATENCY);
+        let wire = WirePlan::new(stack, Target::Call(to), SocketOptions::default());
+        let calls = std::thread::spawn(move || call(&RunPlan::new(wire, OsClock::new())).is_ok());
+        // Until a second call is made.
+        let mut seen = BTreeSet::new();
+        while seen.len() < 2 {
+            assert!(!calls.is_finished(), "given up after {seen:?}");
+            seen.extend(calling(to.port()));
+            std::thread::yield_now();
+        }
+        let _room_again = full.accept().unwrap();
+        assert!(calls.join().unwrap());
+    }
+}
