@@ -162,6 +162,36 @@ fn dccp_goes_on_through_loss() {
     assert!(guest.lost() > 40, "the losses happened");
 }
 
+/// Many losses in a row bring the window of CCID 2 down to one packet, of which the kernel acknowledges every second one
+/// only, unless the Ack Ratio follows (RFC 4341 §6.1.2); after the losses the rate comes back.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn ccid_2_does_not_stay_at_its_smallest_window() {
+    let guest = guest();
+    guest.impair("delay 20ms 3ms loss 15%");
+    guest.start("discard", "dccp-server -p 5013 -c 2 -s SC:RTPA -m discard");
+    let uri = format!("dccp://{}:5013?over=ip&ccid=2", GUEST[0]);
+    call(&guest, &uri, |node| {
+        node.until("a connection", SOON, |party| party.connected == 1);
+        let released = |party: &Party| party.count(|outcome| *outcome == Outcome::Released);
+        // 31 a second, each of use for 80 ms, as a live stream of 8 kHz sends them.
+        let sent = messages(31 * 50, LEN);
+        let lifetime = Some(Duration::from_millis(80));
+        node.pace(&sent, Duration::from_millis(32), lifetime);
+        let under_loss = released(&node.party);
+        // A second's worth a minute was what it sent before.
+        assert!(under_loss > 31 * 50 / 4, "{under_loss}: {}", node.state());
+        guest.impair("delay 20ms");
+        node.pace(&sent[..31 * 5], Duration::from_millis(32), lifetime);
+        let before = released(&node.party);
+        node.pace(&sent[..31 * 5], Duration::from_millis(32), lifetime);
+        let after = released(&node.party) - before;
+        assert!(after >= 31 * 5 - 2, "{after} of {}: {}", 31 * 5, node.state());
+        node.close();
+    });
+    guest.exec("kp-stop discard");
+}
+
 /// Our server asks for a Close; the kernel's server does when it ends.
 #[test]
 #[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]

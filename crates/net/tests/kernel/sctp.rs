@@ -254,6 +254,46 @@ fn an_association_goes_on_by_the_kernels_other_address() {
     });
 }
 
+/// The same where the kernel calls us: our INIT ACK lists our addresses, and what comes to the second from the kernel's
+/// second is the same association's.
+#[test]
+#[ignore = "needs root and a Linux 6.1 kernel in a virtual machine; scripts/install-peers brings it"]
+fn an_association_of_the_kernels_goes_on_by_our_other_address() {
+    let guest = guest();
+    guest.with_second_addresses(|| {
+        // Otherwise the kernel tries the path that is cut for a minute.
+        guest.exec("echo 1 > /proc/sys/net/sctp/path_max_retrans");
+        for (uri, way) in
+            both_uris(&format!("reliability=full&order=ordered&addresses={},{SECOND_HOST}", HOST[0]))
+        {
+            let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
+            let printed = std::thread::scope(|scope| {
+                let (guest, asked, uri) = (&guest, stop.clone(), &uri);
+                let served = scope.spawn(move || {
+                    guest.namespace.enter().expect("root");
+                    serve_many(uri, &asked, tell);
+                });
+                told.recv_timeout(SOON).expect("the reflector opens");
+                let sends = format!("-n {} -i 20 -l {LEN} -w 20000", 4 * MESSAGES);
+                let both = format!("-b {},{SECOND_GUEST}", GUEST[0]);
+                let client = scope.spawn(move || {
+                    guest.exec(&format!("sctp-client {way} {sends} {both} {} {PORT}", HOST[0]))
+                });
+                // The kernel's end has no event for it: a quarter of the messages.
+                std::thread::park_timeout(Duration::from_millis(20) * MESSAGES as u32);
+                let printed = guest.cut_off(GUEST[0], || client.join().expect("it ends well"));
+                stop.ask();
+                served.join().expect("no panic");
+                printed
+            });
+            let result = printed.lines().find(|line| line.starts_with("RESULT")).expect("one");
+            let came = (figure(result, "recv"), figure(result, "bad"));
+            assert_eq!(came, (4 * MESSAGES as u64, 0), "{uri}: {printed}");
+        }
+        guest.exec("echo 5 > /proc/sys/net/sctp/path_max_retrans");
+    });
+}
+
 /// A reflector of ours, configured like `reflect`, serves several associations at once on one socket, of callers that
 /// share an address, and in UDP a port as well, as all of Linux do.
 #[test]
