@@ -222,7 +222,8 @@ impl MessageLink {
         })
     }
 
-    /// Waits until messages flow.
+    /// Waits until messages flow: for the connection, and where the transport has none until the peer has answered the
+    /// question of [`Presence`](antiphon_media::rtcp::Presence), or anything else came from it.
     pub fn wait_connected(&self, patience: Option<Duration>) -> Result<(), MessageError> {
         let done = |state| matches!(state, LinkState::Connected | LinkState::Closed);
         self.wait_for(patience, || done(self.state()) || self.stop.is_asked());

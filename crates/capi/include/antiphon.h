@@ -308,11 +308,14 @@ int antiphon_open(const char *uri,
                   struct antiphon_link **link);
 
 /**
- * Waits until messages flow. `timeout_ms`: negative for without limit.
+ * Waits until messages flow: for the connection, and where the transport has none (rtp, srp, arq) until the peer has
+ * answered a question that `antiphon_open` asks; a program that knows nothing of it answers with its first message.
+ * `timeout_ms`: negative for without limit.
  *
  * Returns `ANTIPHON_OK`, `ANTIPHON_TIMEOUT`, `ANTIPHON_CLOSED` or another error.
  */
-int antiphon_wait(struct antiphon_link *link, int timeout_ms);
+int antiphon_wait(struct antiphon_link *link,
+                  int timeout_ms);
 
 /**
  * Queues a copy of a message for sending. `lifetime_us`: for how many microseconds from now on it is of use, after which

@@ -143,7 +143,9 @@ pub unsafe extern "C" fn antiphon_open(
     answer(|| unsafe { store_handle(link, "link", &LINKS, open) })
 }
 
-/// Waits until messages flow. `timeout_ms`: negative for without limit.
+/// Waits until messages flow: for the connection, and where the transport has none (rtp, srp, arq) until the peer has
+/// answered a question that `antiphon_open` asks; a program that knows nothing of it answers with its first message.
+/// `timeout_ms`: negative for without limit.
 ///
 /// Returns `ANTIPHON_OK`, `ANTIPHON_TIMEOUT`, `ANTIPHON_CLOSED` or another error.
 #[unsafe(no_mangle)]

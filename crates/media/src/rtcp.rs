@@ -2,6 +2,7 @@
 
 mod app;
 mod extended;
+mod presence;
 mod receipt;
 mod reception;
 mod session;
@@ -10,6 +11,7 @@ mod wire;
 
 pub use app::{App, AppKind, Token};
 pub use extended::NominalDelay;
+pub use presence::Presence;
 pub use receipt::Receipt;
 pub use reception::Reception;
 pub use session::{MAX_REPORT, RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, RtcpSession, SenderClock};

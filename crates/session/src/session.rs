@@ -15,6 +15,7 @@ mod foreign;
 mod further;
 mod packets;
 mod peers;
+mod presence;
 mod receipts;
 mod reports;
 mod rtcp_wire;
@@ -248,6 +249,7 @@ impl Session {
         let id = self.associations.call(now, wire, paths, stack);
         let at = self.new_peer(now);
         self.attach(now, id, at);
+        self.begin_asking(now, id);
         id
     }
 
@@ -400,6 +402,7 @@ impl Participant for Session {
         self.take_opened(now);
         self.fetch(now);
         self.hear(now);
+        self.ask(now);
         self.send_messages(now);
         self.play(now);
         self.step_redial(now);
@@ -435,7 +438,7 @@ impl Participant for Session {
         let due = sooner(due, self.next_fan_out());
         let receiving = self.receive.as_ref().filter(|_| self.state.receives());
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
-        let due = sooner(due, self.next_give_up());
+        let due = sooner(due, sooner(self.next_give_up(), self.next_question()));
         let due = sooner(due, self.next_further());
         let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         sooner(due, sooner(self.next_report(), self.next_step()))

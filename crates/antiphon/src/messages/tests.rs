@@ -1,14 +1,24 @@
+use std::net::UdpSocket;
+
 use super::*;
 
-fn pair(scheme: &str) -> (MessageLink, MessageLink) {
-    let options = MessageOptions::default();
+/// The URIs of a caller and a listener.
+fn uris(scheme: &str) -> [String; 2] {
     // Port 0 cannot be written in a URI; a port that was free a moment ago is not assigned again soon.
     let port = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default())
         .map(|line| antiphon_net::Line::local_address(&line).port())
         .expect("loopback");
-    let listener = MessageLink::open(&format!("{scheme}://@127.0.0.1:{port}"), &options).expect("listens");
-    let caller = MessageLink::open(&format!("{scheme}://127.0.0.1:{port}"), &options).expect("calls");
-    (caller, listener)
+    [format!("{scheme}://127.0.0.1:{port}"), format!("{scheme}://@127.0.0.1:{port}")]
+}
+
+fn open(uri: &str) -> MessageLink {
+    MessageLink::open(uri, &MessageOptions::default()).expect("it opens")
+}
+
+fn pair(scheme: &str) -> (MessageLink, MessageLink) {
+    let [caller, listener] = uris(scheme);
+    let listener = open(&listener);
+    (open(&caller), listener)
 }
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
@@ -48,11 +58,40 @@ fn messages_go_both_ways_over_every_transport() {
 }
 
 #[test]
+fn a_wait_for_a_peer_that_is_not_there_yet_ends_when_it_comes() {
+    for scheme in ["rtp", "srp", "arq", "arq?mode=as-published", "srp?mode=as-published"] {
+        let (name, query) = scheme.split_once('?').unwrap_or((scheme, ""));
+        let [calls, listens] = uris(name).map(|uri| format!("{uri}?{query}"));
+        // Somebody holds the port, so that nothing is refused.
+        let silent = UdpSocket::bind(calls[name.len() + 3..].split('?').next().unwrap()).unwrap();
+        let caller = open(&calls);
+        assert_eq!(
+            caller.wait_connected(Some(Duration::from_millis(300))),
+            Err(MessageError::TimedOut),
+            "{scheme}"
+        );
+        drop(silent);
+        let listener = open(&listens);
+        caller.wait_connected(PATIENCE).unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        listener.wait_connected(PATIENCE).unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        assert_eq!(
+            listener.receive(&mut [0; 10], Some(Duration::ZERO)),
+            Err(MessageError::TimedOut),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
 fn time_out_and_closing_end_a_wait() {
-    let (caller, listener) = pair("rtp");
+    let [calls, listens] = uris("rtp");
+    let listener = open(&listens);
     let mut buf = [0; 10];
-    assert_eq!(caller.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
+    assert_eq!(listener.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
     assert_eq!(listener.wait_connected(Some(Duration::from_millis(1))), Err(MessageError::TimedOut));
+    let caller = open(&calls);
+    listener.wait_connected(PATIENCE).expect("asked for a sign of life");
+    assert_eq!(caller.receive(&mut buf, Some(Duration::ZERO)), Err(MessageError::TimedOut));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| listener.receive(&mut [0; 10], None));
         listener.close().unwrap();
@@ -63,11 +102,13 @@ fn time_out_and_closing_end_a_wait() {
 
 #[test]
 fn what_cannot_be_sent_is_refused_at_once() {
-    let (caller, listener) = pair("srp");
+    let [calls, listens] = uris("srp");
+    let caller = open(&calls);
     assert_eq!(caller.send(&[], None), Err(MessageError::Empty));
     let max = caller.max_message();
     assert_eq!(caller.send(&vec![0; max + 1], None), Err(MessageError::TooLarge { len: max + 1, max }));
-    // No caller yet: the queue fills, and an error says so.
+    // Nobody to send to yet: the queue fills, and an error says so.
+    let listener = open(&listens.replace("@127.0.0.1", "@127.0.0.2"));
     for _ in 0..QUEUED_MESSAGES {
         listener.send(b"x", None).unwrap();
     }

@@ -6,6 +6,7 @@ use antiphon_core::{CloseReason, Event, Instant, Message, PathStats, Received, S
 
 use super::Session;
 use super::end::State;
+use super::presence::{Asking, OWN};
 use crate::associations::STOP_PATIENCE;
 
 /// Where an application's messages come from and go to: in practice, queues to other threads.
@@ -35,7 +36,7 @@ pub trait MessagePort {
 /// State of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkState {
-    /// No peer yet.
+    /// No peer yet, or no sign of life from one that was called.
     #[default]
     Waiting,
     /// Messages flow.
@@ -55,6 +56,8 @@ pub(super) struct DataTrack {
     pub broken_at: Option<Instant>,
     /// The session ends once the port is empty; since when no message was taken out of it.
     emptying: Option<Instant>,
+    /// Until anything came from the peer that was called.
+    pub asking: Option<Asking>,
     /// Why the association of the single peer ended.
     pub ended: Option<CloseReason>,
     told_closed: bool,
@@ -68,6 +71,7 @@ impl DataTrack {
             paused: false,
             broken_at: None,
             emptying: None,
+            asking: None,
             ended: None,
             told_closed: false,
         }
@@ -88,6 +92,7 @@ impl DataTrack {
             Event::Writable => self.blocked = false,
             // Reported once the session knows that the association has ended, and after all other events.
             Event::Closed(_) => return,
+            Event::Outcome { tag: OWN, .. } => return,
             _ => {}
         }
         self.port.on_event(event);
@@ -111,13 +116,18 @@ impl Session {
             if !self.gets_place(now, id) {
                 continue;
             }
+            let buf = std::mem::take(&mut self.buf);
+            let is_ours = self.on_presence(now, id, &buf[..received.len]);
+            self.buf = buf;
             let Some(data) = &mut self.data else { return };
             let peer = self.peer_of.get(id.index()).copied().flatten();
             if let Some(peer) = peer.and_then(|at| self.peers[at as usize].as_mut()) {
                 (peer.answered, peer.broken) = (true, None);
             }
             data.broken_at = None;
-            data.port.deliver(&self.buf[..received.len], received);
+            if !is_ours {
+                data.port.deliver(&self.buf[..received.len], received);
+            }
         }
         // The application wakes the session when it takes a message out of a full queue, and the endpoints are asked
         // again.
@@ -190,6 +200,7 @@ impl Session {
             _ if self.data.as_ref().and_then(|data| data.broken_at).is_some_and(is_broken) => {
                 LinkState::Broken
             }
+            _ if self.data.as_ref().is_some_and(|data| data.asking.is_some()) => LinkState::Waiting,
             _ => LinkState::Connected,
         }
     }

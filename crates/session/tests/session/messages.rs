@@ -169,6 +169,69 @@ fn messages_go_both_ways_and_closing_loses_none() {
     }
 }
 
+/// Where a transport has no handshake, a question is asked: at once, and with pauses from 250 ms to 5 s; neither it nor its
+/// answer is the application's.
+#[test]
+fn a_caller_waits_for_the_first_sign_of_life() {
+    for transport in datagram_transports() {
+        let name = transport.scheme;
+        let ((mut caller, near), (mut listener, far)) = (calling(name, &[PathId(0)]), waiting(name));
+        let (mut buf, mut asked) = ([0; 2048], 0);
+        for ms in 0..20_000 {
+            let now = Instant::from_millis(ms);
+            caller.advance(now);
+            while caller.poll_transmit(now, WIRE, &mut buf).is_some() {
+                asked += 1;
+            }
+        }
+        assert_eq!(near.borrow().state, LinkState::Waiting, "{name}: nobody is there");
+        let bare = matches!(name, "rtp");
+        // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 12.75 and 17.75 s.
+        assert!(asked == 8 || !bare && asked > 0, "{name}: {asked} datagrams");
+        run(20_000, 40_000, &mut caller, &mut listener);
+        assert_eq!(
+            (near.borrow().state, far.borrow().state),
+            (LinkState::Connected, LinkState::Connected),
+            "{name}"
+        );
+        assert!(
+            near.borrow().came.is_empty() && far.borrow().came.is_empty(),
+            "{name}: no message of the application's"
+        );
+        assert!(near.borrow().outcomes.is_empty() && far.borrow().outcomes.is_empty(), "{name}");
+        // Nothing more is asked.
+        if bare {
+            (40_000..60_000).for_each(|ms| caller.advance(Instant::from_millis(ms)));
+            assert!(caller.poll_transmit(Instant::from_millis(60_000), WIRE, &mut buf).is_none(), "{name}");
+        }
+    }
+}
+
+/// An answer is as long as its question, and nothing is replied to it.
+#[test]
+fn questions_do_not_multiply() {
+    let ((mut caller, _), (mut listener, _)) = (calling("rtp", &[PathId(0)]), waiting("rtp"));
+    let mut buf = [0; 2048];
+    caller.advance(Instant::ZERO);
+    let question = caller.poll_transmit(Instant::ZERO, WIRE, &mut buf).expect("asked at once").len;
+    let mut answers = 0;
+    for ms in 0..100 {
+        let now = Instant::from_millis(ms);
+        let mut copy = buf;
+        listener.handle_input(now, WIRE, datagram(&mut copy[..question], CALLER, now));
+        listener.advance(now);
+        let mut answer = [0; 2048];
+        while let Some(sent) = listener.poll_transmit(now, WIRE, &mut answer) {
+            assert_eq!(sent.len, question);
+            answers += 1;
+            caller.handle_input(now, WIRE, datagram(&mut answer[..sent.len], PathId(0), now));
+            caller.advance(now);
+            assert!(caller.poll_transmit(now, WIRE, &mut [0; 2048]).is_none());
+        }
+    }
+    assert_eq!(answers, 100);
+}
+
 #[test]
 fn others_are_kept_out_until_the_peer_has_fallen_silent() {
     let ((mut first, of_first), (mut second, of_second)) =
@@ -183,11 +246,14 @@ fn others_are_kept_out_until_the_peer_has_fallen_silent() {
         (far.borrow().came.len(), far.borrow().unknown_sources)
     };
     assert_eq!(say(0, &mut first, &of_first, 1), (1, 0));
-    assert_eq!(say(9_000, &mut second, &of_second, 2), (1, 1));
-    assert_eq!(say(9_500, &mut first, &of_first, 1), (2, 1));
-    assert_eq!(say(19_499, &mut second, &of_second, 2), (2, 2));
-    assert_eq!(say(19_500, &mut second, &of_second, 2), (3, 2));
-    assert_eq!(say(19_600, &mut first, &of_first, 1), (3, 3));
+    // With a question each, whether anybody is there.
+    assert_eq!(say(9_000, &mut second, &of_second, 2), (1, 2));
+    assert_eq!(say(9_500, &mut first, &of_first, 1), (2, 2));
+    assert_eq!(say(19_499, &mut second, &of_second, 2), (2, 4));
+    assert_eq!(say(19_500, &mut second, &of_second, 2), (3, 4));
+    // One that was heard once gives way to one that was heard twice.
+    assert_eq!(say(19_550, &mut second, &of_second, 2), (4, 4));
+    assert_eq!(say(19_600, &mut first, &of_first, 1), (4, 6));
 }
 
 #[test]
