@@ -171,9 +171,9 @@ fn begin(
     tell: mpsc::Sender<String>,
 ) -> Result<(FileSpool, SpoolKeeper), Error> {
     let record = 4 + RECORD_HEADER + longest;
-    let room = (IN_MEMORY / record).max(2) * record;
-    let (to_file, put) = RingBuffer::new(room);
-    let (out, from_file) = RingBuffer::new(room);
+    let room = |bytes: usize| (bytes / record).max(2) * record;
+    let (to_file, put) = RingBuffer::new(room(TO_FILE));
+    let (out, from_file) = RingBuffer::new(room(FROM_FILE));
     let (overrun, overruns) = mpsc::sync_channel(MOST_OVERRUNS);
     let shared = Arc::new(Shared::default());
     let worker = Worker {
@@ -334,8 +334,10 @@ impl Worker {
     }
 }
 
-/// Bytes on the way to the file, and from it, at most: a second of 64 channels, or 5 s of stereo.
-const IN_MEMORY: usize = 1 << 20;
+/// Bytes on the way to the file at most: a second of 64 channels, or 5 s of stereo, that a disk may be busy.
+const TO_FILE: usize = 1 << 20;
+/// Bytes on the way from the file at most: what is not there yet is only sent later.
+const FROM_FILE: usize = TO_FILE / 8;
 /// Messages told at once that had no room even there.
 const MOST_OVERRUNS: usize = 1024;
 /// Stretches listed at most.

@@ -133,7 +133,7 @@ impl SendTrack {
             block: vec![0.0; samples],
             buf: vec![0; config.packet.max_packet],
             most: config.packet.max_packet,
-            store: Store::new(StoreRoom { remembered, most: config.keeps / longest.max(1), longest }),
+            store: Store::new(StoreRoom::within(config.keeps, longest, remembered)),
             protector: Box::new(protector),
             lanes,
             config,

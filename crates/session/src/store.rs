@@ -62,6 +62,14 @@ struct Slot {
     buffer: u32,
 }
 
+impl StoreRoom {
+    /// For messages of `longest` bytes in so many bytes of memory, of which at least `remembered` are held.
+    pub fn within(bytes: usize, longest: usize, remembered: usize) -> Self {
+        let each = longest + size_of::<Slot>() + size_of::<u32>();
+        StoreRoom { remembered, most: bytes / each, longest }
+    }
+}
+
 impl Store {
     /// Remembers the last messages; nothing has to be kept beyond that until [`Self::keep_from`] says so.
     pub fn new(room: StoreRoom) -> Self {
@@ -175,8 +183,9 @@ impl Store {
     }
 }
 
-/// Bytes of messages that a sender keeps for a recording: 40 s of 48 kHz stereo in 16 bits. The program stays under 20 MB with them.
-pub const KEPT_BYTES: usize = 8 << 20;
+/// Bytes of memory in which a sender keeps messages for a recording: 30 s of 48 kHz stereo in 16 bits. With the megabyte that
+/// is on its way to a spool they are 8 MB, and the program stays under 20 MB.
+pub const KEPT_BYTES: usize = 7 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -203,6 +212,14 @@ mod tests {
             })
         };
         (0..store.next()).filter(|number| stored(number).is_some()).collect()
+    }
+
+    #[test]
+    fn the_memory_of_a_store_includes_what_it_notes_beside_the_bytes() {
+        let room = StoreRoom::within(KEPT_BYTES, 1_056, 5);
+        let store = Store::new(room);
+        let noted = store.slots.capacity() * size_of::<Slot>() + store.free.capacity() * size_of::<u32>();
+        assert!((KEPT_BYTES - 4_096..=KEPT_BYTES).contains(&(store.bytes.len() + noted)), "{room:?}");
     }
 
     #[test]

@@ -244,7 +244,7 @@ fn cut_off(most: Option<usize>) -> Live {
     let format = stereo();
     let source =
         Microphone { format, now: clock.clone(), ppm: 0.0, period: 64, stuck: None, at: 0, skipped: 0 };
-    let config = SendTrackConfig { keeps: 256 * 1056, ..track_config(format, 5) };
+    let config = SendTrackConfig { keeps: 256 * 1_152, ..track_config(format, 5) };
     let mut track = SendTrack::new(Box::new(source), config).expect("a track");
     if let Some(most) = most {
         track.set_spool(Box::new(Queue { waiting: VecDeque::new(), most }));
