@@ -24,7 +24,7 @@ use crate::complete::{Completing, Listening};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
+use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
@@ -263,7 +263,9 @@ fn run(
         runner.listen_for_rtcp(WireId(1), &mut session)?;
     }
     let _main_thread_is_gone = ready.send(());
+    let mut wall = WallClock::new(clock);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
+        wall.keep(now, session);
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;
     let last = Snapshot::of(&mut session, clock.now(), &meter);

@@ -239,6 +239,30 @@ impl Runner {
     }
 }
 
+/// Keeps the wall-clock time that a session's reports tell: the clock may be set, and machines sleep.
+pub struct WallClock {
+    clock: OsClock,
+    next: Instant,
+}
+
+impl WallClock {
+    /// Of a session that began with `clock`'s epoch.
+    pub fn new(clock: OsClock) -> Self {
+        WallClock { clock, next: Instant::ZERO + READ_AGAIN }
+    }
+
+    /// Reads it when it is time.
+    pub fn keep(&mut self, now: Instant, session: &mut Session) {
+        if now >= self.next {
+            self.next = now + READ_AGAIN;
+            session.set_epoch(self.clock.epoch_now());
+        }
+    }
+}
+
+/// How often the wall clock is read: about as often as a report is sent.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
 /// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Aftermath {

@@ -19,7 +19,7 @@ use crate::complete::{self, Offer};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::receive::MissingSound;
-use crate::run::{RunPlan, Runner, create_capture, finish_capture, spawn};
+use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{self, Kept, SpoolKeeper};
 use crate::{Error, ErrorKind, SendOptions};
@@ -264,7 +264,9 @@ fn run(
     session.set_send_track(track);
     runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer);
     let stacks = runner.stacks();
+    let mut wall = WallClock::new(clock);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
+        wall.keep(now, session);
         arriving.poll(now, session, lines, &stacks);
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;

@@ -34,6 +34,12 @@ impl OsClock {
         self.epoch
     }
 
+    /// Wall-clock time of this clock's zero by the wall clock as it is now: another than [`Self::epoch`] once the wall clock
+    /// was set, or the machine was suspended, in which time this clock stands still.
+    pub fn epoch_now(&self) -> Epoch {
+        self.read().epoch()
+    }
+
     /// Both clocks at one moment.
     pub(crate) fn read(&self) -> Reading {
         let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
@@ -56,6 +62,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// Wall-clock time when the clock of the run was at zero.
+    fn epoch(self) -> Epoch {
+        let run = Duration::from_nanos(self.now.as_nanos());
+        Epoch { ntp_at_zero: NtpTime::from_unix(self.wall.saturating_sub(run)) }
+    }
+
     /// Turns the kernel's receive time stamp (wall clock) into an instant no later than now; without one, it is now.
     pub fn instant_of(&self, stamp: Option<Duration>) -> Instant {
         let Some(stamp) = stamp else { return self.now };
@@ -97,6 +109,22 @@ mod tests {
         // A minute would mean that it counts from another origin.
         assert!(before < Instant::from_millis(60_000));
         assert_eq!(clock.monotonic(Instant::ZERO), Duration::from_nanos(clock.zero_nanos));
+    }
+
+    #[test]
+    fn the_epoch_moves_by_what_the_wall_clock_was_set() {
+        let clock = OsClock::new();
+        let error = clock.epoch_now().ntp_at_zero.signed_nanos_since(clock.epoch().ntp_at_zero);
+        assert!(error.abs() < 1_000_000_000, "{error} ns");
+        let at = |run_s: u64, wall_s: u64| {
+            let reading =
+                Reading { now: Instant::from_millis(1000 * run_s), wall: Duration::from_secs(wall_s) };
+            reading.epoch().ntp_at_zero
+        };
+        let before = at(5, 1_700_000_005);
+        assert_eq!(at(65, 1_700_000_065), before);
+        // The machine slept for an hour, in which the clock of the run stood still.
+        assert_eq!(at(65, 1_700_003_665).signed_nanos_since(before), 3_600_000_000_000);
     }
 
     #[test]

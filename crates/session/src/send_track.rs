@@ -239,6 +239,11 @@ impl SendTrack {
         }
     }
 
+    /// Wall-clock time of the run's clock from now on.
+    pub(crate) fn set_epoch(&mut self, epoch: Epoch) {
+        self.config.epoch = epoch;
+    }
+
     /// From now on packets have at most so many bytes: no path to a peer carries more. Those that were made stay as they are.
     pub fn set_max_packet(&mut self, most: usize) {
         self.most = most.min(self.buf.len());

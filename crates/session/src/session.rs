@@ -24,8 +24,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
-    BrokenReason, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag, Transmit,
-    WireId, sooner,
+    BrokenReason, Epoch, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag,
+    Transmit, WireId, sooner,
 };
 use antiphon_media::rtcp::RemoteReport;
 
@@ -56,7 +56,7 @@ pub struct SessionConfig {
     /// Our name in reports.
     pub cname: String,
     /// Wall-clock time of the run's clock.
-    pub epoch: antiphon_core::Epoch,
+    pub epoch: Epoch,
     /// Seed of the SSRC of a session that sends nothing, and of the intervals of reports.
     pub seed: u64,
     /// How long sent messages are of use to a peer that has not reported its playout delay.
@@ -226,6 +226,18 @@ impl Session {
     /// a listening wire.
     pub fn set_port(&mut self, port: Box<dyn MessagePort>) {
         self.data = Some(DataTrack::new(port));
+    }
+
+    /// Wall-clock time of the run's clock, read again: reports tell it. Corrections under a millisecond are left out:
+    /// so long may reading both clocks take.
+    pub fn set_epoch(&mut self, epoch: Epoch) {
+        let known = self.config.epoch.ntp_at_zero;
+        if epoch.ntp_at_zero.signed_nanos_since(known).unsigned_abs() < STEP.as_nanos() as u64 {
+            return;
+        }
+        self.config.epoch = epoch;
+        self.send.iter_mut().for_each(|track| track.set_epoch(epoch));
+        self.peers.iter_mut().flatten().for_each(|peer| peer.rtcp.set_epoch(epoch));
     }
 
     /// Has `manager` say what may be sent; without one, everything is sent when it is due.
@@ -466,6 +478,9 @@ impl Participant for Session {
 /// How long a recording that confirms nothing more is waited for: as long as a laptop may be on its way, or a server be
 /// restarted.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Less than this is how long reading the wall clock and the run's clock takes, not a correction of either.
+const STEP: Duration = Duration::from_millis(1);
 
 /// Tells all observers.
 fn tell(observers: &mut [Box<dyn Observer>], now: Instant, seen: &Seen) {

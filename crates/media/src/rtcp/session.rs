@@ -6,10 +6,11 @@ mod membership;
 mod sources;
 mod types;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::wire::UDP_IPV4_HEADERS;
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Epoch, Instant, Rng};
 
 pub use compound::MAX_REPORT;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
@@ -30,6 +31,8 @@ pub struct RtcpSession {
     average_size: f64,
     /// Our own sources, at least one.
     own: Vec<Own>,
+    /// Wall-clock times of our last sender reports, as their answers name them, and when they were made.
+    said_at: VecDeque<(u32, Instant)>,
     /// Index of the first other source that did not fit into the last report; the next report begins with it.
     next_own: usize,
     /// The sources we receive.
@@ -62,6 +65,7 @@ impl RtcpSession {
             // A report with one block and a short name, with UDP and IP around it.
             average_size: 112.0,
             own: vec![Own::new(config.ssrc)],
+            said_at: VecDeque::with_capacity(REMEMBERED_REPORTS),
             next_own: 0,
             heard: Vec::with_capacity(1),
             next_heard: 0,
@@ -92,6 +96,11 @@ impl RtcpSession {
         if self.config.ssrc == old {
             self.config.ssrc = new;
         }
+    }
+
+    /// Wall-clock time of our clock from now on: the wall clock was set, or the machine was suspended meanwhile.
+    pub fn set_epoch(&mut self, epoch: Epoch) {
+        self.config.epoch = epoch;
     }
 
     /// Counts an RTP packet that we sent under `ssrc`.
@@ -297,14 +306,22 @@ impl RtcpSession {
         each: &mut impl FnMut(RtcpEvent),
     ) {
         for block in blocks.filter(|block| self.is_own(block.ssrc)) {
-            let round_trip = (block.last_sr != 0 && !repaired).then(|| {
-                let arrived = self.config.epoch.ntp(now).middle_bits();
-                let ticks = arrived.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
-                // Clock steps and false values make it negative or very large: such values are dropped.
-                (ticks < 1 << 31).then(|| Duration::from_nanos((u64::from(ticks) * 1_000_000_000) >> 16))
+            // A report of ours that was never sent, or long ago, answers none.
+            let said = self.said_at.iter().rev().find(|(stamp, _)| *stamp == block.last_sr && !repaired);
+            let round_trip = said.and_then(|(_, at)| {
+                let held = Duration::from_nanos((u64::from(block.delay_since_last_sr) * 1_000_000_000) >> 16);
+                now.since(*at).checked_sub(held)
             });
-            each(RtcpEvent::Report(RemoteReport { from, at: now, block, round_trip: round_trip.flatten() }));
+            each(RtcpEvent::Report(RemoteReport { from, at: now, block, round_trip }));
         }
+    }
+
+    /// A sender report of ours has the wall-clock time of `now`.
+    pub(super) fn note_said(&mut self, now: Instant) {
+        if self.said_at.len() == REMEMBERED_REPORTS {
+            self.said_at.pop_front();
+        }
+        self.said_at.push_back((self.config.epoch.ntp(now).middle_bits(), now));
     }
 
     fn note_clock(&mut self, now: Instant, clock: SenderClock, repaired: bool) {
@@ -323,6 +340,8 @@ impl RtcpSession {
     }
 }
 
+/// Sender reports of ours whose answers give a round trip: those of the last 4 s at least, at intervals of 0.25 s.
+const REMEMBERED_REPORTS: usize = 16;
 /// Sources of one sender that are counted: a channel group for each channel that a stream may have.
 const MAX_SOURCES: usize = 64;
 /// Members for which there is memory from the beginning.

@@ -50,6 +50,9 @@ impl RtcpSession {
         for own in self.own.iter().filter(|_| bye) {
             len += write_bye(own.ssrc, &mut buf[len..])?;
         }
+        if self.own.iter().any(|own| own.sent.is_some()) {
+            self.note_said(now);
+        }
         self.next_own += others;
         self.counters.sent += 1;
         self.weigh(len, 1 + others);

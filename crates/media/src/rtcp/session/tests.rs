@@ -70,8 +70,67 @@ fn a_repaired_report_measures_nothing_and_tells_the_rest() {
         };
         sender.handle(back + rr_takes, &buf[..len], rr_takes == repair, each).unwrap();
     }
-    // The second answers the first sender report, as LSR says. Of 60 ms, 59 are whole: times are rounded to 1/65536 s.
-    assert_eq!(round_trips, [Some(59), Some(59), None]);
+    // The second answers the first sender report, as LSR says.
+    assert_eq!(round_trips, [Some(60), Some(60), None]);
+}
+
+/// Of a report of the receiver's to `sender` at 400 ms: the wall clock was set to `set` after the first sender report, and a
+/// second one followed with `again`; `lsr` may name another.
+fn round_trip_with(set: Option<Epoch>, again: bool, lsr: Option<u32>) -> Option<Duration> {
+    let (mut sender, mut receiver) = (session(1, false), session(2, false));
+    let (path, mut buf) = (Duration::from_millis(30), [0; 1500]);
+    for (n, wanted) in [(0, true), (1, again)] {
+        let at = Instant::from_millis(1000 * n + 250);
+        sender.on_sent(at, 1, n as u32, 960);
+        receiver.on_received(at, 1, n as u16, n as u32);
+        if wanted {
+            let len = sender.poll_report(at, &mut buf).unwrap();
+            receiver.handle(at + path, &buf[..len], false, |_| ()).unwrap();
+        }
+        set.into_iter().for_each(|set| sender.set_epoch(set));
+    }
+    let back = Instant::from_millis(1_650);
+    let len = receiver.poll_report(back, &mut buf).unwrap();
+    if let Some(lsr) = lsr {
+        // Behind the report's header, its SSRC and the block's first 16 bytes.
+        buf[24..28].copy_from_slice(&lsr.to_be_bytes());
+    }
+    let told = events(&mut sender, back + path, &buf[..len]);
+    let [RtcpEvent::Report(report)] = told[..] else { panic!("{told:?}") };
+    report.round_trip
+}
+
+#[test]
+fn the_wall_clock_may_be_set_between_a_report_and_its_answer() {
+    let hour = Duration::from_secs(3_600);
+    let on = Epoch { ntp_at_zero: epoch().ntp_at_zero.plus(hour) };
+    for (set, again) in [(None, true), (None, false), (Some(on), true), (Some(on), false)] {
+        let error = round_trip_with(set, again, None).unwrap().as_secs_f64() - 0.060;
+        assert!(error.abs() < 35e-6, "{set:?}: {error}");
+    }
+    // The second report has the time that was set.
+    let mut sender = session(1, false);
+    sender.set_epoch(on);
+    sender.on_sent(Instant::ZERO, 1, 0, 960);
+    let (mut buf, mut clock) = ([0; 1500], None);
+    let len = sender.poll_report(Instant::from_millis(250), &mut buf).unwrap();
+    session(2, false)
+        .handle(Instant::ZERO, &buf[..len], false, |event| {
+            if let RtcpEvent::Clock(heard) = event {
+                clock = Some(heard.ntp);
+            }
+        })
+        .unwrap();
+    assert_eq!(clock, Some(on.ntp(Instant::from_millis(250))));
+}
+
+#[test]
+fn an_answer_to_a_report_that_was_never_sent_measures_nothing() {
+    let sent = epoch().ntp(Instant::from_millis(1_250)).middle_bits();
+    assert!(round_trip_with(None, true, Some(sent)).is_some());
+    for never in [0, 1, sent.wrapping_add(1), u32::MAX] {
+        assert_eq!(round_trip_with(None, true, Some(never)), None, "{never:#x}");
+    }
 }
 
 #[test]
