@@ -30,6 +30,8 @@ pub(super) struct Flight {
     rtt: Rtt,
     limit: Limit,
     repeated: u64,
+    /// What may be repeated while nothing is answered.
+    breaker: Breaker,
     /// Nothing is ever given up, and what is repeated has to fit the window, too.
     full: bool,
     /// Whether the peer has acknowledged something, or was called by us. To another address nothing is repeated: a forged packet
@@ -86,6 +88,7 @@ impl Flight {
             rtt: Rtt::new(settings.rto_floor, settings.ack_delay),
             limit: Limit::new(settings.window, max_datagram, least),
             repeated: 0,
+            breaker: Breaker::default(),
             full: settings.full,
             is_proved: true,
         }
@@ -167,6 +170,7 @@ impl Flight {
         }
         let settled = self.ring.held() != before;
         if settled {
+            self.breaker.on_answer(received_at);
             self.see_what_was_overtaken();
         }
         Ok(settled)
@@ -309,15 +313,22 @@ impl Flight {
                 }
                 continue;
             }
-            self.repeated += 1;
+            let len = entry.message.bytes.len();
             entry.tries += 1;
+            self.limit.on_send(len);
+            if entry.message.deadline.is_some() && !self.breaker.allows(now, rto, len) {
+                // As if it were sent and lost: an answer to anything shows that it was overtaken.
+                (entry.fate, entry.due) = (Fate::Sent, now + rto);
+                self.next_due = sooner(self.next_due, entry.due);
+                continue;
+            }
+            self.repeated += 1;
             // A deadline bounds the retransmissions; without one their interval must grow.
             let wait = match entry.message.deadline {
                 None if self.full => self.limit.time_out(rto),
                 Some(_) => backed_off(rto, 0, MAX_RTO),
                 None => backed_off(rto, entry.tries - 1, MAX_RTO),
             };
-            self.limit.on_send(entry.message.bytes.len());
             // On a path that delivers nothing, a copy would only add load.
             let overtaken = self.rack.has_overtaken(entry.sending);
             (entry.last_sent, entry.sending, entry.fate) = (now, self.rack.on_send(), Fate::Sent);
@@ -343,6 +354,7 @@ impl Flight {
         }
         self.rtt.on_packet(now);
         self.bytes += message.bytes.len() as u64;
+        self.breaker.on_first(now, self.ring.is_empty(), message.bytes.len());
         self.limit.on_send(message.bytes.len());
         let due = now + if self.full { self.limit.time_out(self.rtt.rto()) } else { self.rtt.rto() };
         self.next_due = sooner(self.next_due, due);
@@ -363,6 +375,45 @@ impl Flight {
         self.next_due = None;
     }
 }
+
+/// Bounds what is repeated on a path that answers nothing, where each message would be sent as often as its deadline allows: to a
+/// quarter of what is sent anyway, which is what shows that the path is back.
+#[derive(Debug, Default)]
+struct Breaker {
+    /// Since when nothing was answered, though something was in flight.
+    quiet_since: Instant,
+    /// Bytes that may be repeated in silence.
+    allowance: usize,
+}
+
+impl Breaker {
+    /// A message of `len` bytes is sent for the first time; `idle`: nothing was in flight.
+    fn on_first(&mut self, now: Instant, idle: bool, len: usize) {
+        if idle {
+            self.quiet_since = now;
+        }
+        self.allowance = (self.allowance + len / 4).min(MOST_ALLOWANCE);
+    }
+
+    fn on_answer(&mut self, now: Instant) {
+        (self.quiet_since, self.allowance) = (now, 0);
+    }
+
+    /// Whether a message of `len` bytes may be repeated at `now`; it then is.
+    fn allows(&mut self, now: Instant, rto: Duration, len: usize) -> bool {
+        if now.since(self.quiet_since) <= (2 * rto).max(LEAST_SILENCE) {
+            return true;
+        }
+        let allows = self.allowance >= len;
+        self.allowance -= if allows { len } else { 0 };
+        allows
+    }
+}
+
+/// Shorter than this is a gap, not a path that answers nothing: a station that scans is away for two beacons of 102.4 ms.
+const LEAST_SILENCE: Duration = Duration::from_millis(250);
+/// The most bytes that silence saves up: a few packets.
+const MOST_ALLOWANCE: usize = 4 * 1500;
 
 impl Entry {
     /// Whether a packet sent now can still be played.

@@ -235,14 +235,16 @@ impl Assembly {
     }
 
     fn drop_where(&mut self, gone: impl Fn(&Held) -> bool) {
-        let mut at = 0;
-        while at < self.held.len() {
-            if gone(&self.held[at]) {
-                self.discard(at);
-            } else {
-                at += 1;
+        // In one pass: a peer chooses how much is dropped.
+        let (charged, spare) = (&mut self.charged, &mut self.spare);
+        self.held.retain_mut(|held| {
+            let stays = !gone(held);
+            if !stays {
+                *charged -= held.bytes.len() + OVERHEAD;
+                spare.give(std::mem::take(&mut held.bytes));
             }
-        }
+            stays
+        });
     }
 
     fn next(&self, stream: u16) -> Seq32 {

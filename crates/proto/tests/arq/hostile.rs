@@ -126,3 +126,34 @@ fn a_restarted_sender_is_heard() {
         assert_eq!(got, 50, "{query}");
     }
 }
+
+/// A path that delivers nothing any more is sent the stream and a quarter of it again, not each message as often as its
+/// deadline allows; and what was in time when the path came back is sent again then.
+#[test]
+fn a_dead_path_is_not_flooded_with_repetitions() {
+    let mut sender = endpoint("", Role::Caller, 1);
+    let mut receiver = endpoint("", Role::Listener, 2);
+    let (mut media, mut sent, mut came, mut told) = (0, 0, 0, 0);
+    let mut buf = [0; 2048];
+    for ms in 0..12_000u64 {
+        let now = Instant::from_millis(ms);
+        if ms.is_multiple_of(5) {
+            let deadline = Some(now + Duration::from_millis(80));
+            sender.send(now, Message::new(Tag(ms), &[7; 1000], deadline)).unwrap();
+            media += u64::from((2_000..10_000).contains(&ms));
+        }
+        match ms {
+            2_000..10_000 => sent += flush(&mut *sender, now).0,
+            _ => exchange(&mut sender, &mut receiver, now),
+        }
+        while receiver.poll_message(&mut buf).is_some() {
+            came += 1;
+        }
+        told += outcomes(&mut *sender);
+    }
+    assert!(told > 2_380, "each message has its outcome, those in flight apart: {told}");
+    // A quarter of a second passes before the silence is one; until then each message is sent six times in its 80 ms.
+    assert!(sent < media * 5 / 4 + 5 * 50, "{sent} packets of {media} messages");
+    // The last 80 ms of the outage are in time when it ends.
+    assert!((815..=817).contains(&came), "{came}");
+}
