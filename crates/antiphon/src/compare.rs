@@ -135,6 +135,7 @@ pub fn compare(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Comparison, Error> {
     let transports = chosen(&options.transports)?;
+    allow_descriptors(transports.len())?;
     let stream = StreamPlan::new(options)?;
     if let Some(out) = &options.out {
         make_directory(out)?;
@@ -162,6 +163,22 @@ pub fn compare(
     }
     Ok(comparison.0)
 }
+
+/// Refuses before anything is opened what would fail half-way.
+fn allow_descriptors(transports: usize) -> Result<(), Error> {
+    let wanted = DESCRIPTORS + DESCRIPTORS_EACH * transports as u64;
+    antiphon_net::allow_open_files(wanted).map_err(|limit| {
+        Error::failed(format!(
+            "comparing {transports} transports takes up to {wanted} open files and sockets, and the limit is {limit}: raise \
+             it (ulimit -n {wanted}), or compare fewer with --transports"
+        ))
+    })
+}
+
+/// Open files of a comparison, whatever is compared, and of each transport: measured, the embedded link of namespaces
+/// included (16 with one transport, 24 with two, 30 with three, 52 with six).
+const DESCRIPTORS: u64 = 10;
+const DESCRIPTORS_EACH: u64 = 7;
 
 fn make_directory(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).and_then(|()| {

@@ -11,6 +11,7 @@ pub mod capture;
 mod clock;
 mod control;
 mod datagrams;
+mod descriptors;
 mod drive;
 pub mod emulator;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use address::{AddressError, Target};
 pub use allow::{AllowList, Network, NoNetwork};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
 pub use clock::{OsClock, thread_cpu_time};
+pub use descriptors::allow_open_files;
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, round};
 pub use lent::{Arrival, LentSocket};
 pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::run;
+use crate::common::{finish, run};
 use crate::doors::free_ports;
 
 /// Words of the message.
@@ -153,4 +153,17 @@ fn a_receiver_listens_at_the_address_that_is_named() {
     let ran = run(&["receive", "tcp://127.0.0.1:9?role=caller", "null:", "--give-up", "200ms"]);
     assert_eq!(ran.code, Some(4), "{}", ran.err);
     assert!(ran.err.contains("127.0.0.1:9 cannot be reached"), "{}", ran.err);
+}
+
+/// What would fail half-way, and with another reason, fails before anything is opened.
+#[test]
+fn too_few_open_files_are_told_with_the_limit() {
+    let mut shell = std::process::Command::new("sh");
+    let limited = "ulimit -n 12; exec \"$0\" compare --time-limit 1s --transports rtp,tcp,sctp --out none";
+    shell.args(["-c", limited, env!("CARGO_BIN_EXE_antiphon")]);
+    let ran = finish(&mut shell);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    for word in ["comparing 3 transports", "31 open files", "the limit is 12", "ulimit -n 31", "--transports"] {
+        assert!(ran.err.contains(word), "no '{word}' in: {}", ran.err);
+    }
 }
