@@ -20,6 +20,14 @@ pub enum OpenError {
     /// An unsupported sampling rate, channel count or sample format.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// One of these in a source or sink that is named.
+    #[error("'{text}': {error}")]
+    In {
+        /// As it was written.
+        text: String,
+        /// What is wrong in it.
+        error: Box<OpenError>,
+    },
     /// A scheme that is no source or sink.
     #[error("unknown {kind} '{name}'{}; known: {known}", antiphon_core::did_you_mean(.nearest.as_ref()))]
     UnknownName {
@@ -153,6 +161,16 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// The same, naming the source or sink in which it is, if it does not yet.
+    pub(crate) fn within(self, text: &str) -> Self {
+        match self {
+            OpenError::Uri(_) | OpenError::Unit(_) | OpenError::Format(_) => {
+                OpenError::In { text: text.into(), error: Box::new(self) }
+            }
+            other => other,
+        }
+    }
+
     /// The operating system's error for `path`, as a helpful message. `access`: `reading` or `writing`.
     pub(crate) fn io(path: &Path, access: &'static str, error: &io::Error) -> Self {
         let path = path.to_path_buf();

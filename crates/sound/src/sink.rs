@@ -82,35 +82,39 @@ impl FromStr for SinkSpec {
     type Err = OpenError;
 
     fn from_str(text: &str) -> Result<Self, OpenError> {
-        let (kind, query) = match Target::parse(text, &SCHEMES, |_| false)? {
-            Target::Dash(query) => {
-                query.only(["format", "rate", "channels"])?;
-                let Some(raw) = query.read("format", RawFormat::from_str)? else {
-                    return Err(OpenError::NeedsFormat {
-                        stream: "output",
-                        example: "-?format=s16le",
-                        missing: "format".into(),
-                    });
-                };
-                (SinkKind::Stdout(raw), query)
-            }
-            Target::Path(path, query) => {
-                query.only(["format", "rate", "channels", "overwrite", "number"])?;
-                (file_kind(path, &query)?, query)
-            }
-            Target::Other { scheme, query, .. } if scheme == "null" => {
-                query.only(["rate", "channels"])?;
-                (SinkKind::Null, query)
-            }
-            Target::Other { scheme, .. } => {
-                return Err(settings::refuse_scheme("sink", &scheme, &SCHEMES, CARD_BY_PIPE));
-            }
-        };
-        let spec = SinkSpec { kind, rate: settings::rate(&query)?, channels: settings::channels(&query)? };
-        // Invalid values are refused here and not when the stream arrives.
-        StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
-        Ok(spec)
+        read(text).map_err(|error| error.within(text))
     }
+}
+
+fn read(text: &str) -> Result<SinkSpec, OpenError> {
+    let (kind, query) = match Target::parse(text, &SCHEMES, |_| false)? {
+        Target::Dash(query) => {
+            query.only(["format", "rate", "channels"])?;
+            let Some(raw) = query.read("format", RawFormat::from_str)? else {
+                return Err(OpenError::NeedsFormat {
+                    stream: "output",
+                    example: "-?format=s16le",
+                    missing: "format".into(),
+                });
+            };
+            (SinkKind::Stdout(raw), query)
+        }
+        Target::Path(path, query) => {
+            query.only(["format", "rate", "channels", "overwrite", "number"])?;
+            (file_kind(path, &query)?, query)
+        }
+        Target::Other { scheme, query, .. } if scheme == "null" => {
+            query.only(["rate", "channels"])?;
+            (SinkKind::Null, query)
+        }
+        Target::Other { scheme, .. } => {
+            return Err(settings::refuse_scheme("sink", &scheme, &SCHEMES, CARD_BY_PIPE));
+        }
+    };
+    let spec = SinkSpec { kind, rate: settings::rate(&query)?, channels: settings::channels(&query)? };
+    // Invalid values are refused here and not when the stream arrives.
+    StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
+    Ok(spec)
 }
 
 impl TryFrom<&Uri> for SinkSpec {

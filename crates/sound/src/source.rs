@@ -80,19 +80,23 @@ impl FromStr for SourceSpec {
     type Err = OpenError;
 
     fn from_str(text: &str) -> Result<Self, OpenError> {
-        match Target::parse(text, &SCHEMES, |text| Path::new(text).exists())? {
-            Target::Dash(query) => stdin_spec(&query),
-            Target::Path(path, query) => {
-                query.only(["loop", "start"])?;
-                let (repeat, start) = repeat_and_start(&query)?;
-                Ok(SourceSpec::File { path, repeat, start })
-            }
-            Target::Other { scheme, name, query } => match scheme.as_str() {
-                "tone" => tone_spec(&name, &query).map(SourceSpec::Tone),
-                "clip" => clip_spec(&name, &query),
-                _ => Err(settings::refuse_scheme("source", &scheme, &SCHEMES, CARD_BY_PIPE)),
-            },
+        read(text).map_err(|error| error.within(text))
+    }
+}
+
+fn read(text: &str) -> Result<SourceSpec, OpenError> {
+    match Target::parse(text, &SCHEMES, |text| Path::new(text).exists())? {
+        Target::Dash(query) => stdin_spec(&query),
+        Target::Path(path, query) => {
+            query.only(["loop", "start"])?;
+            let (repeat, start) = repeat_and_start(&query)?;
+            Ok(SourceSpec::File { path, repeat, start })
         }
+        Target::Other { scheme, name, query } => match scheme.as_str() {
+            "tone" => tone_spec(&name, &query).map(SourceSpec::Tone),
+            "clip" => clip_spec(&name, &query),
+            _ => Err(settings::refuse_scheme("source", &scheme, &SCHEMES, CARD_BY_PIPE)),
+        },
     }
 }
 

@@ -163,7 +163,15 @@ fn too_few_open_files_are_told_with_the_limit() {
     shell.args(["-c", limited, env!("CARGO_BIN_EXE_antiphon")]);
     let ran = finish(&mut shell);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    for word in ["comparing 3 transports", "31 open files", "the limit is 12", "ulimit -n 31", "--transports"] {
+    for word in ["comparing 3 transports", "31 open files", "the limit is 12", "ulimit -n 31", "--transports"]
+    {
         assert!(ran.err.contains(word), "no '{word}' in: {}", ran.err);
     }
+}
+
+#[test]
+fn a_mistake_in_a_source_or_sink_names_it() {
+    refused(&["send", "tone:440Hz?x=10%", "rtp://127.0.0.1:9"], &["'tone:440Hz?x=10%'", "hexadecimal"]);
+    refused(&["send", "tone:440Hz?x=1", "rtp://127.0.0.1:9"], &["'tone:440Hz?x=1'", "unknown key 'x'"]);
+    refused(&["receive", "rtp://127.0.0.1:9", "x.wav?rate=10"], &["'x.wav?rate=10'", "no unit"]);
 }
