@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use antiphon_lab::experiment::{Finished, perform};
 use antiphon_lab::figures::Course;
+use antiphon_lab::scenario::Run;
 use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
 
@@ -60,9 +61,7 @@ pub fn replay(
 }
 
 /// The outcome of each frame of `stream` in one run, which is repeated; and the run's figures from that.
-pub(crate) fn course(job: &Job, index: u32, stream: &str) -> Result<(Finished, Course), Error> {
-    let plan = job.scenario.plan();
-    let run = plan.get(index as usize).ok_or_else(|| Error::failed(format!("there is no run {index}")))?;
+pub(crate) fn course(job: &Job, run: &Run, stream: &str) -> Result<(Finished, Course), Error> {
     let mut course = None;
     let world = |setup: &Setup, seed: u64| {
         let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;

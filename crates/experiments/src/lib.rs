@@ -20,6 +20,7 @@ mod again;
 mod build;
 mod compared;
 mod engine;
+mod fidelity;
 mod job;
 mod machine;
 mod papers;
@@ -33,7 +34,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,10 +51,11 @@ use antiphon_lab::world::World;
 
 pub(crate) use again::course;
 pub use again::{Capture, replay};
-pub use antiphon_lab::papers::{Judgement, Reading, Verdict};
+pub use antiphon_lab::papers::{DRAWS, Judgement, Reading, Verdict};
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
+pub use fidelity::{Fidelity, PaperFidelity};
 pub use job::{Changes, Job, find, prepare};
-pub use papers::{ExperimentRow, PaperResults, Reader, count, count_own, paper};
+pub use papers::{ExperimentRow, PaperResults, Reader, count, count_own, counted, paper};
 pub use path::replay_path;
 pub use real::{RealOptions, USUAL, USUAL_REPETITIONS, describe};
 pub use report::write_report;
@@ -257,12 +259,12 @@ fn guarded(work: impl FnOnce() -> Result<Finished, RunError>) -> Result<Finished
     ended?.map_err(|error| error.to_string())
 }
 
-/// The results that an experiment has so far in a setting, and what their journal says of it. Empty if it has never
-/// run; an error if they belong to another scenario.
+/// The results that an experiment has so far in a setting, of whatever seeds, and what their journal says of it. Empty if it
+/// has never run; an error if they belong to another scenario.
 fn kept(job: &Job, results: &std::path::Path, setting: Setting) -> Result<(Results, String), Error> {
     let plan = job.scenario.plan();
-    let (mut finished, told) = store::read(job, results, setting)?;
-    adopt(&mut finished, &plan);
+    let (finished, told) = store::read(job, results, setting)?;
+    let finished = adopt_all(finished, &plan);
     Ok((experiment::results(&finished, plan.len() as u32), told))
 }
 
@@ -292,6 +294,26 @@ fn adopt(kept: &mut Vec<Finished>, plan: &[scenario::Run]) {
     });
     kept.sort_by_key(|kept| kept.run.index);
     kept.dedup_by_key(|kept| kept.run.index);
+}
+
+/// The kept runs at the points of the plan, of any seed, each once: those of the plan with their numbers, and behind them the
+/// others in the order in which they were made.
+fn adopt_all(kept: Vec<Finished>, plan: &[scenario::Run]) -> Vec<Finished> {
+    let points: BTreeSet<_> = plan.iter().map(|run| &run.point).collect();
+    let mut seen = BTreeSet::new();
+    let mut ours = kept.clone();
+    adopt(&mut ours, plan);
+    seen.extend(ours.iter().map(|kept| (kept.run.seed, kept.run.repetition)));
+    let others = kept
+        .into_iter()
+        .filter(|kept| points.contains(&kept.run.point) && seen.insert((kept.run.seed, kept.run.repetition)));
+    let numbered = others.zip(plan.len() as u32..).map(|(mut kept, number)| {
+        kept.run.index = number;
+        kept
+    });
+    let others: Vec<Finished> = numbered.collect();
+    ours.extend(others);
+    ours
 }
 
 fn header(job: &Job, options: &RunOptions) -> Header {

@@ -5,6 +5,7 @@ use std::path::Path;
 use antiphon_lab::figures::Course;
 use antiphon_lab::papers::{self, Experiment, Judgement, Paper, Verdict};
 use antiphon_lab::results::{Record, Results};
+use antiphon_lab::scenario::Run;
 use serde::Serialize;
 
 use super::{Job, RealResults, Setting};
@@ -27,7 +28,7 @@ pub type Reader<'a> = dyn FnMut(&Paper, &Experiment) -> Result<Option<Results>, 
 impl PaperResults {
     /// The papers called `keys`, or all if there are none, with their results below `results`.
     ///
-    /// Results that belong to another scenario are left out, and the second list says so.
+    /// Runs of every seed count. Results that belong to another scenario are left out, and the second list says so.
     pub fn kept(keys: &[String], results: &Path) -> Result<(Vec<PaperResults>, Vec<String>), Error> {
         let mut notes = Vec::new();
         let mut real = Vec::new();
@@ -149,7 +150,13 @@ fn job(paper: &Paper, experiment: &Experiment, text: &str) -> Result<Job, Error>
 /// An error if that run then gives other figures than the kept ones: another build of the program made those.
 pub(super) fn course(paper: &Paper, experiment: &Experiment, record: &Record) -> Result<Course, Error> {
     let text = experiment.scenario.ok_or_else(|| Error::failed("it has no scenario"))?;
-    let (finished, course) = super::course(&job(paper, experiment, text)?, record.run, &record.stream)?;
+    let run = Run {
+        index: record.run,
+        point: record.point.clone(),
+        repetition: record.repetition,
+        seed: record.seed,
+    };
+    let (finished, course) = super::course(&job(paper, experiment, text)?, &run, &record.stream)?;
     let same =
         finished.records().any(|again| again.stream == record.stream && again.figures == record.figures);
     if same {
@@ -231,6 +238,25 @@ pub struct ExperimentRow {
 /// How many of a paper's required claims have this verdict.
 pub fn count(claims: &[Judgement], verdict: Verdict) -> usize {
     claims.iter().filter(|claim| claim.required && !claim.own && claim.verdict == verdict).count()
+}
+
+/// How many of a paper's required claims have which verdict, in words: "9 hold, 5 hold by fit, 2 undecided"; those that none has
+/// are left out.
+pub fn counted(claims: &[Judgement]) -> String {
+    let word = |verdict: Verdict, count: usize| match (verdict, count) {
+        (Verdict::Holds, 1) => "holds",
+        (Verdict::Holds, _) => "hold",
+        (Verdict::HoldsByFit, 1) => "holds by fit",
+        (Verdict::HoldsByFit, _) => "hold by fit",
+        (Verdict::DoesNotHold, 1) => "does not",
+        (Verdict::DoesNotHold, _) => "do not",
+        (other, _) => other.words(),
+    };
+    let counts = Verdict::ALL.map(|verdict| (verdict, count(claims, verdict)));
+    // How many hold is always said.
+    let said = counts.into_iter().filter(|(verdict, count)| *count > 0 || *verdict == Verdict::Holds);
+    let words = said.map(|(verdict, count)| format!("{count} {}", word(verdict, count)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// How many of our own claims hold, and how many there are.

@@ -9,7 +9,7 @@ use antiphon_lab::spreadsheet::Spreadsheet;
 use antiphon_report::{Cell, Column, Page, Part, Row, Section, Table};
 
 use super::compared::{Beside, TABLES_HEAD, definitions};
-use super::papers::{PaperResults, count, count_own, job_of};
+use super::papers::{PaperResults, count_own, counted, job_of};
 use super::sides::{self, SIDES_HEAD, side_rows};
 use antiphon::Error;
 
@@ -42,7 +42,8 @@ impl PaperResults {
     /// The report as a page.
     pub fn page(&self, command: &str) -> Page {
         let claims = self.claims();
-        let mut sections = vec![claims_section(self.paper, &claims)];
+        let mut sections: Vec<Section> = self.fidelity_section().into_iter().collect();
+        sections.push(claims_section(self.paper, &claims));
         sections.extend(self.srp_section());
         sections.extend(self.paper.experiments.iter().map(|experiment| self.section(experiment)));
         let mut page = Page::default();
@@ -163,7 +164,7 @@ impl PaperResults {
     }
 
     fn claims_csv(&self) -> String {
-        let head = "paper,id,required,verdict,because,figures,claim,where,check,departure";
+        let head = "paper,id,required,verdict,because,figures,claim,where,check,departure,agreeing,fits,bounds,proof";
         let mut csv = Spreadsheet::new(head.split(','));
         for claim in self.claims() {
             let figures: Vec<String> = claim.figures.iter().map(figure_text).collect();
@@ -178,6 +179,10 @@ impl PaperResults {
                 claim.place,
                 claim.check,
                 claim.departure.join(" "),
+                claim.agreeing.map_or(String::new(), |share| format!("{share:.3}")),
+                claim.fits.join("; "),
+                claim.bounds.join("; "),
+                claim.proof.into(),
             ];
             csv.line(fields);
         }
@@ -198,13 +203,7 @@ fn verdict(claims: &[Judgement]) -> String {
         (_, 0) => String::new(),
         (hold, all) => format!(" Of {all} claims of our own on it, {hold} hold."),
     };
-    let [hold, fall, open] =
-        [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun].map(|verdict| count(claims, verdict));
-    let have = if open == 1 { "has" } else { "have" };
-    format!(
-        "Of {required} conclusions that the paper's own figures support, {hold} hold here, {fall} do not, and {open} \
-         {have} not been put to the test.{ours}"
-    )
+    format!("Of {required} conclusions that the paper's own figures support, {} here.{ours}", counted(claims))
 }
 
 fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
@@ -218,10 +217,15 @@ fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
         ..Row::default()
     };
     let column = |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
+    let mut sorted: Vec<&Judgement> = claims.iter().collect();
+    sorted.sort_by_key(|claim| place_of(claim.verdict));
     Section::new(
         "Claims",
-        "Each conclusion of the paper, checked against our own runs: means over the runs unless they are called \
-         greatest. Confidence intervals are in the tables below and in the CSV file.",
+        "Each conclusion of the paper, checked against our own runs, those that fall first: means over the runs unless they are \
+         called greatest. Undecided: in more than 2.5 % of a thousand drawings of the runs the check says the opposite, so that \
+         other runs of the same model could. Holds by fit: it reads a figure from which a number of the model was set. Not \
+         reproducible: the proof stands beside it. By definition: nothing is tested. Confidence intervals are in the tables below \
+         and in the CSV file.",
     )
     .with(Part::Table(Table {
         caption: String::new(),
@@ -230,17 +234,33 @@ fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
             column("What the paper says", "and where"),
             column("Our figures", "and why they differ"),
         ],
-        rows: claims.iter().map(row).collect(),
+        rows: sorted.into_iter().map(row).collect(),
     }))
 }
 
 fn verdict_cell(claim: &Judgement) -> Cell {
     let free = if claim.required { "" } else { "\nnot required" };
-    Cell::Text(match claim.verdict {
-        Verdict::Holds => format!("✓ holds{free}"),
-        Verdict::DoesNotHold => format!("✗ does not hold{free}"),
-        Verdict::NotRun => format!("– not run{free}"),
-    })
+    let mark = match claim.verdict {
+        Verdict::Holds => "✓",
+        Verdict::DoesNotHold | Verdict::NotReproducible => "✗",
+        Verdict::HoldsByFit => "(✓)",
+        Verdict::Undecided => "?",
+        Verdict::ByDefinition | Verdict::NotRun => "–",
+    };
+    Cell::Text(format!("{mark} {}{free}", claim.verdict.words()))
+}
+
+/// The order in which verdicts are shown: what a reader doubts first.
+fn place_of(verdict: Verdict) -> u32 {
+    match verdict {
+        Verdict::DoesNotHold => 0,
+        Verdict::NotReproducible => 1,
+        Verdict::Undecided => 2,
+        Verdict::HoldsByFit => 3,
+        Verdict::Holds => 4,
+        Verdict::ByDefinition => 5,
+        Verdict::NotRun => 6,
+    }
 }
 
 fn claim_text(claim: &Judgement) -> String {
@@ -249,8 +269,13 @@ fn claim_text(claim: &Judgement) -> String {
 
 /// The figures, or what is missing, and why ours depart: a line each.
 fn evidence_text(paper: &Paper, claim: &Judgement) -> String {
-    let reasons = std::iter::once(claim.because.as_str()).chain(claim.departure.iter().copied());
+    let reasons = [claim.because.as_str(), claim.proof].into_iter().chain(claim.departure.iter().copied());
     let reasons = reasons.filter(|more| !more.is_empty()).map(String::from);
+    let share = claim.agreeing.filter(|share| *share < 1.0);
+    let drawn = share.map(|share| format!("{:.1} % of the drawings say the same.", 100.0 * share));
+    let bounds = claim.bounds.iter().map(|bound| format!("Bound chosen here: {bound}."));
+    let fits = claim.fits.iter().map(|fit| format!("Fitted: {fit}."));
+    let reasons = drawn.into_iter().chain(bounds).chain(fits).chain(reasons);
     grouped(paper, &claim.figures).into_iter().chain(reasons).collect::<Vec<_>>().join("\n")
 }
 
@@ -350,7 +375,7 @@ fn numbers(paper: &Paper, experiment: &Experiment) -> Vec<Part> {
     let Some(scenario) = scenario else { return Vec::new() };
     let row = |note: &Note| Row {
         label: note.place.clone(),
-        values: vec![note.value.as_str().into(), note.why.as_deref().unwrap_or("no reason given").into()],
+        values: vec![note.value.as_str().into(), Cell::Text(reason(note))],
         ..Row::default()
     };
     let column = |title: &str| Column { title: title.into(), ..Column::default() };
@@ -360,6 +385,12 @@ fn numbers(paper: &Paper, experiment: &Experiment) -> Vec<Part> {
         rows: scenario.notes().iter().map(row).collect(),
     };
     vec![Part::Heading("What was run".into()), Part::Table(table)]
+}
+
+/// Why a number is what it is, and from what it was set.
+fn reason(note: &Note) -> String {
+    let why = note.why.as_deref().unwrap_or("no reason given");
+    note.fitted.as_ref().map_or(why.into(), |fitted| format!("{why}. Fitted: set from {fitted}"))
 }
 
 /// The most figures shown for a claim: the longest comparisons of the papers have 24 and still fit a dozen lines.

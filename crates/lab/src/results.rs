@@ -38,9 +38,9 @@ pub struct Results {
 }
 
 impl Results {
-    /// Whether all runs exist.
+    /// Whether all runs exist: those of the plan, or as many of other seeds.
     pub fn is_complete(&self) -> bool {
-        self.runs() == self.planned_runs
+        self.runs() >= self.planned_runs
     }
 
     /// Number of runs that exist.

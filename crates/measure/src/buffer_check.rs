@@ -61,7 +61,8 @@ impl BufferRule {
 enum Variant {
     /// Its own bytes.
     Bytes,
-    /// By its number: silence fills gaps, a late packet replaces silence already counted.
+    /// By its number while playing: silence fills gaps, a late packet replaces silence already counted. While filling, its bytes,
+    /// duplicates too: the report compares numbers only "when the stream is playing" (section 7.4).
     Sequence { last: Option<u64> },
 }
 
@@ -174,6 +175,10 @@ impl BufferCheck {
         let Variant::Sequence { last } = &mut self.variant else {
             return i64::from(len);
         };
+        if !self.playing {
+            *last = Some(last.map_or(seq, |last| last.max(seq)));
+            return packet;
+        }
         let before = last.unwrap_or(seq.wrapping_sub(1));
         if last.is_some() && seq <= before {
             return 0;

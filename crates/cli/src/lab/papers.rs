@@ -1,7 +1,9 @@
 //! `antiphon lab list`, `antiphon lab claims`, `antiphon lab report`.
 
 use antiphon::Error;
-use antiphon_experiments::{ExperimentRow, Judgement, PaperResults, Verdict, count, count_own, write_report};
+use antiphon_experiments::{
+    ExperimentRow, Judgement, PaperResults, Verdict, count_own, counted, write_report,
+};
 use serde_json::json;
 
 use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
@@ -73,14 +75,9 @@ pub fn report(args: &ReportArgs, output: &mut Output) -> Result<u8, Error> {
 
 /// How many of a paper's required claims hold.
 fn standing(paper: &str, claims: &[Judgement]) -> String {
-    let [hold, fall, open] = VERDICTS.map(|verdict| count(claims, verdict));
-    let not_run = if open > 0 { format!(", {open} not run") } else { String::new() };
-    let holds = if hold == 1 { "conclusion holds" } else { "conclusions hold" };
-    let does_not = if fall == 1 { "does not" } else { "do not" };
-    format!("{paper}: {hold} {holds}, {fall} {does_not}{not_run}")
+    let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
+    format!("{paper}: of {required} conclusions {}", counted(claims))
 }
-
-const VERDICTS: [Verdict; 3] = [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotRun];
 
 fn read(args: &PaperArgs, output: &Output) -> Result<Vec<PaperResults>, Error> {
     let (papers, notes) = PaperResults::kept(&args.papers, &args.results)?;
@@ -125,22 +122,18 @@ fn state(row: &ExperimentRow) -> String {
 }
 
 fn judged(paper: &PaperResults, claims: &[Judgement], width: usize, palette: Palette) -> String {
-    use Verdict::{DoesNotHold, Holds, NotRun};
     let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
-    let [hold, fall, open] = VERDICTS.map(|verdict| count(claims, verdict));
-    let mut text = format!(
-        "{}: {hold} of {required} required claims hold, {fall} do not, {open} not run\n",
-        palette.paint(Tone::Head, paper.paper.key)
-    );
+    let head = palette.paint(Tone::Head, paper.paper.key);
+    let mut text = format!("{head}: of {required} required claims {}\n", counted(claims));
     if let (hold, all @ 1..) = count_own(claims) {
         text += &format!("{hold} of {all} claims of our own hold\n");
     }
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     for claim in claims {
         let tone = match claim.verdict {
-            Holds => Tone::Best,
-            NotRun => Tone::Dim,
-            DoesNotHold => Tone::Plain,
+            Verdict::Holds => Tone::Best,
+            Verdict::NotRun | Verdict::ByDefinition => Tone::Dim,
+            _ => Tone::Plain,
         };
         let free = if claim.required { "" } else { " (not required)" };
         let about = match claim.because.as_str() {
@@ -149,7 +142,7 @@ fn judged(paper: &PaperResults, claims: &[Judgement], width: usize, palette: Pal
         };
         grid.row([
             Cell::from(format!("  {}", claim.id)),
-            Cell::new(format!("{}{free}", claim.verdict.name()), tone),
+            Cell::new(format!("{}{free}", claim.verdict.words()), tone),
             Cell::from(about),
         ]);
     }
@@ -185,15 +178,21 @@ mod tests {
         let mut claims =
             nothing_run().iter().find(|paper| paper.paper.key == "tv-audio-wlan").unwrap().claims();
         let required = claims.iter().filter(|claim| claim.required && !claim.own).count();
-        let expected = format!("tv-audio-wlan: 0 conclusions hold, 0 do not, {required} not run");
+        let expected = format!("tv-audio-wlan: of {required} conclusions 0 hold, {required} not run");
         assert_eq!(standing("tv-audio-wlan", &claims), expected);
-        for (claim, verdict) in
-            claims.iter_mut().zip([Verdict::Holds, Verdict::DoesNotHold].into_iter().cycle())
-        {
+        for (claim, verdict) in claims.iter_mut().zip(Verdict::ALL.into_iter().cycle()) {
             claim.verdict = verdict;
         }
         let all = standing("tv-audio-wlan", &claims);
-        assert!(all.contains(" hold, ") && all.ends_with(" do not"), "{all}");
+        let words = [
+            "4 hold, ",
+            " 4 hold by fit, ",
+            " undecided, ",
+            " do not, ",
+            " not reproducible, ",
+            " by definition, ",
+        ];
+        assert!(words.iter().all(|word| all.contains(word)) && all.ends_with(" not run"), "{all}");
     }
 
     #[test]

@@ -51,9 +51,12 @@ fn text(job: &Job, width: usize, palette: Palette) -> String {
     let notes = scenario.notes();
     let mut grid = Grid::new([Align::Left, Align::Left, Align::Prose]);
     grid.row(["number", "value", "why"].map(|title| Cell::new(title, Tone::Head)));
-    for Note { place, value, why } in &notes {
+    for Note { place, value, why, fitted } in &notes {
         let why = match why {
-            Some(why) => Cell::from(why.as_str()),
+            Some(why) => Cell::from(match fitted {
+                Some(fitted) => format!("{why} (fitted: set from {fitted})"),
+                None => why.clone(),
+            }),
             None => Cell::new("no reason given", Tone::Dim),
         };
         grid.row([place.as_str().into(), value.as_str().into(), why]);

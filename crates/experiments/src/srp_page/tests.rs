@@ -9,7 +9,7 @@ fn run(change: impl Fn(&mut Record)) -> PaperResults {
     let experiment = paper.experiment("low_loss_low_latency").unwrap();
     let job = super::super::Job::new("t", "t", experiment.scenario.unwrap()).unwrap();
     let records = [0, 60].into_iter().flat_map(|index| {
-        let (finished, _) = super::super::course(&job, index, "audio").unwrap();
+        let (finished, _) = super::super::course(&job, &job.scenario.plan()[index], "audio").unwrap();
         finished.records().collect::<Vec<_>>()
     });
     let mut records: Vec<Record> = records.collect();
@@ -26,7 +26,7 @@ fn transports_stand_side_by_side_and_are_drawn() {
     let ran = run(|_| {});
     let section = ran.srp_section().unwrap();
     let Part::Table(table) = &section.parts[0] else { panic!("no table") };
-    assert_eq!(table.rows.len(), 18);
+    assert_eq!(table.rows.len(), 24);
     let udp = table.rows.iter().find(|row| row.label == "UDP").unwrap();
     assert_eq!(udp.values[0], Cell::from("0.359399"));
     let nearest = table.rows.iter().find(|row| row.label == "nearest").unwrap();

@@ -29,18 +29,27 @@ pub fn definition(name: &str) -> Option<&'static FigureDef> {
 impl Place {
     /// The value of `figure` at this place, a stream's own or a derived one.
     pub fn value(&self, results: &Results, figure: &str, statistic: Statistic) -> Option<Value> {
-        let Some(derived) = derived(figure) else { return statistic.of(&self.select(results), figure) };
+        let values: Vec<f64> = self.runs(results, figure).into_iter().map(|(_, value)| value).collect();
+        statistic.of_values(&values)
+    }
+
+    /// The value of `figure` in each run at this place that has one, with the run's number.
+    pub(super) fn runs(&self, results: &Results, figure: &str) -> Vec<(u32, f64)> {
+        let Some(derived) = derived(figure) else {
+            let selection = self.select(results);
+            let Some(column) = FIGURES.iter().position(|def| def.name == figure) else { return Vec::new() };
+            let value = |record: &&Record| Some((record.run, record.figures.values()[column]?));
+            return selection.records.iter().filter_map(value).collect();
+        };
         // Records of a run are adjacent.
         let runs = results.records.chunk_by(|a, b| a.run == b.run);
         let here =
             runs.filter(|run| self.point.iter().all(|(key, value)| run[0].setting(key) == Some(value)));
-        let values: Vec<f64> = here
-            .filter_map(|run| {
-                let stream = run.iter().find(|record| record.stream == self.stream)?;
-                (derived.of)(&stream.figures, run)
-            })
-            .collect();
-        statistic.of_values(&values)
+        here.filter_map(|run| {
+            let stream = run.iter().find(|record| record.stream == self.stream)?;
+            Some((run[0].run, (derived.of)(&stream.figures, run)?))
+        })
+        .collect()
     }
 }
 

@@ -10,6 +10,8 @@ pub(super) struct Files {
     pub claims: &'static str,
     /// Why figures of ours differ from the printed ones.
     pub departures: &'static str,
+    /// Remarks on the checks of its claims.
+    pub checks: &'static str,
     /// Name and text of each table, in the order of the paper.
     pub tables: &'static [(&'static str, &'static str)],
 }
@@ -22,6 +24,7 @@ macro_rules! files {
             paper: files!(@text $key, "paper.toml"),
             claims: files!(@text $key, "claims.csv"),
             departures: files!(@text $key, "departures.toml"),
+            checks: files!(@text $key, "checks.toml"),
             tables: &[$(($table, files!(@text $key, $table)),)*],
         }
     };
@@ -50,7 +53,7 @@ mod tests {
         assert_eq!(names(papers), folders);
         for files in MODULES.iter().map(|module| &module.files) {
             let mut here: Vec<&str> = files.tables.iter().map(|(name, _)| *name).collect();
-            here.extend(["claims.csv", "departures.toml", "paper.toml"]);
+            here.extend(["checks.toml", "claims.csv", "departures.toml", "paper.toml"]);
             here.sort_unstable();
             assert_eq!(names(&format!("{papers}/{}", files.key)), here, "{}", files.key);
         }

@@ -1,9 +1,13 @@
 //! From results to verdicts: a check reads figures, and each figure that it reads is recorded with its verdict.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::compare::{Place, Statistic};
 use super::derived::definition;
+use super::draws::Draws;
+use super::fits::Fit;
 use super::{Claim, Paper};
 use crate::results::Results;
 
@@ -11,24 +15,60 @@ use crate::results::Results;
 pub type Evidence<'a> = [(&'a str, &'a Results)];
 
 /// What the results say on a claim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Our runs confirm it.
     Holds,
+    /// Our runs confirm it, but it reads a figure from which a number of the model was set.
+    HoldsByFit,
+    /// Other runs of the same model could say the opposite.
+    Undecided,
     /// Our runs show something else.
     DoesNotHold,
+    /// Our runs show something else, and there is a proof that no run under the stated conditions can confirm it.
+    NotReproducible,
+    /// It follows from what the figure is, or from an input: nothing is tested.
+    ByDefinition,
     /// Results are missing.
     NotRun,
 }
 
 impl Verdict {
+    /// All of them, in the order in which they are counted.
+    pub const ALL: [Verdict; 7] = [
+        Verdict::Holds,
+        Verdict::HoldsByFit,
+        Verdict::Undecided,
+        Verdict::DoesNotHold,
+        Verdict::NotReproducible,
+        Verdict::ByDefinition,
+        Verdict::NotRun,
+    ];
+
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
+            Verdict::HoldsByFit => "holds-by-fit",
+            Verdict::Undecided => "undecided",
             Verdict::DoesNotHold => "does-not-hold",
+            Verdict::NotReproducible => "not-reproducible",
+            Verdict::ByDefinition => "by-definition",
             Verdict::NotRun => "not-run",
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::HoldsByFit => "holds by fit",
+            Verdict::Undecided => "undecided",
+            Verdict::DoesNotHold => "does not hold",
+            Verdict::NotReproducible => "not reproducible",
+            Verdict::ByDefinition => "by definition",
+            Verdict::NotRun => "not run",
         }
     }
 }
@@ -59,10 +99,20 @@ pub struct Judgement {
     pub check: String,
     /// Whether it is our own claim, about something that the paper does not have.
     pub own: bool,
+    /// What the check says over all our runs; `None` if it was not run.
+    pub confirmed: Option<bool>,
+    /// The share of the draws of our runs in which the check says the same as over all of them (see [`DRAWS`]); `None` if it was not run.
+    pub agreeing: Option<f64>,
+    /// The fitted numbers on which it rests: place in the scenario, value, and the printed figure.
+    pub fits: Vec<String>,
+    /// Bounds of its check that the paper does not state.
+    pub bounds: Vec<&'static str>,
+    /// Why it is no test, or why no run can confirm it, if one of them is the verdict; otherwise empty.
+    pub proof: &'static str,
 }
 
 /// A figure that a check read.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Reading {
     /// The experiment.
     pub experiment: String,
@@ -95,6 +145,11 @@ pub(super) struct NotRun(pub String);
 pub(super) struct Case<'a> {
     paper: &'a Paper,
     evidence: &'a Evidence<'a>,
+    /// What chance could have made of the figures: the draws, and which of them.
+    draw: Option<(&'a Draws<'a>, usize)>,
+    fits: &'a [Fit],
+    /// Indices of the fits on which it rests.
+    rests_on: BTreeSet<usize>,
     readings: Vec<Reading>,
 }
 
@@ -131,6 +186,17 @@ impl Case<'_> {
                 settings.join(", ")
             )));
         };
+        if let Some((draws, draw)) = self.draw {
+            let drawn = draws.value(draw, experiment, &place, figure, statistic, value.value);
+            return Ok(Reading {
+                value: drawn.unwrap_or(value.value),
+                half_width: value.half_width,
+                ..Reading::default()
+            });
+        }
+        let fits = self.fits.iter().enumerate();
+        let read = fits.filter(|(_, fit)| fit.covers(experiment, &place, figure)).map(|(at, _)| at);
+        self.rests_on.extend(read);
         let settings = place.point.iter().map(|(key, value)| format!("{key}={value}"));
         let reading = Reading {
             experiment: experiment.into(),
@@ -159,26 +225,86 @@ impl Case<'_> {
     }
 }
 
-/// Applies a claim's check.
-pub(super) fn judge(
-    paper: &'static Paper,
-    claim: &Claim,
-    check: Option<Check>,
-    evidence: &Evidence<'_>,
-) -> Judgement {
-    let mut case = Case { paper, evidence, readings: Vec::new() };
-    let outcome = check.map_or_else(|| Err(unchecked(paper)), |check| check(&mut case));
-    let (verdict, because) = match outcome {
-        Ok(true) => (Verdict::Holds, String::new()),
-        Ok(false) => (Verdict::DoesNotHold, String::new()),
-        Err(NotRun(because)) => (Verdict::NotRun, because),
-    };
-    let figures = case.readings;
-    let departure = paper.reasons(&claim.id).collect();
-    let Claim { id, claim, place, check, required, own } = claim.clone();
-    let paper = paper.key;
-    Judgement { paper, id, required, verdict, figures, because, departure, claim, place, check, own }
+/// What a paper's claims are judged with.
+pub(super) struct Judging<'a> {
+    pub paper: &'static Paper,
+    pub evidence: &'a Evidence<'a>,
+    pub draws: &'a Draws<'a>,
+    pub fits: &'a [Fit],
 }
+
+impl Judging<'_> {
+    fn case(&self, draw: Option<usize>) -> Case<'_> {
+        let Judging { paper, evidence, draws, fits } = *self;
+        let draw = draw.map(|draw| (draws, draw));
+        Case { paper, evidence, draw, fits, rests_on: BTreeSet::new(), readings: Vec::new() }
+    }
+
+    /// Applies a claim's check.
+    pub fn judge(&self, claim: &Claim, check: Option<Check>) -> Judgement {
+        let paper = self.paper;
+        let mut case = self.case(None);
+        let outcome = check.map_or_else(|| Err(unchecked(paper)), |check| check(&mut case));
+        let named = self.fits.iter().enumerate().filter(|(_, fit)| fit.names(&claim.id)).map(|(at, _)| at);
+        case.rests_on.extend(named);
+        let agreeing = check.zip(outcome.as_ref().ok()).map(|(check, all)| self.agreeing(check, *all));
+        let is_decided = agreeing.is_none_or(|share| share >= DECIDED);
+        let (definition, proof) = (paper.definition(&claim.id), paper.proof(&claim.id));
+        let (verdict, because) = match &outcome {
+            Err(NotRun(because)) => (Verdict::NotRun, because.clone()),
+            Ok(true) if definition.is_some() => (Verdict::ByDefinition, String::new()),
+            Ok(_) if !is_decided => (Verdict::Undecided, String::new()),
+            Ok(true) if !case.rests_on.is_empty() => (Verdict::HoldsByFit, String::new()),
+            Ok(true) => (Verdict::Holds, String::new()),
+            Ok(false) if proof.is_some() => (Verdict::NotReproducible, String::new()),
+            Ok(false) => (Verdict::DoesNotHold, String::new()),
+        };
+        let proof = match verdict {
+            Verdict::ByDefinition => definition,
+            Verdict::NotReproducible => proof,
+            _ => None,
+        };
+        let fits = case.rests_on.iter().map(|at| {
+            let Fit { experiment, place, value, fitted, .. } = &self.fits[*at];
+            format!("{experiment}: {place} = {value}, set from {fitted}")
+        });
+        let fits = fits.collect();
+        let figures = case.readings;
+        let departure = paper.reasons(&claim.id).collect();
+        let bounds = paper.bounds(&claim.id).collect();
+        let Claim { id, claim, place, check, required, own } = claim.clone();
+        Judgement {
+            paper: paper.key,
+            id,
+            required,
+            verdict,
+            figures,
+            because,
+            departure,
+            claim,
+            place,
+            check,
+            own,
+            confirmed: outcome.ok(),
+            agreeing,
+            fits,
+            bounds,
+            proof: proof.unwrap_or_default(),
+        }
+    }
+
+    /// The share of the draws in which the check says `all`, as over all runs.
+    fn agreeing(&self, check: Check, all: bool) -> f64 {
+        let agrees = |draw: &usize| check(&mut self.case(Some(*draw))).is_ok_and(|drawn| drawn == all);
+        let draws = self.draws.count();
+        (0..draws).filter(agrees).count() as f64 / draws.max(1) as f64
+    }
+}
+
+/// Draws of the runs of each experiment. The share that agrees is then known to half a percentage point where it decides.
+pub const DRAWS: usize = 1_000;
+/// The share of the draws that must agree: what a one-sided comparison has at the end of a 95 % interval.
+pub const DECIDED: f64 = 0.975;
 
 /// A claim without a check needs what its paper's experiments need.
 fn unchecked(paper: &Paper) -> NotRun {

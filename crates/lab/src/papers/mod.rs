@@ -8,8 +8,10 @@ mod claim;
 mod compare;
 mod derived;
 mod digitized_voice;
+mod draws;
 mod embedded;
 mod experiment;
+mod fits;
 mod judge;
 pub mod srp;
 mod table;
@@ -23,10 +25,12 @@ pub use claim::Claim;
 pub use compare::{ColumnMap, Compared, Drawing, Place, Statistic, TableMap, Value};
 pub use derived::{Derived, definition};
 pub use experiment::Experiment;
-pub use judge::{Evidence, Judgement, Reading, Verdict};
+pub use fits::Fit;
+pub use judge::{DECIDED, DRAWS, Evidence, Judgement, Reading, Verdict};
 pub use table::{Table, TableError, heading};
 
-use judge::Check;
+use draws::Draws;
+use judge::{Check, Judging};
 
 /// A published study.
 #[derive(Clone, Debug)]
@@ -47,6 +51,8 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// Why our figures differ from the printed ones.
     pub departures: Vec<Departure>,
+    /// What is known of its checks.
+    remarks: Remarks,
     checks: &'static [(&'static str, Check)],
     names: &'static [(&'static str, &'static str)],
 }
@@ -58,6 +64,31 @@ pub struct Departure {
     pub about: Vec<String>,
     /// The reason, written after looking at both.
     pub reason: String,
+}
+
+/// A paper's `checks.toml`: remarks on the checks of its claims.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remarks {
+    /// Checks that follow from what the figure is, or from an input.
+    #[serde(default)]
+    definition: Vec<Remark>,
+    /// Bounds that the paper does not state.
+    #[serde(default)]
+    bound: Vec<Remark>,
+    /// Proofs that a claim cannot be confirmed under the stated conditions, and what they assume.
+    #[serde(default)]
+    proof: Vec<Remark>,
+}
+
+/// A remark on a check.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remark {
+    /// The claims.
+    claims: Vec<String>,
+    /// The remark.
+    text: String,
 }
 
 /// The fields of a paper's `paper.toml` that the program reads.
@@ -123,6 +154,7 @@ impl Paper {
         let claims = Claim::parse_all("claims.csv", files.claims);
         let about: About = toml::from_str(files.paper).unwrap_or_else(|error| broken(&error));
         let departures: Departures = toml::from_str(files.departures).unwrap_or_else(|error| broken(&error));
+        let remarks: Remarks = toml::from_str(files.checks).unwrap_or_else(|error| broken(&error));
         Paper {
             key: files.key,
             title: about.title,
@@ -132,6 +164,7 @@ impl Paper {
             tables: tables.unwrap_or_else(|error| broken(&error)),
             claims: claims.unwrap_or_else(|error| broken(&error)),
             departures: departures.departure,
+            remarks,
             checks: module.checks,
             names: module.names,
         }
@@ -164,13 +197,44 @@ impl Paper {
         here.map(|departure| departure.reason.as_str())
     }
 
+    /// Why a claim's check tests nothing.
+    fn definition(&'static self, claim: &str) -> Option<&'static str> {
+        texts(&self.remarks.definition, claim).next()
+    }
+
+    /// Why a claim cannot be confirmed.
+    fn proof(&'static self, claim: &str) -> Option<&'static str> {
+        texts(&self.remarks.proof, claim).next()
+    }
+
+    /// Bounds of a claim's check that the paper does not state.
+    fn bounds<'a>(&'static self, claim: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+        texts(&self.remarks.bound, claim)
+    }
+
     /// The verdict on each claim, in the paper's order.
     pub fn judge(&'static self, evidence: &Evidence<'_>) -> Vec<Judgement> {
+        self.judge_with(evidence, DRAWS, DRAWS_SEED)
+    }
+
+    /// The same with so many other draws.
+    fn judge_with(&'static self, evidence: &Evidence<'_>, draws: usize, seed: u64) -> Vec<Judgement> {
+        let (draws, fits) = (Draws::new(evidence, draws, seed), self.fits());
+        let judging = Judging { paper: self, evidence, draws: &draws, fits: &fits };
         let check =
             |claim: &Claim| self.checks.iter().find(|(id, _)| *id == claim.id).map(|(_, check)| *check);
-        self.claims.iter().map(|claim| judge::judge(self, claim, check(claim), evidence)).collect()
+        self.claims.iter().map(|claim| judging.judge(claim, check(claim))).collect()
     }
 }
+
+/// The remarks on a claim.
+fn texts<'a>(remarks: &'static [Remark], claim: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+    let about = remarks.iter().filter(move |remark| remark.claims.iter().any(|known| known == claim));
+    about.map(|remark| remark.text.as_str())
+}
+
+/// Seed of the draws: verdicts are the same each time they are asked for.
+const DRAWS_SEED: u64 = 1979;
 
 #[cfg(test)]
 mod tests {
@@ -286,6 +350,17 @@ mod tests {
             for name in paper.departures.iter().flat_map(|departure| &departure.about) {
                 let known = paper.table(name).is_some() || paper.claims.iter().any(|c| c.id == *name);
                 assert!(known, "{}: departure about {name}", paper.key);
+            }
+            let Remarks { definition, bound, proof } = &paper.remarks;
+            for name in [definition, bound, proof].into_iter().flatten().flat_map(|remark| &remark.claims) {
+                assert!(
+                    paper.claims.iter().any(|claim| claim.id == *name),
+                    "{}: remark on {name}",
+                    paper.key
+                );
+            }
+            for fit in paper.fits() {
+                assert!(fit.is_understood(), "{}: nothing is '{}'", paper.key, fit.fitted);
             }
             for map in paper.experiments.iter().flat_map(|experiment| experiment.tables) {
                 map.assert_fits(paper.table(map.file).expect(map.file));

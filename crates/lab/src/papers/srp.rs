@@ -45,10 +45,13 @@ const NAMES: &[(&str, &str)] = &[
     (TCP, "TCP"),
     (NEAREST, "nearest"),
     (DEADLINE, "deadline"),
+    (OUR_ELL, "ELL, our receiver"),
+    (OUR_OQ, "OQ, our receiver"),
 ];
 
-/// The transports that are compared in each experiment: the report's, then two decisions of ours.
-pub const COMPARED: [&str; 6] = [ELL, OQ, UDP, TCP, NEAREST, DEADLINE];
+/// The transports that are compared in each experiment: the report's, then decisions in our receiver, in which nothing waits behind
+/// what is missing: two of ours and the report's two.
+pub const COMPARED: [&str; 8] = [ELL, OQ, UDP, TCP, NEAREST, DEADLINE, OUR_ELL, OUR_OQ];
 
 /// All experiments compare these.
 const TRANSPORTS: &[&str] = &["srp", "rtp", "tcp"];
@@ -72,6 +75,9 @@ const TCP: &str = "tcp";
 /// Decisions of ours.
 const NEAREST: &str = "srp?decide=nearest&loss=10%25";
 const DEADLINE: &str = "srp?decide=deadline&loss=10%25";
+/// The report's decisions in our receiver.
+const OUR_ELL: &str = "srp?decide=ell&loss=10%25";
+const OUR_OQ: &str = "srp?decide=oq&loss=10%25";
 
 /// Where the results hold the figures of a stream over a transport.
 pub fn at(stream: &str, transport: &str) -> Place {

@@ -7,7 +7,7 @@ use antiphon_link::{DuplexSpec, ETHERNET_100, KEYS, LinkSpec, QueueLimit, preset
 
 use super::build::Nodes;
 use super::error::Read;
-use super::read::Section;
+use super::read::{Reason, Section};
 use crate::setup::MediumKind;
 
 /// `[link.NAME]`: the words of `antiphon link`, in one text or key by key.
@@ -18,7 +18,7 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     if let Some(value) = section.find("link")? {
         let text = value.text("\"rate=10Mbit/s,delay=20ms\"")?.to_string();
         let _: DuplexSpec = text.parse().map_err(|why| value.fault(why))?;
-        note_link(section, &text, value.why());
+        note_link(section, &text, value.reason());
         span = value.span().clone();
         words.push(text);
     }
@@ -39,17 +39,17 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
 }
 
 /// Notes the numbers of a link's text: those of a preset have their reasons.
-fn note_link(section: &Section<'_>, text: &str, why: Option<&str>) {
+fn note_link(section: &Section<'_>, text: &str, reason: Reason<'_>) {
     let (first, changed) = text.split_once(',').unwrap_or((text, ""));
     let Some(preset) = preset(first.trim()) else {
-        return section.context.note(&format!("{}.link", section.place), text, why);
+        return section.context.note(&format!("{}.link", section.place), text, reason);
     };
     for setting in preset.settings {
         let place = format!("{}.link, preset {}", section.place, preset.name);
-        section.context.note(&place, setting.text, Some(setting.reason));
+        section.context.note(&place, setting.text, Reason::of(Some(setting.reason)));
     }
     if !changed.is_empty() {
-        section.context.note(&format!("{}.link", section.place), changed, why);
+        section.context.note(&format!("{}.link", section.place), changed, reason);
     }
 }
 

@@ -35,7 +35,8 @@
 //! ```
 //!
 //! A text `"$name"` is replaced by a value of `[sweep]`. Every value may be written with its reason, `{ value = "20us",
-//! why = "…" }`; [`Scenario::notes`] lists them.
+//! why = "…" }`; one that was set so that a printed figure comes out says which: `{ value = "1%", why = "…", fitted = "table 6.3,
+//! 12 Mbit/s" }`. [`Scenario::notes`] lists them.
 
 mod build;
 mod cell;
@@ -111,6 +112,8 @@ pub struct Note {
     pub value: String,
     /// Why this number, or where it is from; `None` where the scenario does not say.
     pub why: Option<String>,
+    /// The printed figure from which it was set, such as `table 6.3, 12 Mbit/s`; `None` for a number that was not fitted.
+    pub fitted: Option<String>,
 }
 
 /// The most runs of one scenario, times its streams: the results of all must fit into memory.

@@ -31,8 +31,10 @@ impl<'a> Context<'a> {
         (self.notes.into_inner(), self.used.into_inner())
     }
 
-    pub(super) fn note(&self, place: &str, value: &str, why: Option<&str>) {
-        let note = Note { place: place.into(), value: value.into(), why: why.map(Into::into) };
+    pub(super) fn note(&self, place: &str, value: &str, reason: Reason<'_>) {
+        let Reason { why, fitted } = reason;
+        let (why, fitted) = (why.map(Into::into), fitted.map(Into::into));
+        let note = Note { place: place.into(), value: value.into(), why, fitted };
         self.notes.borrow_mut().push(note);
     }
 
@@ -197,9 +199,25 @@ pub(super) struct Value<'a> {
     pub(super) place: String,
     span: Range<usize>,
     content: Content<'a>,
-    why: Option<&'a str>,
+    reason: Reason<'a>,
     /// The variables in it, with their values at this point.
     swept: Vec<(String, String)>,
+}
+
+/// What stands beside a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reason<'a> {
+    /// Why this value, or where it is from.
+    pub why: Option<&'a str>,
+    /// The printed figure from which it was set.
+    pub fitted: Option<&'a str>,
+}
+
+impl<'a> Reason<'a> {
+    /// Without a fit.
+    pub fn of(why: Option<&'a str>) -> Self {
+        Reason { why, fitted: None }
+    }
 }
 
 enum Content<'a> {
@@ -210,7 +228,7 @@ enum Content<'a> {
 
 impl<'a> Value<'a> {
     fn new(context: &'a Context<'a>, node: &'a Node, place: String) -> Read<Self> {
-        let (node, why) = labelled(node)?;
+        let (node, reason) = labelled(node)?;
         let (content, swept) = match &node.kind {
             Kind::Scalar(scalar) if scalar.form == Form::Quoted => {
                 let (text, swept) = context.fill(&scalar.text, &node.span)?;
@@ -221,7 +239,7 @@ impl<'a> Value<'a> {
             Kind::List(items) => (Content::List(items), Vec::new()),
             Kind::Table(table) => (Content::Table(table), Vec::new()),
         };
-        Ok(Value { context, place, span: node.span.clone(), content, why, swept })
+        Ok(Value { context, place, span: node.span.clone(), content, reason, swept })
     }
 
     pub(super) fn fault(&self, message: impl Display) -> Fault {
@@ -309,7 +327,7 @@ impl<'a> Value<'a> {
         let text = self.text(&list)?;
         match known.iter().find(|(name, _)| *name == text) {
             Some((_, chosen)) => {
-                if self.why.is_some() {
+                if self.reason.why.is_some() {
                     self.note(text);
                 }
                 Ok(*chosen)
@@ -350,40 +368,51 @@ impl<'a> Value<'a> {
     }
 
     /// The reason given for it.
-    pub(super) fn why(&self) -> Option<&'a str> {
-        self.why
+    pub(super) fn reason(&self) -> Reason<'a> {
+        self.reason
     }
 
     /// Remembers a number; one from the sweep is marked as such.
     pub(super) fn note(&self, value: &str) {
         if self.swept.is_empty() {
-            self.context.note(&self.place, value, self.why);
+            self.context.note(&self.place, value, self.reason);
         }
     }
 }
 
-/// A value and its reason: `20` or `{ value = 20, why = "…" }`.
-pub(super) fn labelled(node: &Node) -> Read<(&Node, Option<&str>)> {
-    let Kind::Table(table) = &node.kind else { return Ok((node, None)) };
-    let Some(value) = table.entry("value") else { return Ok((node, None)) };
-    let why = reason(table, &["value", "why"])?;
+/// A value and its reason: `20`, `{ value = 20, why = "…" }` or `{ value = 20, why = "…", fitted = "…" }`.
+pub(super) fn labelled(node: &Node) -> Read<(&Node, Reason<'_>)> {
+    let Kind::Table(table) = &node.kind else { return Ok((node, Reason::default())) };
+    let Some(value) = table.entry("value") else { return Ok((node, Reason::default())) };
+    let why = reason(table, &["value", "why", "fitted"])?;
     match &value.node.kind {
         Kind::Table(_) => Err(Fault::new(&value.node.span, "a value is a number, a text or a list")),
         _ => Ok((&value.node, why)),
     }
 }
 
-/// The `why` of a table that has no other keys than `known`.
-pub(super) fn reason<'a>(table: &'a Table, known: &[&str]) -> Read<Option<&'a str>> {
+/// The `why` and `fitted` of a table that has no other keys than `known`.
+pub(super) fn reason<'a>(table: &'a Table, known: &[&str]) -> Read<Reason<'a>> {
     if let Some(other) = table.entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
         let near = did_you_mean(&other.key, known.iter().copied());
         let message =
             format!("unknown key '{}'{near} {{ {} }}", clip(&other.key), known.join(" = …, ") + " = …");
         return Err(Fault::new(&other.key_span, message));
     }
-    let Some(entry) = table.entry("why") else { return Ok(None) };
-    match &entry.node.kind {
-        Kind::Scalar(Scalar { text, form: Form::Quoted }) if !text.trim().is_empty() => Ok(Some(text)),
-        _ => Err(Fault::new(&entry.node.span, "write the reason or the source of the number, in quotes")),
-    }
+    let text = |key: &str, wanted: &str| {
+        let Some(entry) = table.entry(key) else { return Ok(None) };
+        match &entry.node.kind {
+            Kind::Scalar(Scalar { text, form: Form::Quoted }) if !text.trim().is_empty() => {
+                Ok(Some(text.as_str()))
+            }
+            _ => Err(Fault::new(&entry.node.span, wanted)),
+        }
+    };
+    Ok(Reason {
+        why: text("why", "write the reason or the source of the number, in quotes")?,
+        fitted: text(
+            "fitted",
+            "write the printed figure that it was set from, such as \"table 6.3, 12 Mbit/s\"",
+        )?,
+    })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::error::{Fault, Read, clip, did_you_mean};
-use super::read::{is_name, labelled, reason};
+use super::read::{Reason, is_name, labelled, reason};
 use super::tree::{Entry, Kind, Node, Table};
 use super::{Note, Point};
 use crate::figures::FIGURES;
@@ -18,6 +18,8 @@ pub struct Axis {
     pub values: Vec<Vec<String>>,
     /// Why these values.
     pub why: Option<String>,
+    /// The printed figure from which they were set.
+    pub fitted: Option<String>,
     span: Range<usize>,
 }
 
@@ -25,10 +27,12 @@ impl Axis {
     pub(super) fn note(&self) -> Note {
         let steps: Vec<String> = self.values.iter().map(|step| step.join("/")).collect();
         let place = format!("sweep.{}", self.names.join("/"));
-        Note { place, value: steps.join(", "), why: self.why.clone() }
+        Note { place, value: steps.join(", "), why: self.why.clone(), fitted: self.fitted.clone() }
     }
 }
 
+/// Keys of a point that are no variables.
+const REASONS: [&str; 2] = ["why", "fitted"];
 /// Steps of one axis.
 const MAX_VALUES: usize = 10_000;
 /// Axes; more make more points than can be run.
@@ -70,20 +74,21 @@ pub(super) fn read(tree: &Table) -> Read<Vec<Axis>> {
 fn alone(entry: &Entry) -> Read<Axis> {
     check_name(&entry.key, &entry.key_span)?;
     let example = format!("write {} = [\"…\", \"…\"], or {{ values = […], why = \"…\" }}", clip(&entry.key));
-    let (list, why) = match &entry.node.kind {
+    let (list, reason) = match &entry.node.kind {
         Kind::Table(table) => {
-            let why = reason(table, &["values", "why"])?;
+            let reason = reason(table, &["values", "why", "fitted"])?;
             let values = table.entry("values").ok_or_else(|| Fault::new(&entry.node.span, &*example))?;
-            (&values.node, why)
+            (&values.node, reason)
         }
-        _ => (&entry.node, None),
+        _ => (&entry.node, Reason::default()),
     };
     let Kind::List(items) = &list.kind else { return Err(Fault::new(&list.span, example)) };
     let values: Vec<Vec<String>> = items.iter().map(|item| Ok(vec![value(item)?])).collect::<Read<_>>()?;
     let axis = Axis {
         names: vec![entry.key.clone()],
         values,
-        why: why.map(Into::into),
+        why: reason.why.map(Into::into),
+        fitted: reason.fitted.map(Into::into),
         span: entry.key_span.clone(),
     };
     check_values(&axis)?;
@@ -94,14 +99,16 @@ fn alone(entry: &Entry) -> Read<Axis> {
 fn together(entry: &Entry) -> Read<Axis> {
     let example = "write [[sweep.point]] once for each point, each with the same names";
     let Kind::List(items) = &entry.node.kind else { return Err(Fault::new(&entry.key_span, example)) };
-    let mut axis = Axis { names: Vec::new(), values: Vec::new(), why: None, span: entry.key_span.clone() };
+    let span = entry.key_span.clone();
+    let mut axis = Axis { names: Vec::new(), values: Vec::new(), why: None, fitted: None, span };
     for item in items {
         let Kind::Table(table) = &item.kind else { return Err(Fault::new(&item.span, example)) };
-        let settings = || table.entries.iter().filter(|entry| entry.key != "why");
+        let settings = || table.entries.iter().filter(|entry| !REASONS.contains(&entry.key.as_str()));
         if axis.names.is_empty() {
             axis.names = settings().map(|entry| entry.key.clone()).collect();
             settings().try_for_each(|entry| check_name(&entry.key, &entry.key_span))?;
-            axis.why = reason_of_point(table)?;
+            let reason = reason_of_point(table)?;
+            (axis.why, axis.fitted) = (reason.why.map(Into::into), reason.fitted.map(Into::into));
         }
         let names: BTreeSet<&str> = settings().map(|entry| entry.key.as_str()).collect();
         if names != axis.names.iter().map(String::as_str).collect() || names.is_empty() {
@@ -115,9 +122,9 @@ fn together(entry: &Entry) -> Read<Axis> {
     Ok(axis)
 }
 
-fn reason_of_point(table: &Table) -> Read<Option<String>> {
+fn reason_of_point(table: &Table) -> Read<Reason<'_>> {
     let known: Vec<&str> = table.entries.iter().map(|entry| entry.key.as_str()).collect();
-    Ok(reason(table, &known)?.map(Into::into))
+    reason(table, &known)
 }
 
 fn check_name(name: &str, span: &Range<usize>) -> Read<()> {

@@ -1,15 +1,16 @@
 //! A check for each conclusion of the report.
 //!
-//! Latency is the report's formula as printed: half a round trip, of the ping that runs beside the stream, and the mean
-//! absolute deviation of the intervals between arrivals. Where the ages of messages give another result,
-//! `departures.toml` says so.
+//! Latency is half a round trip, of the ping that runs beside the stream, and the mean absolute deviation of the ages of
+//! messages at their arrival: section 5.1 has the distance of the arrivals from their mean, and section 5.2 the time for a message
+//! to travel from the sender to the receiver. The intervals between arrivals, which the formula could mean as well, can't be meant:
+//! 3 % of loss alone would put UDP 9.6 ms above half a round trip, where 1.5 ms are printed. The tables show both.
 
 use antiphon_measure::DesiredQuality;
 
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
-use super::{AUDIO, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_INTERVALS, LOSS, at};
-use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, NEAREST, OQ, TCP, UDP};
+use super::{AUDIO, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LOSS, at};
+use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, NEAREST, OQ, OUR_ELL, OUR_OQ, TCP, UDP};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -57,11 +58,11 @@ impl Case<'_> {
     }
 
     fn latency(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
-        self.audio(experiment, transport, LATENCY_BY_INTERVALS)
+        self.audio(experiment, transport, LATENCY_BY_AGES)
     }
 
     fn distance(&mut self, experiment: &str, transport: &str) -> Result<f64, NotRun> {
-        self.audio(experiment, transport, DISTANCE_BY_INTERVALS)
+        self.audio(experiment, transport, DISTANCE_BY_AGES)
     }
 }
 
@@ -160,6 +161,7 @@ fn nearest_is_inside(case: &mut Case<'_>) -> Outcome {
 fn nearest_is_nearest(case: &mut Case<'_>, figure: &'static str) -> Outcome {
     case.every(ALL, |case, experiment| {
         let ours = case.audio(experiment, NEAREST, figure)?;
-        case.every([ELL, OQ, UDP], |case, other| Ok(ours < case.audio(experiment, other, figure)?))
+        let others = [ELL, OQ, UDP, OUR_ELL, OUR_OQ];
+        case.every(others, |case, other| Ok(ours < case.audio(experiment, other, figure)?))
     })
 }

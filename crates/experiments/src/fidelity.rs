@@ -1,0 +1,190 @@
+//! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set.
+
+use antiphon_lab::papers::{Compared, Fit};
+use antiphon_report::{Cell, Column, Part, Row, Section, Table};
+use serde::Serialize;
+
+use super::PaperResults;
+use super::compared::Beside;
+
+/// How near a set of cells comes to print.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Fidelity {
+    /// Cells that are printed and that we have.
+    pub comparable: usize,
+    /// Those of them whose printed value is not zero.
+    pub non_zero: usize,
+    /// Median of the relative errors of those, |ours − printed| / |printed|, as a share.
+    pub median_error: Option<f64>,
+    /// How many of those are within 10, 25 and 50 %.
+    pub within: [usize; 3],
+}
+
+/// The fidelity of a paper's results.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct PaperFidelity {
+    /// Of the cells from which nothing was set.
+    pub free: Fidelity,
+    /// Of those from which a number of the model was set.
+    pub fitted: Fidelity,
+    /// Of each table's free cells, the farthest first.
+    pub tables: Vec<(String, Fidelity)>,
+}
+
+/// The shares of [`Fidelity::within`].
+const NEAR: [f64; 3] = [0.10, 0.25, 0.50];
+
+impl Fidelity {
+    fn of(cells: &[Compared]) -> Self {
+        let comparable: Vec<&Compared> =
+            cells.iter().filter(|cell| cell.printed.is_some() && cell.ours.is_some()).collect();
+        let mut errors: Vec<f64> =
+            comparable.iter().filter_map(|cell| cell.relative()).map(f64::abs).collect();
+        errors.sort_by(f64::total_cmp);
+        let middle = errors.len() / 2;
+        let median_error = match errors.len() {
+            0 => None,
+            odd if odd % 2 == 1 => Some(errors[middle]),
+            _ => Some((errors[middle - 1] + errors[middle]) / 2.0),
+        };
+        let within = NEAR.map(|near| errors.iter().filter(|error| **error <= near).count());
+        Fidelity { comparable: comparable.len(), non_zero: errors.len(), median_error, within }
+    }
+
+    fn values(&self) -> Vec<Cell> {
+        let share = |count: usize| match self.non_zero {
+            0 => Cell::MISSING,
+            all => Cell::Text(format!("{:.0} %", 100.0 * count as f64 / all as f64)),
+        };
+        let median =
+            self.median_error.map_or(Cell::MISSING, |error| Cell::Text(format!("{:.0} %", 100.0 * error)));
+        let counts = format!("{} of {}", self.non_zero, self.comparable);
+        [Cell::Text(counts), median].into_iter().chain(self.within.map(share)).collect()
+    }
+}
+
+impl PaperResults {
+    /// How near its results come to print.
+    pub fn fidelity(&self) -> PaperFidelity {
+        let fits = self.paper.fits();
+        let (mut free, mut fitted, mut tables) = (Vec::new(), Vec::new(), Vec::new());
+        for experiment in self.paper.experiments {
+            for map in experiment.tables {
+                let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
+                let is_fitted = |row: usize, printed: &str| {
+                    fits.iter().any(|fit: &Fit| fit.has_cell(experiment.key, map.file, row, printed))
+                };
+                let mut here = Vec::new();
+                for (row, cells) in beside.cells.iter().enumerate() {
+                    for (cell, column) in cells.iter().zip(map.columns) {
+                        if is_fitted(row, column.printed) { &mut fitted } else { &mut here }.push(*cell);
+                    }
+                }
+                tables.push((beside.heading(), Fidelity::of(&here)));
+                free.extend(here);
+            }
+        }
+        tables.retain(|(_, table)| table.comparable > 0);
+        let error = |table: &Fidelity| table.median_error.unwrap_or(-1.0);
+        tables.sort_by(|(_, a), (_, b)| error(b).total_cmp(&error(a)));
+        PaperFidelity { free: Fidelity::of(&free), fitted: Fidelity::of(&fitted), tables }
+    }
+
+    /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.
+    pub(super) fn fidelity_section(&self) -> Option<Section> {
+        let fidelity = self.fidelity();
+        if fidelity.free.comparable + fidelity.fitted.comparable == 0 {
+            return None;
+        }
+        let column =
+            |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
+        let row =
+            |label: &str, of: &Fidelity| Row { label: label.into(), values: of.values(), ..Row::default() };
+        let ends =
+            [row("All cells that are not fitted", &fidelity.free), row("Fitted cells", &fidelity.fitted)];
+        let tables = fidelity.tables.iter().map(|(name, table)| row(name, table));
+        let section = Section::new(
+            "Fidelity",
+            "How near our figures come to the printed ones, over all cells that are printed and that we have. A relative error is \
+             our distance from the printed value, as a share of that value; cells that are printed as zero have none. A cell is \
+             fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model.",
+        )
+        .with(Part::Table(Table {
+            caption: "The farthest table first.".into(),
+            columns: vec![
+                column("Cells", "not zero, of all"),
+                column("Median error", ""),
+                column("Within 10 %", ""),
+                column("25 %", ""),
+                column("50 %", ""),
+            ],
+            rows: ends.into_iter().chain(tables).collect(),
+        }));
+        Some(match self.fitted_numbers() {
+            Some(numbers) => section.with(Part::Heading("Fitted numbers".into())).with(Part::Table(numbers)),
+            None => section,
+        })
+    }
+
+    fn fitted_numbers(&self) -> Option<Table> {
+        let column = |title: &str| Column { title: title.into(), ..Column::default() };
+        // One that several experiments share is one.
+        let mut numbers: Vec<(Fit, Vec<&str>)> = Vec::new();
+        for fit in self.paper.fits() {
+            let same = |known: &Fit| {
+                (&known.place, &known.value, &known.fitted) == (&fit.place, &fit.value, &fit.fitted)
+            };
+            match numbers.iter_mut().find(|(known, _)| same(known)) {
+                Some((_, experiments)) => experiments.push(self.paper.short(fit.experiment)),
+                None => {
+                    let experiment = self.paper.short(fit.experiment);
+                    numbers.push((fit, vec![experiment]));
+                }
+            }
+        }
+        let row = |(fit, experiments): &(Fit, Vec<&str>)| Row {
+            label: fit.place.clone(),
+            values: vec![
+                fit.value.as_str().into(),
+                fit.fitted.as_str().into(),
+                Cell::Text(experiments.join(", ").replace('_', " ")),
+            ],
+            ..Row::default()
+        };
+        (!numbers.is_empty()).then(|| Table {
+            caption: "Numbers of the model that were set so that a printed figure comes out; the reasons stand with each experiment."
+                .into(),
+            columns: vec![column("Value"), column("Set from"), column("In")],
+            rows: numbers.iter().map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use antiphon_lab::papers::Value;
+
+    use super::*;
+
+    #[test]
+    fn errors_are_of_what_is_printed_and_not_zero() {
+        let cell = |printed: Option<f64>, ours: Option<f64>| {
+            let value = |value: f64| Value { value, ..Value::default() };
+            Compared { printed: printed.map(value), decimals: 1, ours: ours.map(value) }
+        };
+        let cells = [
+            cell(Some(10.0), Some(10.5)),
+            cell(Some(-10.0), Some(-12.0)),
+            cell(Some(2.0), Some(8.0)),
+            cell(Some(4.0), Some(2.0)),
+            cell(Some(0.0), Some(1.0)),
+            cell(None, Some(1.0)),
+            cell(Some(1.0), None),
+        ];
+        let fidelity = Fidelity::of(&cells);
+        // 5, 20, 300 and 50 %.
+        assert_eq!((fidelity.comparable, fidelity.non_zero, fidelity.within), (5, 4, [1, 2, 3]));
+        assert!((fidelity.median_error.unwrap() - 0.35).abs() < 1e-9);
+        assert_eq!(Fidelity::of(&cells[4..]).median_error, None);
+    }
+}
