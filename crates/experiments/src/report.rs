@@ -275,8 +275,30 @@ fn evidence_text(paper: &Paper, claim: &Judgement) -> String {
     let drawn = share.map(|share| format!("{:.1} % of the drawings say the same.", 100.0 * share));
     let bounds = claim.bounds.iter().map(|bound| format!("Bound chosen here: {bound}."));
     let fits = claim.fits.iter().map(|fit| format!("Fitted: {fit}."));
-    let reasons = drawn.into_iter().chain(bounds).chain(fits).chain(reasons);
+    let tables = tables_of(paper, &claim.figures);
+    let tables = (!tables.is_empty()).then(|| format!("Beside print: {}.", tables.join(", ")));
+    let reasons = tables.into_iter().chain(drawn).chain(bounds).chain(fits).chain(reasons);
     grouped(paper, &claim.figures).into_iter().chain(reasons).collect::<Vec<_>>().join("\n")
+}
+
+/// Links to the tables that have these figures.
+fn tables_of(paper: &Paper, figures: &[Reading]) -> Vec<String> {
+    let mut links = Vec::new();
+    for experiment in paper.experiments {
+        for map in experiment.tables {
+            let has = |figure: &Reading| {
+                figure.experiment == experiment.key
+                    && map.columns.iter().any(|column| column.figure == figure.figure)
+            };
+            if let (true, Some(beside)) = (figures.iter().any(has), Beside::of(paper, map, None)) {
+                let link = format!("[[{}]]", beside.heading());
+                if !links.contains(&link) {
+                    links.push(link);
+                }
+            }
+        }
+    }
+    links
 }
 
 /// Figures of one kind together: "udp missing_percent at 12, 14 Mbit/s: 1.967, 41.63", "direct rtt_mean_ms: UDP 18.7,

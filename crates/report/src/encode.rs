@@ -4,16 +4,22 @@
 //! latency take about five characters each instead of eighteen as decimal text. `report.js` holds the decoder.
 
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The page's numbers; each distinct column is stored once, however many figures draw it.
+/// The page's numbers and anchors; each distinct column is stored once, however many figures draw it.
 #[derive(Default)]
 pub(crate) struct Pool {
     columns: Vec<Value>,
     known: BTreeMap<String, usize>,
+    anchors: BTreeSet<String>,
 }
 
 impl Pool {
+    /// Whether this anchor is not on the page yet; it is from now on.
+    pub fn takes_anchor(&mut self, anchor: &str) -> bool {
+        self.anchors.insert(anchor.into())
+    }
+
     /// Adds a column of `values` in steps of `quantum`; returns its index.
     pub fn add(&mut self, values: impl IntoIterator<Item = Option<f64>>, quantum: f64) -> usize {
         let column = json!([quantum, base64(&differences(values, quantum))]);

@@ -20,7 +20,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Escaped text in which `` `words` `` become code.
+/// Escaped text in which `` `words` `` become code, and `[[words]]` a link to the heading of these words.
 pub(crate) fn inline(text: &str) -> String {
     let mut out = String::new();
     let mut pieces = text.split('`').peekable();
@@ -30,11 +30,33 @@ pub(crate) fn inline(text: &str) -> String {
         match (code, pieces.peek().is_some()) {
             (true, true) => out.push_str(&format!("<code>{}</code>", escape(piece))),
             (true, false) => out.push_str(&format!("`{}", escape(piece))),
-            (false, _) => out.push_str(&escape(piece)),
+            (false, _) => linked(piece, &mut out),
         }
         code = !code;
     }
     out
+}
+
+fn linked(text: &str, out: &mut String) {
+    let mut rest = text;
+    while let Some((before, link, after)) = link(rest) {
+        out.push_str(&escape(before));
+        out.push_str(&format!("<a href=\"#{}\">{}</a>", heading_id(link), escape(link)));
+        rest = after;
+    }
+    out.push_str(&escape(rest));
+}
+
+/// What stands before, in and behind the first link.
+fn link(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once("[[")?;
+    let (link, after) = rest.split_once("]]")?;
+    Some((before, link, after))
+}
+
+/// The anchor of a heading.
+pub(crate) fn heading_id(heading: &str) -> String {
+    format!("h-{}", slug(heading))
 }
 
 /// JSON that is safe inside a `<script>` element: no `<` can begin an end tag or a comment.
@@ -132,6 +154,14 @@ mod tests {
     fn slugs_are_plain() {
         assert_eq!(slug("Latency over time!"), "latency-over-time");
         assert_eq!(slug("<\u{e9}>"), "");
+    }
+
+    #[test]
+    fn links_lead_to_headings() {
+        assert_eq!(
+            inline("see [[Table 6.3]], `a[[b]]` & [[<x>]] [[open"),
+            "see <a href=\"#h-table-6-3\">Table 6.3</a>, <code>a[[b]]</code> &amp; <a href=\"#h-x\">&lt;x&gt;</a> [[open"
+        );
     }
 
     proptest! {

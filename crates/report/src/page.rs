@@ -4,7 +4,7 @@ use crate::cards::{Card, render_cards, render_command};
 use crate::chart::Chart;
 use crate::encode::{Pool, sha256_base64};
 use crate::fate::LossMap;
-use crate::html::{escape, inline, script_json, slug};
+use crate::html::{escape, heading_id, inline, script_json, slug};
 use crate::listen::{Clip, render_listen};
 use crate::table::{Bars, Table};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Part {
-    /// A heading within the section.
+    /// A heading within the section; `[[its words]]` in other texts link to it.
     Heading(String),
     /// Paragraphs, separated by blank lines; `` `code` `` between back-quotes.
     Prose(String),
@@ -200,7 +200,12 @@ impl Part {
     /// `title`: the heading that the part is under, which names it to those who can't see where it stands.
     fn render(&self, id: &str, title: &str, pool: &mut Pool, out: &mut String) {
         match self {
-            Part::Heading(text) => out.push_str(&format!("<h3>{}</h3>\n", escape(text))),
+            Part::Heading(text) => {
+                // Links lead to the first of several with the same words.
+                let anchor = heading_id(text);
+                let id = if pool.takes_anchor(&anchor) { format!(" id=\"{anchor}\"") } else { String::new() };
+                out.push_str(&format!("<h3{id}>{}</h3>\n", escape(text)));
+            }
             Part::Prose(text) => {
                 for paragraph in text.split("\n\n").filter(|p| !p.trim().is_empty()) {
                     out.push_str(&format!("<p>{}</p>\n", inline(paragraph.trim())));

@@ -40,6 +40,23 @@ fn the_page_has_every_table_claim_and_labelled_number() {
 }
 
 #[test]
+fn the_page_begins_with_its_fidelity_and_its_links_lead_somewhere() {
+    let html = some_results().page("antiphon lab report").render();
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    let order = [">Fidelity</h2>", ">Fitted numbers</h3>", ">Claims</h2>", "id=\"h-table-6-3\""].map(at);
+    assert!(order.is_sorted(), "{order:?}");
+    assert!(html.contains("<a href=\"#h-table-6-3\">Table 6.3</a>"), "a claim names its table");
+    let links = html.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for link in links {
+        assert_eq!(html.matches(&format!("id=\"{link}\"")).count(), 1, "{link}");
+    }
+    // Of Table 6.3 the row at 0 Mbit/s, 0.0082, is met to the last digit and the one at 14 within 3.3 %; the latter is fitted.
+    let fidelity = some_results().fidelity();
+    assert_eq!((fidelity.free.non_zero, fidelity.free.within), (1, [1, 1, 1]));
+    assert_eq!((fidelity.fitted.non_zero, fidelity.fitted.within), (1, [1, 1, 1]));
+}
+
+#[test]
 fn the_tables_for_spreadsheets_have_a_line_for_each_printed_value() {
     let some = some_results();
     let csv = some.tables_csv();
