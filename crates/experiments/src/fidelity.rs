@@ -145,7 +145,7 @@ impl PaperResults {
         let row = |(fit, experiments): &(Fit, Vec<&str>)| Row {
             label: fit.place.clone(),
             values: vec![
-                fit.value.as_str().into(),
+                Cell::Text(fit.short_value()),
                 fit.fitted.as_str().into(),
                 Cell::Text(experiments.join(", ").replace('_', " ")),
             ],

@@ -25,11 +25,12 @@ enum Whose {
 }
 
 const TITLE: &str = "Decisions side by side";
-const INTRO: &str = "The report's two algorithms, UDP and TCP, compared with two decisions of ours: `nearest` requests a packet if the \
-     mean quality then comes closer to the origin, `deadline` (the default of `srp://`) if it can still be played. Ratios to 10 % and \
+const INTRO: &str = "The report's two algorithms, UDP and TCP, compared with decisions in our receiver, in which nothing waits behind what is missing: the \
+     report's two, and two of ours: `nearest` requests a packet if the mean quality then comes closer to the origin, `deadline` (the \
+     default of `srp://`) if it can still be played. Ratios to 10 % and \
      250 ms; a distance below 1 is inside the desired quality. Latency is half a round trip, of a slow ping beside the \
-     stream, and the mean distance of the arrivals from their mean: as the formula is printed, of the intervals between \
-     them, and in a second reading, of the ages of what arrived. Means of the runs with their 95 % confidence \
+     stream, and the mean distance of the arrivals from their mean: of the ages of what arrived, by which the claims are judged, and of \
+     the intervals between arrivals. Means of the runs with their 95 % confidence \
      intervals; each run has its own distance.";
 
 /// Our figures.

@@ -23,6 +23,9 @@ pub struct Fit {
     claims: Vec<String>,
 }
 
+/// Characters of a value that are shown.
+const MOST_SHOWN: usize = 40;
+
 /// A printed cell from which something was set.
 #[derive(Clone, PartialEq, Debug)]
 struct FittedCell {
@@ -35,6 +38,14 @@ struct FittedCell {
 }
 
 impl Fit {
+    /// The value, cut off where it is a whole sweep's.
+    pub fn short_value(&self) -> String {
+        match self.value.char_indices().nth(MOST_SHOWN) {
+            Some((end, _)) => format!("{}…", &self.value[..end]),
+            None => self.value.clone(),
+        }
+    }
+
     /// Whether the words name a printed cell or a claim of the paper; a slip of the pen does not.
     pub fn is_understood(&self) -> bool {
         !self.cells.is_empty() || !self.claims.is_empty()

@@ -265,8 +265,9 @@ impl Judging<'_> {
             _ => None,
         };
         let fits = case.rests_on.iter().map(|at| {
-            let Fit { experiment, place, value, fitted, .. } = &self.fits[*at];
-            format!("{experiment}: {place} = {value}, set from {fitted}")
+            let fit = &self.fits[*at];
+            let (experiment, place, fitted) = (fit.experiment, &fit.place, &fit.fitted);
+            format!("{experiment}: {place} = {}, set from {fitted}", fit.short_value())
         });
         let fits = fits.collect();
         let figures = case.readings;

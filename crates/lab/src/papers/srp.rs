@@ -88,7 +88,7 @@ fn by_protocol(table: &Table, row: usize) -> Option<Place> {
     Some(at(AUDIO, super::long(NAMES, table.text(row, "protocol")?)?))
 }
 
-/// A table with latency computed from the intervals between arrivals, as the formula is printed.
+/// A table with latency computed from the intervals between arrivals, which the words of the formula could mean as well.
 const fn by_intervals(file: &'static str) -> TableMap {
     TableMap { file, labels: &["protocol"], place: by_protocol, columns: BY_INTERVALS, drawing: None }
 }

@@ -28,9 +28,9 @@ pub(in crate::papers) const DERIVED: &[Derived] = &[
             LATENCY_BY_INTERVALS,
             "latency by intervals",
             "Half the ping's mean round trip and the mean absolute deviation of the intervals between arrivals, as a share of \
-             250 ms. The formula as printed.",
+             250 ms.",
         ),
-        reading: "latency of the intervals, as the formula is printed",
+        reading: "latency of the intervals between arrivals",
         of: |stream, run| Some(quality(stream, run, stream.gap_mad_ms)?.latency),
     },
     Derived {
@@ -40,7 +40,7 @@ pub(in crate::papers) const DERIVED: &[Derived] = &[
             "Half the ping's mean round trip and the mean absolute deviation of the messages' ages at their arrival, as a share \
              of 250 ms.",
         ),
-        reading: "latency of the ages, a second reading",
+        reading: "latency of the ages of messages",
         of: |stream, run| Some(quality(stream, run, stream.jitter_mad_ms)?.latency),
     },
     Derived {
