@@ -58,7 +58,7 @@ impl Smoothed {
 ///
 /// *Reading.* The report says that only about the last 15 packets count, which 0.85 would give; but then a single loss
 /// weighs 15 %, OQ never gives up in any of its tests, and its printed figures are impossible. With 0.98 to 0.99 they
-/// are possible, so that is the default; both are parameters.
+/// are possible, so that is the default; both are parameters (`keep-loss`, `keep-latency`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QualityAverages {
     /// Weight that the old loss average keeps at a new message.

@@ -51,8 +51,13 @@ impl Halves {
         if settings.mode == Mode::AsPublished {
             let marked = role == Role::Listener;
             // A side that only sends has nothing to measure: the first message received starts the probes.
-            let config =
-                ClientConfig { probe_at_start: false, time_mark: marked, ..ClientConfig::new(loss, latency) };
+            let config = ClientConfig {
+                probe_at_start: false,
+                time_mark: marked,
+                keep_loss: settings.keep_loss,
+                keep_latency: settings.keep_latency,
+                ..ClientConfig::new(loss, latency)
+            };
             return Halves::AsPublished(Box::new(Published {
                 client: Client::new(config, decide, now),
                 server: Server::new(KEPT_MESSAGES),

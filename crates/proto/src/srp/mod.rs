@@ -81,6 +81,14 @@ pub(crate) static TRANSPORT: Transport = Transport {
             help: "share of loss that is tolerated, for nearest, ell and oq; '%' is written %25 in a URI: loss=10%25",
         },
         Key {
+            name: "keep-loss",
+            help: "as-published: share that the average of losses keeps of what it was at a new message (98%): keep-loss=98.7%25",
+        },
+        Key {
+            name: "keep-latency",
+            help: "as-published: the same of the average latency: keep-latency=85%25",
+        },
+        Key {
             name: "streams",
             help: "which of the peer's streams are wanted, 0 to 15 (default: all); not as published: streams=0.2",
         },

@@ -6,6 +6,7 @@ use antiphon_core::uri::{Query, UriError};
 use antiphon_core::{Ratio, units};
 
 use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality};
+use super::estimate::KEEP;
 use super::streams::Streams;
 use crate::query::{bad, unknown};
 
@@ -72,6 +73,10 @@ pub struct Settings {
     pub streams: Streams,
     /// Nothing is given up, whatever its deadline; only in the improved mode, with all streams.
     pub full: bool,
+    /// As published: weights that the old averages of loss and of latency keep at a new message, which the report does not state.
+    pub keep_loss: f64,
+    /// See [`Self::keep_loss`].
+    pub keep_latency: f64,
 }
 
 impl Settings {
@@ -82,7 +87,16 @@ impl Settings {
             Mode::Improved => Decision::Deadline,
         };
         // 10 %: the desired loss of all of the report's tests.
-        Settings { mode, decide, desired_loss: 0.1, desired_latency, streams: Streams::ALL, full: false }
+        Settings {
+            mode,
+            decide,
+            desired_loss: 0.1,
+            desired_latency,
+            streams: Streams::ALL,
+            full: false,
+            keep_loss: KEEP,
+            keep_latency: KEEP,
+        }
     }
 
     /// Reads `mode`, `decide`, `loss`, `streams`, `reliability` and `latency`; the argument `latency` is the default of the last.
@@ -108,6 +122,20 @@ impl Settings {
         if mode == Mode::AsPublished && query.value("reliability").is_some() {
             return Err(bad(query, "reliability", "needs mode=improved: omit it or change the mode".into()));
         }
+        for (key, weight) in
+            [("keep-loss", &mut settings.keep_loss), ("keep-latency", &mut settings.keep_latency)]
+        {
+            if let Some(kept) = query.read(key, kept)? {
+                *weight = kept;
+                if mode != Mode::AsPublished {
+                    return Err(bad(
+                        query,
+                        key,
+                        "needs mode=as-published: omit it or change the mode".into(),
+                    ));
+                }
+            }
+        }
         let refused = ["decide", "loss", "streams"].into_iter().find(|key| query.value(key).is_some());
         if let Some(key) = refused.filter(|_| settings.full) {
             return Err(bad(query, key, "with reliability=full everything is requested: omit one".into()));
@@ -131,6 +159,14 @@ fn loss(text: &str) -> Result<f64, String> {
     }
     Err("SRP weighs losses against the desired share: write more than 0% and less than 100%, such as 10%"
         .into())
+}
+
+fn kept(text: &str) -> Result<f64, String> {
+    let share = text.parse::<Ratio>().map_err(|why| why.to_string())?.0;
+    if (0.0..1.0).contains(&share) {
+        return Ok(share);
+    }
+    Err("an average keeps a share of what it was: write 0% to less than 100%, such as 98%".into())
 }
 
 fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
@@ -161,6 +197,9 @@ mod tests {
         let (decide, latency) = (Decision::EqualLossLatency, Duration::from_millis(250));
         assert_eq!(full.mode, Mode::AsPublished);
         assert_eq!((full.decide, full.desired_loss, full.desired_latency), (decide, 0.05, latency));
+        assert_eq!((full.keep_loss, full.keep_latency), (0.98, 0.98));
+        let kept = read("mode=as-published&keep-loss=98.7%&keep-latency=85%").unwrap();
+        assert_eq!((kept.keep_loss, kept.keep_latency), (0.987, 0.85));
         assert_eq!(read("mode=as-published").unwrap().decide, Decision::OptimumQuality);
         assert_eq!((plain.streams, read("streams=1.3").unwrap().streams), (Streams::ALL, Streams(0b1010)));
     }
@@ -180,6 +219,9 @@ mod tests {
             ("streams=16", "0 to 15"),
             ("mode=as-published&streams=1", "mode=improved"),
             ("mode=as-published&reliability=full", "mode=improved"),
+            ("keep-loss=98%", "mode=as-published"),
+            ("mode=as-published&keep-latency=100%", "less than 100%"),
+            ("mode=as-published&keep-loss=0.98", "write 0.98%"),
             ("reliability=ful", "did you mean 'full'"),
             ("reliability=full&decide=never", "omit one"),
         ] {
