@@ -265,12 +265,13 @@ fn run(
     runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer);
     let stacks = runner.stacks();
     let mut wall = WallClock::new(clock);
-    runner.drive(&mut session, stop, &mut |now, session, lines| {
+    let driven = runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
         arriving.poll(now, session, lines, &stacks);
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;
-    let last = Snapshot::of(&mut session, clock.now(), &meter);
+    let mut last = Snapshot::of(&mut session, clock.now(), &meter);
+    last.silent_since_end |= driven.unflushed;
     let members = members(&session, plan.format.rate());
     let has = session.send_track().and_then(|track| {
         let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));

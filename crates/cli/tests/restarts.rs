@@ -15,7 +15,10 @@ use std::time::Duration;
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
 use common::antiphon;
+use socket2::{Domain, Socket, Type};
 
+/// Bytes; the kernel makes at least 2304 of it (socket(7), SO_RCVBUF).
+const SMALLEST_BUFFER: usize = 1;
 const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// Raw sound of both pipes: 10 ms of two channels with 16 bits at 48 kHz are 1920 bytes.
 const FORMAT: &str = "-?format=s16le&rate=48kHz&channels=2";
@@ -86,11 +89,21 @@ fn relay_datagrams(to: SocketAddr, there: Arc<AtomicBool>, port: Arc<AtomicU32>)
 }
 
 /// Connections stand still while the path is gone, as TCP's do, and break when the port changes.
+///
+/// What this machine's kernel takes for the relay, it acknowledges; a machine that is gone would not. So the relay has the smallest
+/// buffer that there is, or the last second of a stream would seem to have arrived.
 fn relay_connections(to: SocketAddr, there: Arc<AtomicBool>, port: Arc<AtomicU32>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(SMALLEST_BUFFER).expect("a size");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("loopback");
+    socket.listen(16).expect("loopback");
+    let listener = TcpListener::from(socket);
     let at = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
         for caller in listener.incoming().map_while(Result::ok) {
+            while !there.load(Ordering::Relaxed) {
+                std::thread::park_timeout(PERIOD);
+            }
             let Ok(callee) = TcpStream::connect(to) else { continue };
             let number = port.load(Ordering::Relaxed);
             for (from, into) in [(&caller, &callee), (&callee, &caller)] {
@@ -329,8 +342,10 @@ impl Stream {
 
     /// The receiver's machine is gone: what the sender ends with when its source has ended.
     fn lose_the_machine(mut self) -> (Option<i32>, String) {
-        self.receiver.signal("KILL");
+        // First the path: a relay that sees the receiver's program end would tell the sender.
         self.path.there.store(false, Ordering::Relaxed);
+        pass(2 * PERIOD);
+        self.receiver.signal("KILL");
         pass(Duration::from_secs(1));
         self.silent.store(true, Ordering::Relaxed);
         let ended = self.sender.ends(Duration::from_secs(60)).expect("it ends");

@@ -59,6 +59,8 @@ pub struct DriveReport {
     pub elapsed: Duration,
     /// The latest that a time-out was handled after it was due.
     pub worst_oversleep: Duration,
+    /// The peer's machine had not received everything when the time to end was over.
+    pub unflushed: bool,
 }
 
 /// Runs `participant` on `lines` until it finishes, or, once `stop` asks, until it has ended in order; in both cases
@@ -110,6 +112,7 @@ pub fn drive_each<'a, P: Participant>(
         }
         wait = run.next_wait(sooner(participant.poll_timeout(), lines.poll_timeout()), now, clock, options);
     }
+    run.report.unflushed = !lines.is_flushed();
     run.report.elapsed = clock.now().since(start);
     run.report.cpu = thread_cpu_time().saturating_sub(cpu);
     Ok(run.report)

@@ -68,8 +68,8 @@ pub const AUDIO: &str = "audio";
 const PING: &str = "ping";
 /// Name of the sweep, and its values as the scenarios write them.
 const TRANSPORT: &str = "transport";
-const ELL: &str = "srp?mode=as-published&decide=ell&loss=10%25";
-const OQ: &str = "srp?mode=as-published&decide=oq&loss=10%25";
+const ELL: &str = "srp?mode=as-published&decide=ell&loss=10%25&keep-loss=98.7%25&keep-latency=85%25";
+const OQ: &str = "srp?mode=as-published&decide=oq&loss=10%25&keep-loss=98.7%25&keep-latency=85%25";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
 /// Decisions of ours.
