@@ -40,9 +40,9 @@
 //! a Reset, and one that is gone is given up after 40 s. A caller that a translator gives another address is found by its
 //! numbers, and believed after a Sync round (`moves`).
 //!
-//! Where this departs from the RFCs: the first Request is repeated after 250 ms, and at least once a second
-//! (`request-timeout=1s` is RFC 4340's); neither CCID waits longer than a second between packets when nothing comes back, so
-//! that live sound is there again soon after an outage; ECN is never asked for (marks that the peer reports are honoured;
+//! Where this departs from the RFCs: the first Request is repeated after 250 ms, and at least twice a second
+//! (`request-timeout=1s` is RFC 4340's); neither CCID waits longer than 0.5 s between packets when nothing comes back (on
+//! a longer round trip: longer than that), so that live sound is there within a second of an outage's end; ECN is never asked for (marks that the peer reports are honoured;
 //! no socket here tells of marks that come); 24-bit sequence numbers are refused; the side that ends a connection forgets it
 //! when the other side has answered: the socket below keeps the address apart, so there is no TIMEWAIT.
 //! CCID 2's Ack Ratio is 1 or 2, never more; CCID 3's history discounting (RFC 5348 §5.5, optional) is left out.

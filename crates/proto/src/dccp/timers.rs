@@ -7,7 +7,7 @@ use antiphon_core::{BrokenReason, CloseReason, Event, Instant, Outcome, Role};
 use super::endpoint::{DccpEndpoint, State};
 use super::settings::RFC_REQUEST_TIMEOUT;
 use super::wire::ResetCode;
-use crate::patience::{LEAVE, MOST_CALLS, leave_by};
+use crate::patience::{LEAVE, LONGEST_PAUSE, UNANSWERED, leave_by};
 
 /// Timers of the connection itself; congestion control and feature negotiation have their own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,8 +17,8 @@ pub(super) struct Timers {
     pub wait: Duration,
     /// The longest such wait.
     longest: Duration,
-    /// Repetitions so far.
-    repeated: u32,
+    /// When the application is told that nobody answers the call.
+    tell_at: Option<Instant>,
     /// When this state has lasted too long.
     pub give_up: Option<Instant>,
     /// Since when a graceful close waits for the queue to empty.
@@ -34,13 +34,14 @@ impl Timers {
     pub fn start_calling(&mut self, now: Instant, wait: Duration) {
         self.start(now, wait, CALLING);
         // One who asks for RFC 4340's first wait gets its others, too; a live sender is there soon after its receiver.
-        self.longest = if wait < RFC_REQUEST_TIMEOUT { LIVE_WAIT } else { LONGEST_WAIT };
+        self.tell_at = Some(now + UNANSWERED);
+        self.longest = if wait < RFC_REQUEST_TIMEOUT { LONGEST_PAUSE } else { LONGEST_WAIT };
     }
 
     /// A state began whose packet is repeated after `wait`, then twice that, until `patience` has passed.
     pub fn start(&mut self, now: Instant, wait: Duration, patience: Duration) {
         (self.again, self.wait, self.give_up) = (None, wait, Some(now + patience));
-        (self.longest, self.repeated) = (LONGEST_WAIT, 0);
+        (self.longest, self.tell_at) = (LONGEST_WAIT, None);
     }
 
     /// The state's packet was sent.
@@ -71,8 +72,8 @@ impl DccpEndpoint {
     fn run_timers_of_state(&mut self, now: Instant) {
         self.queue.expire(now);
         if self.timers.again.is_some_and(|at| at <= now) {
-            (self.timers.again, self.timers.repeated) = (None, self.timers.repeated + 1);
-            if self.state == State::Request && self.timers.repeated == MOST_CALLS {
+            self.timers.again = None;
+            if self.timers.tell_at.take_if(|tell_at| *tell_at <= now).is_some() {
                 self.queue.report(Event::Broken(BrokenReason::Unreachable));
             }
             match self.state {
@@ -165,8 +166,6 @@ impl DccpEndpoint {
 
 /// RFC 4340 §8.1.1: doubled up to 64 s, given up after about three minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
-/// The longest time-out of live streams, as SCTP's here.
-const LIVE_WAIT: Duration = Duration::from_secs(1);
 const CALLING: Duration = Duration::from_secs(180);
 /// RFC 4340 §8.1.5: the client's Ack goes out again after 200 ms, and so on for four maximum segment lifetimes, 8 min.
 pub(super) const PARTOPEN_WAIT: Duration = Duration::from_millis(200);

@@ -395,8 +395,8 @@ const MOST_PENDING: usize = 256;
 /// How long such a caller is remembered. Shorter than RFC 4340 §8.1.3's four maximum segment lifetimes: a repeated
 /// Request creates a new entry.
 const RESPOND: Duration = Duration::from_secs(10);
-/// Requests of one call: at 1, 2, 4 … 64 s and so on for three minutes they are eight (RFC 4340 §8.1.1).
-const MOST_REPEATS: i64 = 16;
+/// Requests of one call within [`RESPOND`], one every [`LONGEST_PAUSE`](crate::patience::LONGEST_PAUSE), and a few more.
+const MOST_REPEATS: i64 = 32;
 /// Used cookies remembered; each cost a true address a round trip. With more than so many within a cookie's life the
 /// first are forgotten, and a copy of such a packet can begin an association again: from an address that is proved, and
 /// only until that peer's Reset. Refusing all cookies as old instead would refuse callers whose round trip is longer.

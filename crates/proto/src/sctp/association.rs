@@ -36,6 +36,8 @@ pub(super) struct Association {
     pub sack: Acknowledgement,
     /// T1-init, T1-cookie or T2-shutdown, depending on the phase.
     pub t1: Option<Instant>,
+    /// When the application is told that nobody answers the call.
+    pub tell_at: Option<Instant>,
     /// Time-outs of T1 or T2 so far.
     pub tries: u32,
     /// The first time-out since the last packet from the peer.
@@ -143,6 +145,7 @@ impl Association {
             due: Due::default(),
             sack: Acknowledgement { window: usize::MAX, ..Acknowledgement::default() },
             t1: None,
+            tell_at: None,
             tries: 0,
             silent_since: None,
             forwarded_at: None,
@@ -171,7 +174,7 @@ impl Association {
     /// The handshake is complete.
     pub fn establish(&mut self, now: Instant) {
         self.phase = Phase::Established;
-        (self.t1, self.tries, self.due.step) = (None, 0, false);
+        (self.t1, self.tell_at, self.tries, self.due.step) = (None, None, 0, false);
         self.paths[self.init_path].confirmed = true;
         // Other paths are probed as soon as the peer's tag is known.
         self.paths.iter_mut().filter(|path| !path.confirmed).for_each(|path| path.heartbeat_at = now);

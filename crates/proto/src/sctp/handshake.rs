@@ -9,6 +9,7 @@ use super::validator::{Call, INIT_ACK_LEN, Standing};
 use super::wire::init::{InitFields, Offer, parameter};
 use super::wire::writer::push_tlv;
 use super::wire::{Chunk, HEADER, Header, TLV, cause};
+use crate::patience::UNANSWERED;
 
 impl Sctp {
     /// Sends the INIT.
@@ -18,6 +19,7 @@ impl Sctp {
         {
             association.due.step = true;
             association.t1 = Some(now + self.settings.rto.initial);
+            association.tell_at = Some(now + UNANSWERED);
         }
     }
 

@@ -17,10 +17,10 @@
 //! Differences from RFC 9260, towards every peer:
 //!
 //! * Time-outs for budgets under 200 ms: the first is 250 ms; later ones are the round trip plus four times its
-//!   variation, at least 20 ms more than the acknowledgement delay, and double up to 1 s only, so that an association
-//!   survives an outage. Acknowledgements wait 10 ms at most (`ack-delay`; raise it for a peer that delays longer: a
+//!   variation, at least 20 ms more than the acknowledgement delay, and double up to 0.5 s only, so that an association
+//!   survives an outage and sound is there within a second of its end. Acknowledgements wait 10 ms at most (`ack-delay`; raise it for a peer that delays longer: a
 //!   Linux kernel waits 200 ms). An association ends 40 s after the first time-out without an answer,
-//!   and the application hears of a call that was repeated eight times. `rto-initial=1s&rto-min=1s&rto-max=60s` are the
+//!   and the application hears of a call that nobody answered for 5 s. `rto-initial=1s&rto-min=1s&rto-max=60s` are the
 //!   values of RFC 9260 §16; the 40 s stay.
 //! * An INIT shorter than its answer is answered at most 100 times a second; our INITs are padded to the answer's
 //!   length.

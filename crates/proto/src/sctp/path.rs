@@ -216,10 +216,10 @@ mod tests {
         assert_eq!((rtt.rto(), rtt.smoothed().min()), (120 * MS, Some(40 * MS)));
         (0..100).for_each(|_| rtt.on_sample(40 * MS));
         assert_eq!(rtt.base_rto(), 70 * MS, "the margin is what is left of the variation");
-        (0..3).for_each(|_| rtt.back_off());
-        assert_eq!((rtt.rto(), rtt.base_rto()), (560 * MS, 70 * MS));
+        (0..2).for_each(|_| rtt.back_off());
+        assert_eq!((rtt.rto(), rtt.base_rto()), (280 * MS, 70 * MS));
         rtt.back_off();
-        assert_eq!(rtt.rto(), SECOND);
+        assert_eq!(rtt.rto(), 500 * MS);
         (0..400).for_each(|_| rtt.on_sample(1500 * MS));
         // Averages of nanoseconds are rounded down.
         let long = rtt.rto();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
+use crate::patience::LONGEST_PAUSE;
 use crate::query::{bad, time, unknown};
 use crate::rtt::{RtoFloor, RtoSettings};
 
@@ -81,7 +82,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "rto-min",
         help: "the least time-out; by default what is above the round trip by ack-delay and 20ms, 1s in RFC 9260: rto-min=1s",
     },
-    Key { name: "rto-max", help: "to which time-outs double, 1s by default, 60s in RFC 9260: rto-max=60s" },
+    Key {
+        name: "rto-max",
+        help: "to which time-outs double, 500ms by default, 60s in RFC 9260: rto-max=60s",
+    },
     Key {
         name: "path-max-retrans",
         help: "time-outs in a row after which another path is taken, 0 by default, 5 in RFC 9260: path-max-retrans=5",
@@ -135,7 +139,8 @@ fn read_rto(query: &Query, live: RtoSettings) -> Result<RtoSettings, UriError> {
         ..live
     };
     let above =
-        [("rto-min", rto.min), ("rto-initial", rto.initial)].into_iter().find(|(_, time)| *time > rto.max);
+        [("rto-min", rto.min), ("rto-initial", rto.initial)].into_iter().filter(|(_, time)| *time > rto.max);
+    let above = above.max_by_key(|(_, time)| *time);
     let Some((key, time)) = above else { return Ok(rto) };
     // Blames a key that the query contains, so that the user can correct it.
     let key = if query.value(key).is_some() { key } else { "rto-max" };
@@ -228,9 +233,8 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
 const RTO_SLACK: Duration = Duration::from_millis(20);
 /// RFC 9260 §16 says 1 s; live sound can't wait for it.
 const RTO_INITIAL: Duration = Duration::from_millis(250);
-/// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away. One packet a second
-/// causes no congestion.
-const RTO_MAX: Duration = Duration::from_secs(1);
+/// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away.
+const RTO_MAX: Duration = LONGEST_PAUSE;
 /// A path slower than that is of no use for a conversation.
 const RTO_LONGEST: Duration = Duration::from_secs(2);
 /// RTO.Max of RFC 9260 §16.
@@ -283,14 +287,14 @@ mod tests {
         let ms = Duration::from_millis;
         let live = live_rto(ms(10));
         let bounds = (live.initial, live.min, live.max, live.longest, live.granularity);
-        assert_eq!(bounds, (ms(250), ms(0), ms(1000), ms(2000), ms(30)));
+        assert_eq!(bounds, (ms(250), ms(0), ms(500), ms(2000), ms(30)));
         assert_eq!(settings("").unwrap().rto, live);
         let rfc = settings("rto-initial=1s&rto-min=1s&rto-max=60s&path-max-retrans=5").unwrap();
         let expected =
             RtoSettings { initial: ms(1000), min: ms(1000), max: ms(60_000), longest: ms(60_000), ..live };
         assert_eq!((rfc.rto, rfc.path_max_retrans), (expected, 5));
-        let eager = settings("rto-max=500ms").unwrap().rto;
-        assert_eq!(eager, RtoSettings { max: ms(500), ..live }, "a longer round trip is waited for");
+        let eager = settings("rto-max=300ms").unwrap().rto;
+        assert_eq!(eager, RtoSettings { max: ms(300), ..live }, "a longer round trip is waited for");
     }
 
     #[test]
@@ -304,7 +308,7 @@ mod tests {
             ("ack-delay=1s", "500ms"),
             ("ack-delay=5", "5ms"),
             ("heartbeat=1ms", "use 1s to"),
-            ("rto-min=2s", "rto-max=1s is below 2s: use rto-max=2s or more"),
+            ("rto-min=2s", "rto-max=500ms is below 2s: use rto-max=2s or more"),
             ("rto-initial=3s&rto-min=1s", "use rto-max=3s or more"),
             ("rto-max=100ms", "rto-max=100ms is below 250ms"),
             ("rto-max=61s", "use 10ms to 60s"),

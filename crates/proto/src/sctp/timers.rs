@@ -7,7 +7,7 @@ use super::endpoint::{Sctp, Stage};
 use super::path::Path;
 use super::settings::Settings;
 use super::tail::TailProbe;
-use crate::patience::{GONE, MOST_CALLS};
+use crate::patience::GONE;
 use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
@@ -23,8 +23,9 @@ impl Sctp {
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }
-        let calls = matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed);
-        if association.run_t1(now, &self.settings.rto) && calls && association.tries == MOST_CALLS {
+        if association.run_t1(now, &self.settings.rto)
+            && association.tell_at.take_if(|tell_at| *tell_at <= now).is_some()
+        {
             self.queue.report(Event::Broken(BrokenReason::Unreachable));
         }
         association.run_probe(now);

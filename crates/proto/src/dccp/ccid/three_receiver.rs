@@ -96,8 +96,12 @@ impl ReceiverThree {
                 self.last_counter = Some(incoming.ccval);
                 self.due = TWICE;
             }
-            // Once a round trip: four counts (RFC 4342 §10.3).
-            Some(last) if incoming.ccval.wrapping_sub(last) & 0x0f >= 4 => {
+            // Once a round trip: four counts (RFC 4342 §10.3). After an outage the counter may have gone round, and a
+            // sender that waits half a second between packets would wait for another.
+            Some(last)
+                if incoming.ccval.wrapping_sub(last) & 0x0f >= 4
+                    || now.since(self.measured_from) >= OVERDUE.max(4 * self.rtt) =>
+            {
                 self.last_counter = Some(incoming.ccval);
                 self.due = self.due.max(1);
             }
@@ -216,6 +220,9 @@ fn first_interval(size: f64, rtt: Duration, rate: f64, before: u32) -> u32 {
     (1.0 / tfrc::loss_event_rate(size, rtt, target)).round() as u32
 }
 
+/// Without a report for so long, the next packet gets one: twice a delayed acknowledgement of TCP, for a round trip that
+/// is estimated too short.
+const OVERDUE: Duration = Duration::from_millis(200);
 /// How often the first reports are sent.
 const TWICE: u8 = 2;
 
@@ -237,6 +244,22 @@ mod tests {
             received_at,
         };
         receiver.on_packet(&packet, None);
+    }
+
+    /// The counter says nothing after an outage: it has gone round. One packet must suffice to tell the sender.
+    #[test]
+    fn the_first_packet_after_an_outage_is_reported_whatever_its_counter_is() {
+        let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_millis(40));
+        for ms in [100, 105, 110] {
+            arrives(&mut receiver, ms / 5, Some(1000), ms);
+        }
+        while receiver.is_due() {
+            receiver.on_ack_sent();
+        }
+        arrives(&mut receiver, 23, Some(1000), 115);
+        assert!(!receiver.is_due(), "within the round trip");
+        arrives(&mut receiver, 90, Some(1000), 30_000);
+        assert!(receiver.is_due());
     }
 
     #[test]

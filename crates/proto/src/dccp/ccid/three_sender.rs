@@ -11,6 +11,7 @@ use crate::cc::tfrc;
 use crate::dccp::logs::SentLog;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
+use crate::patience::LONGEST_PAUSE;
 
 /// Sends at the rate that the equation allows for the receiver's reports.
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ pub(crate) struct SenderThree {
     nofeedback_at: Option<Instant>,
     /// Whether nothing was sent since that timer was set.
     idle: bool,
+    /// Whether that timer has expired since the last report, and losses had not made the sender slower than
+    /// [`LONGEST_PAUSE`] before. The pause after a packet is by its bytes; after one of sound
+    /// among small reports it would be a multiple of the mean one.
+    unanswered: bool,
     /// When the last packet should have gone at the rate, and its bytes.
     departed: (Instant, usize),
     limits: DataLimit,
@@ -88,6 +93,7 @@ impl SenderThree {
             doubled_at: now,
             nofeedback_at: None,
             idle: true,
+            unanswered: false,
             departed: (now, 0),
             limits: DataLimit::default(),
             counter: 0,
@@ -192,7 +198,7 @@ impl SenderThree {
             }
         }
         self.nofeedback_at = Some(now + self.patience());
-        self.idle = true;
+        (self.idle, self.unanswered) = (true, false);
         worse && before.is_some()
     }
 
@@ -249,9 +255,10 @@ impl SenderThree {
             self.received.reset(now, limit.max(size / SLOWEST) / 2.0);
             equation.min(limit)
         };
-        // Departs from the RFC, which continues down to a packet in 64 s: the end of an outage would not be noticed,
-        // and a packet a second overloads no path.
-        self.set_rate(lower.max(size.min(rate)));
+        // Departs from the RFC, which continues down to a packet in 64 s: the end of an outage would not be noticed.
+        let least = size / (self.longest_pause().as_secs_f64() * self.swing());
+        self.set_rate(lower.max(least.min(rate)));
+        self.unanswered |= rate >= least;
         if !self.idle {
             self.nofeedback_at = Some(now + self.patience());
         }
@@ -270,12 +277,23 @@ impl SenderThree {
     /// When the next packet is due: after the last one, by its size at the present rate.
     fn due(&self) -> Instant {
         let (at, len) = self.departed;
-        at + self.time_for(len as f64)
+        let pause = self.time_for(len as f64);
+        at + if self.unanswered { pause.min(self.longest_pause()) } else { pause }
     }
 
     fn time_for(&self, bytes: f64) -> Duration {
-        let swing = self.roots.map_or(1.0, |(mean, newest)| mean / newest);
-        Duration::from_secs_f64((bytes / (self.rate.unwrap_or(1.0) * swing).max(1e-3)).min(SLOWEST))
+        let rate = self.rate.unwrap_or(1.0) * self.swing();
+        Duration::from_secs_f64((bytes / rate.max(1e-3)).min(SLOWEST))
+    }
+
+    /// Between packets that nothing answers.
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE.max(self.rtt.unwrap_or_default())
+    }
+
+    /// By how much the newest round trip changes the rate (RFC 5348 §4.5).
+    fn swing(&self) -> f64 {
+        self.roots.map_or(1.0, |(mean, newest)| mean / newest)
     }
 
     /// Slightly early is right on average (RFC 5348 §4.6: t_delta).

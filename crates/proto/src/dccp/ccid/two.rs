@@ -9,6 +9,7 @@ use crate::dccp::logs::{Fate, MARKED, REACH, RECEIVED, ReceiveLog, SentLog, runs
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 use crate::dccp::wire::OptionWriter;
+use crate::patience::LONGEST_PAUSE;
 use crate::rtt::backed_off;
 
 /// Sends as many data packets as a window allows, and treats their losses as congestion.
@@ -224,13 +225,12 @@ impl SenderTwo {
         self.cwnd = (self.cwnd + more).min(MAX_WINDOW);
     }
 
-    /// RFC 6298 §5.5's doubling, but with a lower limit: in an outage of half a minute it would grow to half a minute,
-    /// and a packet a second overloads no path.
+    /// RFC 6298 §5.5's doubling, but with a lower limit: in an outage of half a minute it would grow to half a minute.
     fn timeout(&self, rtt: &Rtt) -> Duration {
         // For a peer that reports its acknowledgement delays, the longest permitted delay need not be assumed.
         let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
         let base = rtt.timeout() + kept + SLACK;
-        backed_off(base, self.backoff, LONGEST_TIMEOUT)
+        backed_off(base, self.backoff, LONGEST_PAUSE)
     }
 }
 
@@ -294,7 +294,6 @@ const MAX_WINDOW: u32 = REACH as u32 / 2;
 const MOST_KEPT: Duration = Duration::from_millis(200);
 /// Time-outs are not more exact than wake-ups on a busy machine.
 pub(crate) const SLACK: Duration = Duration::from_millis(25);
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 3;
 /// Long enough that messages of 10 ms in one direction share an acknowledgement, well below RFC 4341's 0.2 s.
 const DELAYED_ACK: Duration = Duration::from_millis(25);

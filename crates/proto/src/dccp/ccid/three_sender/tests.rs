@@ -44,9 +44,13 @@ impl Bench {
     }
 
     fn send(&mut self) {
+        self.send_of(SIZE);
+    }
+
+    fn send_of(&mut self, len: usize) {
         let ccval = self.sender.ccval(self.now);
         self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, ..Sent::default() });
-        self.sender.on_sent(self.now, SIZE);
+        self.sender.on_sent(self.now, len);
     }
 
     /// A report on a packet sent a round trip ago: 1/p, and what arrives.
@@ -139,13 +143,41 @@ fn silence_halves_the_rate_and_idle_runs_no_timer() {
             bench.sender.handle_timeout(bench.now);
         }
     }
-    assert!((bench.rate() / SIZE as f64 - 1.0).abs() < 0.01, "a packet a second: {}", bench.rate());
+    assert!((bench.rate() / SIZE as f64 - 2.0).abs() < 0.02, "two packets a second: {}", bench.rate());
     // Nothing is sent any more: the timer expires once.
     let mut runs = 0;
     while let Some(due) = bench.sender.poll_timeout() {
         bench.sender.handle_timeout(due);
         runs += 1;
         assert!(runs < 5, "an idle sender sleeps");
+    }
+}
+
+/// Whatever the last round trip was: a queue that grew before the path went (RFC 5348 §4.5) must not stretch the pause.
+/// Nor must reports, many of which are small, stretch the pause after a packet of sound.
+#[test]
+fn an_outage_leaves_no_pause_above_half_a_second() {
+    for (late, sizes) in [(0, [SIZE; 4]), (50, [SIZE; 4]), (900, [SIZE; 4]), (0, [72, 72, 72, 1068])] {
+        let mut bench = Bench::new();
+        bench.slow_start(6);
+        bench.now += Duration::from_millis(late);
+        bench.report(NO_LOSS, bench.rate());
+        let (from, mut last, mut longest, mut packets) = (bench.now, bench.now, Duration::ZERO, 0);
+        while bench.now.since(from) < Duration::from_secs(40) {
+            if bench.sender.poll_timeout().is_some_and(|due| due <= bench.now) {
+                bench.sender.handle_timeout(bench.now);
+            }
+            let len = sizes[packets % 4];
+            if bench.sender.may_send(bench.now, len) {
+                longest = longest.max(bench.now.since(last));
+                last = bench.now;
+                packets += 1;
+                bench.send_of(len);
+            }
+            bench.now += Duration::from_millis(1);
+        }
+        let paused = Duration::from_millis(490)..=Duration::from_millis(501);
+        assert!(paused.contains(&longest), "{late} ms late, {sizes:?}: {longest:?}");
     }
 }
 
