@@ -51,20 +51,42 @@ fn address(link: &mut Child, name: &str) -> String {
     behind.trim_start().split([' ', ',']).next().expect("an address").to_owned()
 }
 
+/// The link's counters a second later.
+fn next_flow(link: &mut Child) -> Value {
+    let line = link.wait_for("\"record\":\"interval\"");
+    let mut now: Value = serde_json::from_str(&line).expect("a record");
+    now["flows"][0].take()
+}
+
+fn on_the_way(flow: &Value, way: &str) -> u64 {
+    number(&flow[way], "in_flight") + number(&flow[way], "queued")
+}
+
+/// Waits until sound, some 250 packets a second, has begun, ended and crossed. Who listens may go on reporting, and be told
+/// that nobody is there any more.
+fn crossed(link: &mut Child) {
+    let mut before = 0;
+    loop {
+        let flow = next_flow(link);
+        let offered = number(&flow["up"], "offered");
+        if before > 100 && offered - before < 10 && on_the_way(&flow, "up") == 0 {
+            return;
+        }
+        before = offered;
+    }
+}
+
 /// Waits until nothing is sent across any more and nothing is on its way: how many packets came out there or went in
 /// on the way back.
 fn quiet(link: &mut Child) -> u64 {
     let mut before = Value::Null;
     loop {
-        let line = link.wait_for("\"record\":\"interval\"");
-        let now: Value = serde_json::from_str(&line).expect("a record");
-        let flow = &now["flows"][0];
-        let on_the_way =
-            ["up", "down"].map(|way| number(&flow[way], "in_flight") + number(&flow[way], "queued"));
-        if *flow == before && on_the_way == [0, 0] && number(&flow["up"], "offered") > 0 {
+        let flow = next_flow(link);
+        let nothing = ["up", "down"].iter().all(|way| on_the_way(&flow, way) == 0);
+        if flow == before && nothing && number(&flow["up"], "offered") > 0 {
             return number(&flow["up"], "delivered") + number(&flow["down"], "offered");
         }
-        before = flow.clone();
+        before = flow;
     }
 }
 
@@ -227,8 +249,8 @@ fn other_programs_stream_across_the_router() {
     for sender in senders {
         sender.succeed();
     }
-    // Their BYEs may have been lost, so those who listen are told when it is over.
-    quiet(&mut link);
+    // Their BYEs may have been lost, so those who listen are told when it is over; until then they report.
+    crossed(&mut link);
     let [received, _] = [receiver, player].map(|child| {
         child.interrupt();
         child.end()
