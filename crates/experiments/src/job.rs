@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use antiphon_lab::scenario::{Scenario, ScenarioError};
+use antiphon_lab::scenario::{Scenario, ScenarioError, missing_include, with_include};
 use antiphon_lab::setup::Setup;
 
 use super::{RealOptions, USUAL_REPETITIONS, papers};
@@ -126,17 +126,27 @@ pub fn prepare(jobs: &[Job], real: Option<RealOptions>) -> Option<String> {
 const MOST: u64 = 2 << 20;
 
 fn from_file(path: &Path) -> Result<Job, Error> {
-    let shown = path.display().to_string();
-    let unreadable = |why: String| Error::usage(format!("{shown}: {why}; choose a readable scenario"));
+    let mut text = read(path)?;
+    if let Some(name) = missing_include(&text) {
+        let included = read(&path.parent().unwrap_or(Path::new("")).join(&name))?;
+        text = with_include(&text, &name, &included);
+    }
+    // `file_stem` returns a name that is only an extension whole.
+    let stem = path.file_stem().ok_or_else(|| unreadable(path, "it has no file name"))?;
+    Job::new(&stem.to_string_lossy(), &path.display().to_string(), &text)
+}
+
+fn read(path: &Path) -> Result<String, Error> {
     let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
-    let text = String::from_utf8(text).map_err(|error| {
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
+    file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(path, error))?;
+    String::from_utf8(text).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        unreadable(format!("line {} is not UTF-8", line + 1))
-    })?;
-    // `file_stem` returns a name that is only an extension whole.
-    let stem = path.file_stem().ok_or_else(|| unreadable("it has no file name".into()))?;
-    Job::new(&stem.to_string_lossy(), &shown, &text)
+        unreadable(path, format!("line {} is not UTF-8", line + 1))
+    })
+}
+
+fn unreadable(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::usage(format!("{}: {why}; choose a readable scenario", path.display()))
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Phy, Rate, StationId, StationSpec,
+    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Phy, Rate, RateControl, Scan, StationId,
+    StationSpec,
 };
 use proptest::prelude::*;
 
@@ -37,10 +38,19 @@ fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
         retry_limit,
         queue: 3,
         frame_error: Ratio(0.2),
+        frame_error_spread: 2.0,
+        rate_control: if edca { RateControl::Minstrel } else { RateControl::Arf },
+        lowest_rate: Rate::Dsss1,
         fade: Some(Fade { mean: Duration::from_millis(2), share: Ratio(0.2) }),
+        scan: None,
     };
     let access_point = access_point.then_some(StationId(1));
-    CellSpec { phy: Phy::ERP_ONLY, stations: edca.map(station).to_vec(), access_point }
+    let mut stations = edca.map(station).to_vec();
+    if access_point.is_some() {
+        let scan = Scan { length: Duration::from_millis(5), every: Duration::from_millis(20) };
+        (stations[0].scan, stations[3].scan) = (Some(scan), Some(scan));
+    }
+    CellSpec { phy: Phy::ERP_ONLY, stations, access_point }
 }
 
 /// Packets delivered, by station, and packets refused.

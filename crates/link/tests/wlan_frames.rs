@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, StationId, StationSpec,
+    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Rate, RateControl, Scan, StationId,
+    StationSpec,
 };
 
 const ACCESS_POINT: StationId = StationId(0);
@@ -45,6 +46,96 @@ fn an_idle_cell_is_used_at_once() {
         cell.offer(now, ACCESS_POINT, to, Category::BestEffort, packet());
         assert_eq!(drain(&mut cell), [(now + Duration::from_micros(230), ONE)]);
     }
+}
+
+/// A stream of 1300 bytes every 7.4 ms to a client that is away for two beacon intervals now and then.
+#[test]
+fn a_client_that_scans_gets_everything_later() {
+    let scan = Scan { length: Duration::from_micros(204_800), every: Duration::from_secs(10) };
+    let mut cell = cell(|spec| spec.stations[1].scan = Some(scan), 3);
+    let (mut late, mut last, mut gaps) = (0, Instant::ZERO, Vec::new());
+    for n in 1..=27_000u64 {
+        let now = Instant::from_micros(n * 7_400);
+        for to in [ONE, TWO] {
+            assert!(
+                cell.offer(now, ACCESS_POINT, Destination::Station(to), Category::BestEffort, packet())
+                    .is_none()
+            );
+        }
+        let until = now + Duration::from_micros(7_399);
+        while let Some((at, station, _)) = cell.poll_at(until) {
+            match station {
+                ONE => {
+                    let gap = at.since(std::mem::replace(&mut last, at));
+                    gaps.extend((gap > Duration::from_millis(80)).then_some(gap));
+                }
+                _ => late += u32::from(at.since(now) > Duration::from_millis(15)),
+            }
+        }
+    }
+    drain(&mut cell);
+    let counters = cell.counters(ACCESS_POINT);
+    assert_eq!((counters.acknowledged, counters.overflowed), (54_000, 0), "nothing is lost");
+    // 199.8 s over 10.2 s: 19.6, with a deviation of 4.4.
+    assert!((8..=33).contains(&gaps.len()), "{gaps:?}");
+    // The last packet before it left 204.8 ms and up to 7.4 ms ago.
+    let length = Duration::from_millis(204)..Duration::from_millis(214);
+    assert!(gaps.iter().all(|gap| length.contains(gap)), "{gaps:?}");
+    assert_eq!(late, 0, "the other client waits for what was kept, and no longer");
+}
+
+#[test]
+fn a_client_that_is_away_sends_when_it_is_back() {
+    let scan = Scan { length: Duration::from_millis(200), every: Duration::from_millis(300) };
+    let mut cell = cell(|spec| spec.stations[1].scan = Some(scan), 3);
+    let mut last = Instant::ZERO;
+    let mut gaps = Vec::new();
+    for n in 1..=2_000 {
+        let now = Instant::from_millis(10 * n);
+        cell.offer(now, ONE, Destination::Station(ACCESS_POINT), Category::BestEffort, packet());
+        while let Some((at, ..)) = cell.poll_at(now + Duration::from_millis(9)) {
+            let gap = at.since(std::mem::replace(&mut last, at));
+            gaps.extend((gap > Duration::from_millis(80)).then_some(gap));
+        }
+    }
+    drain(&mut cell);
+    assert_eq!(cell.counters(ONE).acknowledged + cell.counters(ONE).overflowed, 2_000);
+    // 20 s over 0.5 s: 40, with a deviation of 5; one away at both ends of a short gap counts as two.
+    assert!((25..=55).contains(&gaps.len()), "{}", gaps.len());
+    assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(199)), "{gaps:?}");
+}
+
+/// What a cell gets through when its only sender fails half of its frames, whatever the rate: with a fixed rate half of a
+/// clean channel's; with rate fall-back it sends nearly all at the lowest rate, which helps nobody.
+#[test]
+fn fall_back_slows_down_where_that_does_not_help() {
+    let airtime = |control: RateControl| {
+        let mut cell = cell(
+            |spec| {
+                spec.stations[0].rate_control = control;
+                spec.stations[1].frame_error = Ratio(0.5);
+            },
+            9,
+        );
+        for n in 0..400 {
+            let now = Instant::from_millis(50 * n);
+            cell.offer(now, ACCESS_POINT, Destination::Station(ONE), Category::BestEffort, packet());
+            while cell.poll(now + Duration::from_millis(49)).is_some() {}
+        }
+        let counters = cell.counters(ACCESS_POINT);
+        counters.airtime.as_secs_f64() / counters.attempts as f64
+    };
+    let micros = |rate: Rate| {
+        let phy = antiphon_link::wlan::Phy::COMPATIBLE;
+        (phy.airtime(rate, 1328 + 36) + antiphon_link::wlan::SIFS + phy.acknowledgement(rate)).as_secs_f64()
+    };
+    assert!((airtime(RateControl::Fixed) - micros(Rate::Ofdm54)).abs() < 1e-9);
+    // ARF needs ten successes in a row to rise: one in 2046 attempts.
+    let arf = airtime(RateControl::Arf);
+    assert!((0.97..1.0).contains(&(arf / micros(Rate::Ofdm6))), "{arf}");
+    // Minstrel sees that no rate is surer than the fastest, and tries the others with a tenth of its frames.
+    let minstrel = airtime(RateControl::Minstrel);
+    assert!(minstrel < 2.5 * micros(Rate::Ofdm54), "{minstrel}");
 }
 
 #[test]

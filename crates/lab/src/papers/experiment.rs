@@ -21,17 +21,20 @@ pub struct Experiment {
     pub tables: &'static [TableMap],
 }
 
-/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`.
+/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include.
 macro_rules! experiments {
-    ($paper:literal; $($key:literal $title:literal, $section:literal, $transports:expr, $tables:expr;)*) => {
+    ($paper:literal; $($key:literal $title:literal, $section:literal, $transports:expr, $tables:expr
+        $(, includes $file:literal)?;)*) => {
         &[$($crate::papers::Experiment {
             key: $key,
             title: $title,
             section: $section,
             transports: $transports,
-            scenario: Some(include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml"
-            ))),
+            scenario: Some(concat!(
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml")),
+                $("\n# included: ", $file, "\n",
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $file)),)?
+            )),
             tables: $tables,
         }),*]
     };

@@ -72,7 +72,7 @@ pub(super) fn setup(tree: &Table, point: &[(String, String)]) -> Read<Built> {
     let context = Context::new(point);
     let setup = {
         let top = Section::new(&context, tree, "", &(0..0));
-        for key in ["title", "source", "seed", "measured"] {
+        for key in ["title", "source", "seed", "measured", "include"] {
             top.find(key)?;
         }
         if let Some(repetitions) = top.find("repetitions")? {

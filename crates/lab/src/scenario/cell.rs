@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, Preamble, Rate, StationId,
-    StationSpec,
+    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, Preamble, Rate, RateControl, Scan,
+    StationId, StationSpec,
 };
 
 use super::build::Nodes;
@@ -97,6 +97,16 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     if let Some(value) = section.find("rate")? {
         station.rate = rate(&value)?;
     }
+    if let Some(value) = section.find("rate-control")? {
+        station.rate_control = value.choice(&[
+            ("fixed", RateControl::Fixed),
+            ("arf", RateControl::Arf),
+            ("minstrel", RateControl::Minstrel),
+        ])?;
+    }
+    if let Some(value) = section.find("lowest-rate")? {
+        station.lowest_rate = rate(&value)?;
+    }
     if let Some(value) = section.find("retry-limit")? {
         station.retry_limit = value.whole(0..=MAX_RETRY_LIMIT.into())? as u8;
     }
@@ -105,6 +115,12 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     }
     if let Some(value) = section.find("frame-error")? {
         station.frame_error = value.parse()?;
+    }
+    if let Some(value) = section.find("frame-error-spread")? {
+        station.frame_error_spread = value.quantity(|text| match text.trim().parse::<f64>() {
+            Ok(factor) if (1.0..=10.0).contains(&factor) => Ok(factor),
+            _ => Err(format!("'{text}' is no factor: write one from 1 to 10, such as \"2\"")),
+        })?;
     }
     if let Some(inner) = section.sub("fade")? {
         let mean =
@@ -115,6 +131,14 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
             return Err(share.fault("a station is not in outage all the time: less than 100%"));
         }
         station.fade = (fade.share.0 > 0.0).then_some(fade);
+        inner.finish()?;
+    }
+    if let Some(inner) = section.sub("scan")? {
+        let time = |key, example| {
+            inner.need(key, example)?.duration(Duration::from_millis(1)..=Duration::from_hours(1))
+        };
+        station.scan =
+            Some(Scan { length: time("length", "\"204.8ms\"")?, every: time("every", "\"300s\"")? });
         inner.finish()?;
     }
     station.access = access(section, before.access)?;

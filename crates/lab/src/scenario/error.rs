@@ -38,6 +38,10 @@ impl Fault {
     /// Converts the place to line and column, for the user.
     pub(super) fn locate(self, file: &str, text: &str) -> ScenarioError {
         let start = floor(text, self.span.start);
+        if let Some((included, begin)) = super::include::origin(text, start) {
+            let span = self.span.start.max(begin) - begin..self.span.end.max(begin) - begin;
+            return Fault { span, message: self.message }.locate(included, &text[begin..]);
+        }
         let end = floor(text, self.span.end).max(start);
         let (line, column) = position(text, start);
         let begin = text[..start].rfind('\n').map_or(0, |n| n + 1);

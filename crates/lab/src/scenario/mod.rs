@@ -36,12 +36,14 @@
 //!
 //! A text `"$name"` is replaced by a value of `[sweep]`. Every value may be written with its reason, `{ value = "20us",
 //! why = "…" }`; one that was set so that a printed figure comes out says which: `{ value = "1%", why = "…", fitted = "table 6.3,
-//! 12 Mbit/s" }`. [`Scenario::notes`] lists them.
+//! 12 Mbit/s" }`. [`Scenario::notes`] lists them. What several scenarios share is in a file that each includes: `include =
+//! "room.toml"` ([`with_include`]).
 
 mod build;
 mod cell;
 mod error;
 mod further;
+mod include;
 mod load;
 mod media;
 mod read;
@@ -60,6 +62,7 @@ use antiphon_core::Rng;
 use crate::setup::Setup;
 pub use error::ScenarioError;
 use error::{Fault, Read};
+pub use include::{missing_include, with_include};
 pub use sweep::Axis;
 use tree::Table;
 
@@ -129,6 +132,7 @@ impl Scenario {
 
     fn read(file: &str, text: &str) -> Read<Scenario> {
         let tree = tree::parse(text)?;
+        include::check(&tree, text)?;
         let sweep = sweep::read(&tree)?;
         let head = build::head(&tree)?;
         let scenario = Scenario {

@@ -2,13 +2,14 @@ use super::*;
 use crate::setup::{Content, MediumKind, NodeId, SoundSpec, TrafficKind};
 use crate::tcp::{AckRule, Profile};
 use antiphon_core::BitRate;
-use antiphon_link::wlan::{AccessMode, Category, Rate};
+use antiphon_link::wlan::{AccessMode, Category, Rate, RateControl, Scan};
 use antiphon_media::ChannelGroups;
 use antiphon_session::Repetition;
 use proptest::prelude::*;
 use std::time::Duration;
 
 mod further;
+mod include;
 
 const EXAMPLE: &str = include_str!("../../scenarios/example-two-streams-on-dsl.toml");
 
@@ -54,6 +55,10 @@ rate = "11Mbit/s"
 access = "dcf"
 cw-min = 31
 frame-error = "0%"
+rate-control = "arf"
+lowest-rate = "2Mbit/s"
+frame-error-spread = "1.5"
+scan = { length = "204.8ms", every = "5min" }
 
 [switch.floor]
 nodes = ["server", "host"]
@@ -181,6 +186,11 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
         matches!(client.access, AccessMode::Edca([voice, ..]) if voice.txop.is_zero() && voice.cw_min == 7)
     );
     assert!(matches!(laptop.access, AccessMode::Dcf(access) if access.cw_min == 31));
+    assert_eq!((laptop.rate_control, laptop.lowest_rate), (RateControl::Arf, Rate::Dsss2));
+    assert_eq!((client.rate_control, client.scan), (RateControl::Fixed, None));
+    assert_eq!((laptop.frame_error_spread, client.frame_error_spread), (1.5, 1.0));
+    let scan = Scan { length: Duration::from_micros(204_800), every: Duration::from_mins(5) };
+    assert_eq!(laptop.scan, Some(scan));
     assert_eq!((laptop.rate, spec.phy.multicast_rate), (Rate::Dsss11, Rate::Dsss2));
     let MediumKind::Ring { spec, .. } = &ring.kind else { panic!() };
     assert_eq!(spec.stations.iter().map(|s| s.frames_per_token).collect::<Vec<_>>(), [Some(1), Some(4)]);
@@ -472,6 +482,13 @@ fn cells_and_rings_are_refused_for_what_they_lack() {
     spoilt("slot = { value = \"20us\"", "slot = { value = \"2s\"", &["1us to 1ms"]);
     spoilt("voice.cw-min = 7", "voice.cw_min = 7", &["'cw_min'", "'cw-min'"]);
     spoilt("[cell.wlan.station.laptop]", "[cell.wlan.station.latpop]", &["'latpop'", "'laptop'"]);
+    spoilt("rate-control = \"arf\"", "rate-control = \"arv\"", &["'arv'", "'arf'"]);
+    spoilt("frame-error-spread = \"1.5\"", "frame-error-spread = \"0.5\"", &["1 to 10"]);
+    let too_low = ALL.replace("lowest-rate = \"2Mbit/s\"", "lowest-rate = \"54Mbit/s\"");
+    refused(&too_low, 23, &["54Mbit/s, is above its rate, 11Mbit/s", "2 laptop"]);
+    let too_long = ALL.replace("length = \"204.8ms\"", "length = \"6min\"");
+    refused(&too_long, 23, &["only a client of an access point", "360s every 300s"]);
+    spoilt("length = \"204.8ms\"", "length = \"204.8\"", &["no unit"]);
     spoilt(
         "fade = { mean = \"50ms\", share = \"2%\" }",
         "fade = { mean = \"50ms\", share = \"100%\" }",
@@ -480,8 +497,8 @@ fn cells_and_rings_are_refused_for_what_they_lack() {
     spoilt("kind = \"constant\"", "kind = \"constnat\"", &["'constant'"]);
     spoilt("ttrt = \"8ms\"", "ttrt = \"1ms\"", &["4ms to 165ms"]);
     // The value is marked where it is used, with the variable that has it.
-    let text = ALL.replace("values = [0, 7]", "values = [0, 8]");
-    refused(&text, 30, &["0 to 7", "where $retry is \"8\""]);
+    let text = ALL.replace("values = [0, 7]", "values = [0, 31]");
+    refused(&text, 30, &["0 to 30", "where $retry is \"31\""]);
 }
 
 proptest! {

@@ -10,6 +10,8 @@ use super::channel::Channel;
 use super::contender::{Contender, Held, NEVER, Route};
 use super::counters::StationCounters;
 use super::phy::{MAC_OVERHEAD, Phy, QOS_CONTROL, Rate, SIFS};
+use super::rate::{Control, Ladder};
+use super::scan::{Absences, next_turn};
 use super::spec::{AccessMode, Category, CellError, CellSpec, Destination, StationId, StationSpec};
 use crate::packet::{Discard, Packet};
 use crate::queue::MAX_PACKETS;
@@ -26,7 +28,7 @@ pub struct Cell<P> {
     phy: Phy,
     slot: Duration,
     access_point: Option<usize>,
-    stations: Vec<Station>,
+    stations: Vec<Station<P>>,
     /// Queues of all stations in sequence: contenders for the channel are adjacent in memory.
     queues: Vec<Contender<P>>,
     medium: Medium,
@@ -35,15 +37,22 @@ pub struct Cell<P> {
     starting: Vec<(usize, Instant)>,
     /// The next event of the medium.
     next: Option<Instant>,
+    /// When a station leaves or comes back next.
+    turn: Instant,
     arrived: VecDeque<(Instant, StationId, P)>,
 }
 
-struct Station {
+struct Station<P> {
     rate: Rate,
-    /// From the end of its frame to the end of the acknowledgement.
-    answer: Duration,
-    /// The bytes of its last frame to one station, and how long that took.
-    last_frame: (usize, Duration),
+    ladder: Ladder,
+    /// The rate control for each station that it sends to, by its number; empty where the rate is fixed.
+    controls: Vec<Control>,
+    /// The bytes and the rate of its last frame to one station, how long that took, and how long with the
+    /// acknowledgement.
+    last_frame: (usize, Rate, Duration, Duration),
+    absences: Option<Absences>,
+    /// Packets that its access point keeps for it while it is away, by the access point's queue.
+    kept: Vec<VecDeque<Held<P>>>,
     overhead: usize,
     /// Its queues in the cell's list.
     queues: Range<usize>,
@@ -82,6 +91,7 @@ struct Flight {
     end: Instant,
     /// The station that is to acknowledge it; `None`: multicast.
     to: Option<usize>,
+    rate: Rate,
     failed: bool,
     txop_end: Instant,
 }
@@ -93,18 +103,30 @@ impl<P: Packet> Cell<P> {
         let mut queues = Vec::new();
         let stations = spec.stations.iter().enumerate();
         let stations = stations.map(|(n, station)| Station::new(station, &spec.phy, seed, n, &mut queues));
-        let stations: Vec<Station> = stations.collect();
+        let mut stations: Vec<Station<P>> = stations.collect();
+        let access_point = spec.access_point.map(|id| usize::from(id.0));
+        for (n, station) in stations.iter_mut().enumerate() {
+            // A client sends to its access point alone.
+            let peers = if access_point.is_none_or(|id| id == n) { spec.stations.len() } else { 1 };
+            station.control(&spec.stations[n], seed, n, peers);
+        }
+        let kept = access_point.map_or(0, |id| stations[id].queues.len());
+        for station in stations.iter_mut().filter(|station| station.absences.is_some()) {
+            station.kept.resize_with(kept, VecDeque::new);
+        }
+        let turn = next_turn(stations.iter().filter_map(|station| station.absences.as_ref()));
         let room = queues.len();
         Ok(Cell {
             phy: spec.phy,
             slot: spec.phy.slot,
-            access_point: spec.access_point.map(|id| usize::from(id.0)),
+            access_point,
             stations,
             queues,
             medium: Medium::Idle { since: Instant::ZERO },
             flights: Vec::with_capacity(spec.stations.len()),
             starting: Vec::with_capacity(room),
             next: None,
+            turn,
             arrived: VecDeque::with_capacity(spec.stations.len()),
         })
     }
@@ -128,6 +150,7 @@ impl<P: Packet> Cell<P> {
         while let Some(at) = self.next.filter(|at| *at < now) {
             self.step(at);
         }
+        self.pass_turns(now);
         if let Destination::Station(id) = to {
             assert!(usize::from(id.0) < self.stations.len(), "{id:?} is a station of the cell");
         }
@@ -176,10 +199,14 @@ impl<P: Packet> Cell<P> {
     /// # Panics
     ///
     /// If it is not of this cell.
-    pub fn counters(&self, station: StationId) -> StationCounters {
-        let station = &self.stations[usize::from(station.0)];
-        let queued = self.queues[station.queues.clone()].iter().map(|queue| queue.len() as u64).sum();
-        StationCounters { queued, ..station.counters }
+    pub fn counters(&self, id: StationId) -> StationCounters {
+        let station = &self.stations[usize::from(id.0)];
+        let queued: usize = self.queues[station.queues.clone()].iter().map(Contender::len).sum();
+        // What an access point keeps for those who are away is in its queues, too.
+        let is_access_point = self.access_point == Some(usize::from(id.0));
+        let kept = self.stations.iter().filter(|_| is_access_point).flat_map(|one| &one.kept);
+        let kept: usize = kept.map(VecDeque::len).sum();
+        StationCounters { queued: (queued + kept) as u64, ..station.counters }
     }
 
     /// Sums of the counters of all stations.
@@ -207,9 +234,16 @@ impl<P: Packet> Cell<P> {
 
     #[inline]
     fn enqueue(&mut self, now: Instant, n: usize, route: Route, packet: P) -> Option<P> {
-        let station = &mut self.stations[n];
+        let station = &self.stations[n];
         let bytes = packet.wire_len() + station.overhead;
-        let queue = &mut self.queues[station.queue_for(route.category)];
+        let (k, queues) = (station.queue_for(route.category), station.queues.start);
+        if self.access_point == Some(n)
+            && let Destination::Station(to) = route.to
+            && self.stations[usize::from(to.0)].is_away()
+        {
+            return self.keep(n, k - queues, Held::new(now, packet, bytes, route));
+        }
+        let (station, queue) = (&mut self.stations[n], &mut self.queues[k]);
         let busy = !matches!(self.medium, Medium::Idle { .. });
         let refused = queue.push(now, packet, bytes, route, busy);
         station.counters.overflowed += u64::from(refused.is_some());
@@ -220,14 +254,78 @@ impl<P: Packet> Cell<P> {
         refused
     }
 
+    /// Keeps a packet for a station that is away, in what is left of the queue's room.
+    fn keep(&mut self, n: usize, queue: usize, held: Held<P>) -> Option<P> {
+        let Destination::Station(to) = held.route.to else { return Some(held.packet) };
+        let kept: usize = self.stations.iter().filter_map(|one| one.kept.get(queue)).map(VecDeque::len).sum();
+        let first = self.stations[n].queues.start;
+        if self.queues[first + queue].len() + kept >= self.queues[first + queue].limit() {
+            self.stations[n].counters.overflowed += 1;
+            return Some(held.packet);
+        }
+        self.stations[usize::from(to.0)].kept[queue].push_back(held);
+        self.next = Some(self.next.map_or(self.turn, |next| next.min(self.turn)));
+        None
+    }
+
+    /// Stations leave and come back, as far as they do by `now`.
+    #[inline]
+    fn pass_turns(&mut self, now: Instant) {
+        while self.turn <= now {
+            let at = self.turn;
+            for n in 0..self.stations.len() {
+                if self.stations[n].absences.as_ref().is_some_and(|absences| absences.turn() == at) {
+                    self.pass_turn(at, n);
+                }
+            }
+            self.turn = next_turn(self.stations.iter().filter_map(|station| station.absences.as_ref()));
+            self.find_next();
+        }
+    }
+
+    fn pass_turn(&mut self, at: Instant, n: usize) {
+        let Some(absences) = &mut self.stations[n].absences else { return };
+        let Some(until) = absences.pass() else { return self.send_kept(at, n) };
+        for k in self.stations[n].queues.clone() {
+            self.queues[k].stay_away(until);
+        }
+        self.set_aside(at, n);
+    }
+
+    /// Takes what is for station `n`, which is away, out of the access point's queues.
+    fn set_aside(&mut self, now: Instant, n: usize) {
+        let Some(access_point) = self.access_point else { return };
+        let on_air = !matches!(self.medium, Medium::Idle { .. });
+        for (at, k) in self.stations[access_point].queues.clone().enumerate() {
+            let on_air = on_air && self.flights.iter().any(|flight| flight.queue == k);
+            self.queues[k].take_for(now, StationId(n as u16), on_air, &mut self.stations[n].kept[at]);
+        }
+    }
+
+    /// Station `n` is back: what was kept for it is sent next.
+    fn send_kept(&mut self, now: Instant, n: usize) {
+        let Some(access_point) = self.access_point else { return };
+        for (at, k) in self.stations[access_point].queues.clone().enumerate() {
+            self.queues[k].put_back(now, &mut self.stations[n].kept[at]);
+        }
+    }
+
     /// Carries out the event at `at` and finds the next one.
     fn step(&mut self, at: Instant) {
+        if self.turn <= at {
+            // They leave and come back before the event, which may be another one then.
+            return self.pass_turns(at);
+        }
         match self.medium {
             Medium::Idle { since } => self.begin(since, at),
             Medium::Frame { .. } => self.end_frame(at),
             Medium::Exchange { .. } => self.end_exchange(at),
             Medium::Burst { .. } => self.launch_burst(at),
         }
+        self.find_next();
+    }
+
+    fn find_next(&mut self) {
         self.next = match self.medium {
             Medium::Idle { since } => {
                 let access = self.queues.iter().map(|queue| queue.access_at(since));
@@ -236,6 +334,12 @@ impl<P: Packet> Cell<P> {
             Medium::Frame { end } | Medium::Exchange { end } => Some(end),
             Medium::Burst { until } => Some(until),
         };
+        // Packets that are kept wait for their station.
+        if self.turn < self.next.unwrap_or(NEVER)
+            && self.stations.iter().any(|station| station.kept.iter().any(|kept| !kept.is_empty()))
+        {
+            self.next = Some(self.turn);
+        }
     }
 
     /// The idle time that began at `since` is over: every station that accesses the channel within a slot sends, from
@@ -272,27 +376,41 @@ impl<P: Packet> Cell<P> {
     fn launch(&mut self, n: usize, queue: usize, start: Instant, txop_end: Instant) {
         let Some(head) = self.queues[queue].head() else { return };
         let (to, bytes) = (self.next_hop(n, head.route.to), head.bytes);
-        let (frame, exchange) = self.durations(n, to, bytes);
+        let failed = self.queues[queue].failures();
+        let rate =
+            self.stations[n].rate_to(to, |control, ladder| control.rate(start, failed, ladder, &self.phy));
+        let (frame, exchange) = self.durations(n, to, rate, bytes);
         let counters = &mut self.stations[n].counters;
         counters.attempts += 1;
         counters.airtime += exchange;
         let (frame_end, end) = (start + frame, start + exchange);
-        self.flights.push(Flight { station: n, queue, start, frame_end, end, to, failed: false, txop_end });
+        self.flights.push(Flight {
+            station: n,
+            queue,
+            start,
+            frame_end,
+            end,
+            to,
+            rate,
+            failed: false,
+            txop_end,
+        });
     }
 
     /// Time of a frame alone and with its acknowledgement. Waiting for a missing acknowledgement is assumed to take as
     /// long, for the sender and for stations that could not read the frame (EIFS).
     #[inline]
-    fn durations(&mut self, n: usize, to: Option<usize>, bytes: usize) -> (Duration, Duration) {
+    fn durations(&mut self, n: usize, to: Option<usize>, rate: Rate, bytes: usize) -> (Duration, Duration) {
         if to.is_none() {
             let frame = self.phy.airtime(self.phy.multicast_rate, bytes);
             return (frame, frame);
         }
-        let Station { rate, answer, last_frame, .. } = &mut self.stations[n];
-        if last_frame.0 != bytes {
-            *last_frame = (bytes, self.phy.airtime(*rate, bytes));
+        let last_frame = &mut self.stations[n].last_frame;
+        if (last_frame.0, last_frame.1) != (bytes, rate) {
+            let frame = self.phy.airtime(rate, bytes);
+            *last_frame = (bytes, rate, frame, frame + SIFS + self.phy.acknowledgement(rate));
         }
-        (last_frame.1, last_frame.1 + *answer)
+        (last_frame.2, last_frame.3)
     }
 
     /// The station that is to acknowledge what `n` sends to `to`; `None`: multicast.
@@ -361,7 +479,8 @@ impl<P: Packet> Cell<P> {
         for n in (0..self.stations.len()).filter(|n| *n != sender && *n != origin) {
             let station = &mut self.stations[n];
             station.counters.copies += 1;
-            if station.channel.fails(flight.start) | lost {
+            let away = station.is_away();
+            if station.channel.fails(flight.start) | lost | away {
                 station.counters.missed += 1;
             } else {
                 self.hand_out(at, n, held.packet.duplicate());
@@ -377,6 +496,7 @@ impl<P: Packet> Cell<P> {
         for k in 0..self.flights.len() {
             let flight = self.flights[k];
             self.stations[flight.station].counters.collisions += u64::from(collided);
+            self.stations[flight.station].on_result(flight.to, flight.rate, !(collided || flight.failed));
             match (flight.to, collided || flight.failed) {
                 (Some(_), true) => {
                     self.stations[flight.station].counters.failures += 1;
@@ -390,6 +510,14 @@ impl<P: Packet> Cell<P> {
                 (_, false) => self.queues[flight.queue].start_over(),
             }
         }
+        // What was on the air as its station left, and failed, waits with the rest.
+        if self.turn < NEVER && matches!(self.medium, Medium::Idle { .. }) {
+            for n in 0..self.stations.len() {
+                if self.stations[n].is_away() {
+                    self.set_aside(at, n);
+                }
+            }
+        }
     }
 
     /// Whether the next frame of the queue that has just sent fits into its transmit opportunity.
@@ -399,7 +527,8 @@ impl<P: Packet> Cell<P> {
         }
         let Some(head) = self.queues[flight.queue].head() else { return false };
         let (to, bytes) = (self.next_hop(flight.station, head.route.to), head.bytes);
-        at + SIFS + self.durations(flight.station, to, bytes).1 <= flight.txop_end
+        let rate = self.stations[flight.station].rate_to(to, |control, ladder| control.usual(ladder));
+        at + SIFS + self.durations(flight.station, to, rate, bytes).1 <= flight.txop_end
     }
 
     /// A failure: another attempt after a longer back-off, or the packet is dropped.
@@ -422,9 +551,9 @@ impl<P: Packet> Cell<P> {
     }
 }
 
-impl Station {
+impl<P> Station<P> {
     /// Station `n`, whose queues are added to those of the cell.
-    fn new<P>(spec: &StationSpec, phy: &Phy, seed: u64, n: usize, all: &mut Vec<Contender<P>>) -> Self {
+    fn new(spec: &StationSpec, phy: &Phy, seed: u64, n: usize, all: &mut Vec<Contender<P>>) -> Self {
         let seed = Rng::fork(seed, &format!("station {n}")).next_u64();
         let edca = matches!(spec.access, AccessMode::Edca(_));
         let first = all.len();
@@ -434,13 +563,46 @@ impl Station {
         }
         Station {
             rate: spec.rate,
-            answer: SIFS + phy.acknowledgement(spec.rate),
-            last_frame: (0, phy.airtime(spec.rate, 0)),
+            ladder: Ladder::new(spec.lowest_rate, spec.rate),
+            controls: Vec::new(),
+            last_frame: (usize::MAX, spec.rate, Duration::ZERO, Duration::ZERO),
+            absences: spec.scan.map(|scan| Absences::new(scan, seed)),
+            kept: Vec::new(),
             overhead: MAC_OVERHEAD + if edca { QOS_CONTROL } else { 0 },
             queues: first..all.len(),
             channel: Channel::new(spec, seed),
             counters: StationCounters::default(),
         }
+    }
+
+    /// A rate control for each of so many stations.
+    fn control(&mut self, spec: &StationSpec, seed: u64, n: usize, peers: usize) {
+        let rng = |peer: usize| Rng::fork(seed, &format!("station {n} rates {peer}"));
+        let controls =
+            (0..peers).map_while(|peer| Control::new(spec.rate_control, &self.ladder, || rng(peer)));
+        self.controls = controls.collect();
+    }
+
+    /// The rate towards that station: its own, or `choose`'s.
+    #[inline]
+    fn rate_to(&mut self, to: Option<usize>, choose: impl FnOnce(&mut Control, &Ladder) -> Rate) -> Rate {
+        let last = self.controls.len().saturating_sub(1);
+        match to.and_then(|to| self.controls.get_mut(to.min(last))) {
+            Some(control) => choose(control, &self.ladder),
+            None => self.rate,
+        }
+    }
+
+    #[inline]
+    fn on_result(&mut self, to: Option<usize>, rate: Rate, acknowledged: bool) {
+        let last = self.controls.len().saturating_sub(1);
+        if let Some(control) = to.and_then(|to| self.controls.get_mut(to.min(last))) {
+            control.on_result(rate, acknowledged, &self.ladder);
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.absences.as_ref().is_some_and(|absences| absences.away)
     }
 
     fn queue_for(&self, category: Category) -> usize {

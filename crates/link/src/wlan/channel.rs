@@ -26,7 +26,7 @@ struct Outages {
 impl Channel {
     pub(super) fn new(spec: &StationSpec, seed: u64) -> Self {
         Channel {
-            error: spec.frame_error.0,
+            error: of_this_run(spec, seed),
             rng: Rng::fork(seed, "frame error"),
             fade: spec.fade.filter(|fade| fade.share.0 > 0.0).map(|fade| Outages::new(fade, seed)),
         }
@@ -40,6 +40,16 @@ impl Channel {
         let out = self.fade.as_mut().is_some_and(|fade| fade.is_on(start));
         error || out
     }
+}
+
+/// The share of frames that are lost where the station stands in this run.
+fn of_this_run(spec: &StationSpec, seed: u64) -> f64 {
+    if spec.frame_error_spread == 1.0 {
+        return spec.frame_error.0;
+    }
+    let sigma = spec.frame_error_spread.ln();
+    let factor = (sigma * Rng::fork(seed, "place").normal() - sigma * sigma / 2.0).exp();
+    (spec.frame_error.0 * factor).min(1.0)
 }
 
 impl Outages {
@@ -98,6 +108,21 @@ mod tests {
         // Sampled each millisecond, a run is 1/(1-e^(-1/20)) = 20.5 long, but a gap under 1 ms can be missed (0.5 %).
         let run = f64::from(out) / f64::from(outages);
         assert!((run / 20.6 - 1.0).abs() < 0.03, "{run}");
+    }
+
+    #[test]
+    fn places_differ_by_their_factor_and_keep_the_mean() {
+        let spec =
+            StationSpec { frame_error: Ratio(0.01), frame_error_spread: 2.0, ..StationSpec::default() };
+        let shares: Vec<f64> = (0..20_000).map(|seed| of_this_run(&spec, seed)).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / 20_000.0;
+        // e^(σ²) - 1 = 0.62 is the variance of the share over the square of its mean: 0.6 % of 20 000, four of them.
+        let average = mean(&mut shares.iter().copied());
+        assert!((average / 0.01 - 1.0).abs() < 0.023, "{average}");
+        let log = mean(&mut shares.iter().map(|share| share.ln()));
+        let spread = mean(&mut shares.iter().map(|share| (share.ln() - log).powi(2))).sqrt();
+        // The standard error of a deviation is 0.5 %.
+        assert!((spread / 2f64.ln() - 1.0).abs() < 0.02, "{spread}");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) struct Contender<P> {
     wait: u64,
     /// When the head was queued; [`NEVER`] while nothing waits.
     head_came: Instant,
+    /// Until when the station is away.
+    away_until: Instant,
     /// Slots left at the beginning of the current idle time; `None`: back-off and post-backoff are over.
     backoff: Option<u32>,
     failed: u8,
@@ -56,6 +58,12 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// Packets for which a queue has room from the beginning; typical queues never grow.
 const ROOM: usize = 128;
+
+impl<P> Held<P> {
+    pub(super) fn new(arrived: Instant, packet: P, bytes: usize, route: Route) -> Self {
+        Held { packet, bytes, route, arrived }
+    }
+}
 
 impl<P> Contender<P> {
     /// A queue of `station` for at most `limit` packets.
@@ -80,6 +88,7 @@ impl<P> Contender<P> {
             cw: access.cw_min,
             wait: aifs,
             head_came: NEVER,
+            away_until: Instant::ZERO,
             backoff: None,
             failed: 0,
             held: VecDeque::with_capacity((limit as usize).min(ROOM)),
@@ -89,6 +98,10 @@ impl<P> Contender<P> {
 
     pub(super) fn station(&self) -> usize {
         self.station
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     pub(super) fn len(&self) -> usize {
@@ -117,12 +130,12 @@ impl<P> Contender<P> {
             return Some(packet);
         }
         if self.held.is_empty() {
-            self.head_came = now;
+            self.head_came = now.max(self.away_until);
             if busy && self.backoff.is_none() {
                 self.back_off();
             }
         }
-        self.held.push_back(Held { packet, bytes, route, arrived: now });
+        self.held.push_back(Held::new(now, packet, bytes, route));
         None
     }
 
@@ -131,6 +144,60 @@ impl<P> Contender<P> {
     #[inline]
     pub(super) fn access_at(&self, since: Instant) -> Instant {
         self.head_came.max(Instant::from_nanos(since.as_nanos().saturating_add(self.wait)))
+    }
+
+    /// The station does not send until then.
+    pub(super) fn stay_away(&mut self, until: Instant) {
+        self.away_until = until;
+        if !self.held.is_empty() {
+            self.head_came = self.head_came.max(until);
+        }
+    }
+
+    /// How often the head has failed.
+    pub(super) fn failures(&self) -> u8 {
+        self.failed
+    }
+
+    /// Takes out what is for `station`, in order, except for the head if it is on the air.
+    pub(super) fn take_for(
+        &mut self,
+        now: Instant,
+        station: StationId,
+        on_air: bool,
+        taken: &mut VecDeque<Held<P>>,
+    ) {
+        let mut at = usize::from(on_air);
+        while at < self.held.len() {
+            if self.held[at].route.to != Destination::Station(station) {
+                at += 1;
+                continue;
+            }
+            if at == 0 {
+                // The next packet begins anew, with what is left of the back-off.
+                (self.cw, self.failed) = (self.access.cw_min, 0);
+                taken.extend(self.take_head());
+                self.head_came = self.head_came.max(now);
+            } else {
+                taken.extend(self.held.remove(at));
+            }
+        }
+    }
+
+    /// Puts these back, behind the head if there is one, at `now`.
+    pub(super) fn put_back(&mut self, now: Instant, packets: &mut VecDeque<Held<P>>) {
+        let was_empty = self.held.is_empty();
+        let first = usize::from(!was_empty);
+        for (n, packet) in packets.drain(..).enumerate() {
+            self.held.insert(first + n, packet);
+        }
+        if was_empty && !self.held.is_empty() {
+            self.head_came = now;
+        }
+    }
+
+    fn next_came(&self) -> Instant {
+        self.held.front().map_or(NEVER, |next| next.arrived.max(self.away_until))
     }
 
     /// Another station begins to send at `at`, after an idle time since `since`: the count stops.
@@ -176,7 +243,7 @@ impl<P> Contender<P> {
     #[inline]
     fn take_head(&mut self) -> Option<Held<P>> {
         let head = self.held.pop_front();
-        self.head_came = self.held.front().map_or(NEVER, |next| next.arrived);
+        self.head_came = self.next_came();
         head
     }
 

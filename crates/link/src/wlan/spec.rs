@@ -5,6 +5,8 @@ use std::time::Duration;
 use antiphon_core::Ratio;
 
 use super::phy::{Phy, Rate};
+use super::rate::RateControl;
+use super::scan::Scan;
 use crate::queue::MAX_PACKETS;
 
 /// A station of a cell: its index in [`CellSpec::stations`].
@@ -100,19 +102,28 @@ pub struct Fade {
 /// One station.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StationSpec {
-    /// Rate at which it sends to one station.
+    /// Rate at which it sends to one station, or the greatest with a rate control.
     pub rate: Rate,
+    /// How it chooses among the rates up to that.
+    pub rate_control: RateControl,
+    /// The lowest of them.
+    pub lowest_rate: Rate,
     /// Its channel access function.
     pub access: AccessMode,
-    /// Attempts beyond the first, 0 to 7, before a packet is dropped. (Drivers that count attempts mean one less.)
+    /// Attempts beyond the first, 0 to 30, before a packet is dropped; the standard's default is 7. (Drivers that count attempts mean one less.)
     pub retry_limit: u8,
     /// Packets that each of its queues holds, the one being sent included.
     pub queue: u32,
     /// Share of attempts lost between this station and any other, whatever their length. A frame fails at either end:
     /// between stations of p and q its share is p + q - pq, so give an access point none.
     pub frame_error: Ratio,
+    /// By which factor that share differs from run to run, with the place where the station stands: the geometric
+    /// standard deviation of a logarithmic normal distribution with that mean; 1: not at all.
+    pub frame_error_spread: f64,
     /// Additional outages.
     pub fade: Option<Fade>,
+    /// Absences; only for clients of an access point.
+    pub scan: Option<Scan>,
 }
 
 impl Default for StationSpec {
@@ -120,11 +131,15 @@ impl Default for StationSpec {
     fn default() -> Self {
         StationSpec {
             rate: Rate::Ofdm54,
+            rate_control: RateControl::Fixed,
+            lowest_rate: Rate::Ofdm6,
             access: AccessMode::Dcf(Access::DCF),
             retry_limit: 7,
             queue: 100,
             frame_error: Ratio(0.0),
+            frame_error_spread: 1.0,
             fade: None,
+            scan: None,
         }
     }
 }
@@ -143,8 +158,12 @@ pub struct CellSpec {
 /// Stations of one cell: an access point has 2007 association identifiers (IEEE 802.11-2007 §7.3.1.8), plus itself.
 pub const MAX_STATIONS: usize = 2008;
 
-/// The greatest retry limit: the standard's dot11ShortRetryLimit.
-pub const MAX_RETRY_LIMIT: u8 = 7;
+/// The greatest retry limit. The standard's dot11ShortRetryLimit is 7 by default and may be 255; with 30 a packet waits
+/// for half a second in a busy cell.
+pub const MAX_RETRY_LIMIT: u8 = 30;
+
+/// Shorter absences change nothing that anyone has measured.
+const SHORTEST_SCAN: Duration = Duration::from_millis(1);
 
 /// The shortest mean outage: anything shorter would be a frame error.
 const SHORTEST_FADE: Duration = Duration::from_micros(100);
@@ -173,9 +192,21 @@ pub enum CellError {
     /// An interframe space that the standard doesn't have.
     #[error("station {0}: AIFSN is 1 to 15 slots, not {1}")]
     Aifsn(usize, u32),
+    /// A spread that is no factor, or a wild one.
+    #[error("station {0}: its frame errors differ by a factor of 1 to 10, not {1}")]
+    Spread(usize, f64),
     /// A share outside 0 % to 100 %.
     #[error("station {0}: {1} is a share of 0 % to 100 %, not {2}")]
     Share(usize, &'static str, f64),
+    /// A lowest rate above the highest.
+    #[error("station {0}: its lowest rate, {1}, is above its rate, {2}")]
+    Rates(usize, antiphon_core::BitRate, antiphon_core::BitRate),
+    /// Absences that leave no time, or of a station without an access point to keep its packets.
+    #[error(
+        "station {0}: only a client of an access point scans, for 1 ms or more, with more time than that between; not {1:?} \
+         every {2:?}"
+    )]
+    Scan(usize, Duration, Duration),
     /// An outage that is too short, or never ends.
     #[error("station {0}: outages last 100 µs or more and take less than all of the time, not {1:?} and {2}")]
     Fade(usize, Duration, f64),
@@ -204,7 +235,16 @@ impl CellSpec {
         if !(Duration::from_micros(1)..=Duration::from_millis(1)).contains(&self.phy.slot) {
             return Err(CellError::Slot(self.phy.slot));
         }
-        self.stations.iter().enumerate().try_for_each(|(n, station)| station.validate(n))
+        self.stations.iter().enumerate().try_for_each(|(n, station)| {
+            let may_scan = self.access_point.is_some_and(|id| usize::from(id.0) != n);
+            match station
+                .scan
+                .filter(|scan| !(may_scan && SHORTEST_SCAN <= scan.length && scan.length < scan.every))
+            {
+                Some(scan) => Err(CellError::Scan(n, scan.length, scan.every)),
+                None => station.validate(n),
+            }
+        })
     }
 }
 
@@ -226,6 +266,13 @@ impl StationSpec {
         }
         if !(0.0..=1.0).contains(&self.frame_error.0) {
             return Err(CellError::Share(n, "frame_error", self.frame_error.0));
+        }
+        if !(1.0..=10.0).contains(&self.frame_error_spread) {
+            return Err(CellError::Spread(n, self.frame_error_spread));
+        }
+        let (lowest, highest) = (self.lowest_rate.bit_rate(), self.rate.bit_rate());
+        if self.rate_control != RateControl::Fixed && lowest.0 > highest.0 {
+            return Err(CellError::Rates(n, lowest, highest));
         }
         if let Some(Fade { mean, share }) = self.fade
             && (mean < SHORTEST_FADE || !(0.0..1.0).contains(&share.0))
@@ -266,12 +313,14 @@ mod tests {
         assert_eq!(with(|spec| spec.stations.truncate(1)), Err(CellError::Stations(1)));
         assert_eq!(with(|spec| spec.access_point = Some(StationId(3))), Err(CellError::AccessPoint(3, 2)));
         assert_eq!(with(|spec| spec.phy.slot = Duration::ZERO), Err(CellError::Slot(Duration::ZERO)));
-        assert_eq!(with(|spec| spec.stations[1].retry_limit = 8), Err(CellError::RetryLimit(1, 8)));
+        assert_eq!(with(|spec| spec.stations[1].retry_limit = 31), Err(CellError::RetryLimit(1, 31)));
         assert_eq!(with(|spec| spec.stations[2].queue = 0), Err(CellError::Queue(2, 0)));
         assert!(matches!(
             with(|spec| spec.stations[0].frame_error = Ratio(f64::NAN)),
             Err(CellError::Share(0, ..))
         ));
+        assert_eq!(with(|spec| spec.stations[1].frame_error_spread = 0.9), Err(CellError::Spread(1, 0.9)));
+        assert!(with(|spec| spec.stations[1].frame_error_spread = f64::NAN).is_err());
         let fade = |micros, share| Some(Fade { mean: Duration::from_micros(micros), share: Ratio(share) });
         assert_eq!(with(|spec| spec.stations[0].fade = fade(100, 0.999)), Ok(()));
         assert!(with(|spec| spec.stations[0].fade = fade(99, 0.1)).is_err());

@@ -1,0 +1,65 @@
+//! What several scenarios share, in a file of its own: `include = "room.toml"`.
+//!
+//! The text of that file is appended to the scenario's, so that what is kept beside the results is whole. It can only add
+//! tables: one that both define is refused as defined twice, so that a scenario does not differ unseen from what it
+//! includes.
+
+use super::error::{Fault, Read};
+use super::tree::{Kind, Table, parse};
+
+/// The file that a text includes and does not contain yet, as the text names it.
+pub fn missing_include(text: &str) -> Option<String> {
+    // A text that can't be read is refused by whoever reads it.
+    let (name, _) = named(&parse(text).ok()?)?;
+    find(text, &name).is_none().then_some(name)
+}
+
+/// The text with that of the file `name`, which it includes.
+pub fn with_include(text: &str, name: &str, included: &str) -> String {
+    format!("{text}\n{MARK}{name}\n{included}")
+}
+
+/// Refuses a text without what it includes.
+pub(super) fn check(tree: &Table, text: &str) -> Read<()> {
+    let Some(entry) = tree.entry(KEY) else { return Ok(()) };
+    match named(tree) {
+        None => Err(Fault::new(&entry.node.span, "write the file's name: include = \"room.toml\"")),
+        Some((name, _)) if find(text, &name).is_some() => Ok(()),
+        Some((name, span)) => {
+            let message =
+                format!("the content of '{name}' is not here: run the scenario as a file beside it");
+            Err(Fault::new(&span, message))
+        }
+    }
+}
+
+/// The file in which a byte of the text was written, if it was included, and where its text begins.
+pub(super) fn origin(text: &str, at: usize) -> Option<(&str, usize)> {
+    let line = text[..at].rmatch_indices(MARK).map(|(at, _)| at).find(|at| is_line(text, *at))?;
+    let name = text[line + MARK.len()..].lines().next()?;
+    Some((name, (line + MARK.len() + name.len() + 1).min(text.len())))
+}
+
+fn named(tree: &Table) -> Option<(String, std::ops::Range<usize>)> {
+    let entry = tree.entry(KEY)?;
+    match &entry.node.kind {
+        Kind::Scalar(scalar) if !scalar.text.is_empty() && !scalar.text.contains(['\n', '\r']) => {
+            Some((scalar.text.clone(), entry.node.span.clone()))
+        }
+        _ => None,
+    }
+}
+
+fn find(text: &str, name: &str) -> Option<usize> {
+    let mark = format!("{MARK}{name}");
+    let ends = |at: usize| text[at + mark.len()..].chars().next().is_none_or(|c| c == '\n');
+    text.match_indices(&mark).map(|(at, _)| at).find(|at| is_line(text, *at) && ends(*at))
+}
+
+fn is_line(text: &str, at: usize) -> bool {
+    at == 0 || text.as_bytes()[at - 1] == b'\n'
+}
+
+const KEY: &str = "include";
+/// The line before an included text. Shipped scenarios have it where they are embedded.
+const MARK: &str = "# included: ";

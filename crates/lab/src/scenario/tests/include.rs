@@ -1,0 +1,57 @@
+//! Scenarios that include what they share with others.
+
+use super::super::*;
+
+const OWN: &str = r#"
+title = "Two rooms"
+duration = "10s"
+include = "room.toml"
+
+[stream.audio]
+transport = "rtp"
+from = "a"
+to = "b"
+frame = "652B"
+interval = "10ms"
+"#;
+const ROOM: &str = r#"
+[node.a]
+[node.b]
+
+[link.line]
+between = ["a", "b"]
+delay = { value = "5ms", why = "measured", fitted = "table 1" }
+"#;
+
+#[test]
+fn an_included_file_is_part_of_the_text() {
+    assert_eq!(missing_include(OWN).as_deref(), Some("room.toml"));
+    let whole = with_include(OWN, "room.toml", ROOM);
+    assert_eq!(missing_include(&whole), None);
+    let scenario = Scenario::parse("two.toml", &whole).unwrap();
+    assert_eq!(scenario.setup(&[]).unwrap().media.len(), 1);
+    assert!(scenario.notes().iter().any(|note| note.fitted.as_deref() == Some("table 1")));
+    // What is kept beside the results can be read again.
+    assert_eq!(Scenario::parse("two.toml", scenario.text()).unwrap(), scenario);
+}
+
+#[test]
+fn mistakes_are_shown_in_the_file_that_has_them() {
+    let error = |own: &str, room: &str| {
+        let whole = with_include(own, "room.toml", room);
+        Scenario::parse("two.toml", &whole).unwrap_err()
+    };
+    let inside = error(OWN, &ROOM.replace("5ms", "5"));
+    assert_eq!((inside.file.as_str(), inside.line), ("room.toml", 7), "{inside}");
+    assert!(inside.excerpt.contains("delay = "), "{inside}");
+    let outside = error(&OWN.replace("652B", "652"), ROOM);
+    assert_eq!((outside.file.as_str(), outside.line), ("two.toml", 10), "{outside}");
+    let twice = error(OWN, &format!("{ROOM}[stream.audio]\n"));
+    assert!(twice.to_string().contains("twice"), "{twice}");
+    let absent = Scenario::parse("two.toml", OWN).unwrap_err();
+    assert_eq!((absent.line, absent.message.contains("'room.toml'")), (4, true), "{absent}");
+    for name in ["7", "\"\"", "[\"a\"]", "\"a\\nb\""] {
+        let own = OWN.replace("\"room.toml\"", name);
+        assert!(Scenario::parse("two.toml", &own).is_err(), "{name}");
+    }
+}
