@@ -63,6 +63,7 @@ impl Features {
                 location,
                 value: initial,
                 wanted: initial,
+                tells: 0,
                 preferences: [0; MAX_PREFERENCES],
                 given: 0,
                 owes_confirm: false,
@@ -146,6 +147,7 @@ impl Features {
         if let Some(entry) = self.entry_mut(Location::Local, feature)
             && entry.wanted != value
         {
+            entry.tells = entry.tells.saturating_add(1);
             entry.wanted = value;
             entry.change = Change::Due;
         }

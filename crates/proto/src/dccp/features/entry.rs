@@ -15,6 +15,8 @@ pub(super) struct Entry {
     pub value: u64,
     /// The value that a Change of a non-negotiable feature asks for.
     pub wanted: u64,
+    /// How often that value was set anew.
+    pub tells: u32,
     pub preferences: [u8; MAX_PREFERENCES],
     pub given: u8,
     pub owes_confirm: bool,
@@ -98,6 +100,14 @@ impl Entry {
     }
 
     pub fn on_confirm(&mut self, value: &[u8]) -> Result<(), ResetCode> {
+        if self.confirms_older(value) {
+            // The peer has that one now, perhaps because it took Changes in the order of their arrival, as Linux 6.1
+            // does: what is under way goes on, and what was settled is asked for again.
+            if self.change == Change::Stable {
+                self.change = Change::Due;
+            }
+            return Ok(());
+        }
         // A non-negotiable value may have changed again before this was sent: it confirms the one before.
         let is_old = self.change == Change::Due && self.fixed_len().is_some();
         if self.change == Change::Stable || is_old {
@@ -119,6 +129,12 @@ impl Entry {
         }
         self.change = Change::Stable;
         Ok(())
+    }
+
+    /// Whether this is not the value asked for last, where others were before.
+    fn confirms_older(&self, value: &[u8]) -> bool {
+        let told = value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte));
+        self.tells > 1 && self.fixed_len() == Some(value.len()) && told != self.wanted
     }
 
     pub fn write_change(&self, options: &mut OptionWriter) -> bool {

@@ -107,6 +107,35 @@ fn old_and_overtaken_options_are_ignored() {
     assert_eq!(client.value(Location::Local, SEQUENCE_WINDOW), 640);
 }
 
+/// Linux 6.1 takes Changes of an open connection in the order in which they arrive, and confirms each.
+#[test]
+fn a_confirm_of_an_overtaken_change_breaks_nothing() {
+    let (mut client, _) = pair();
+    let tell = |client: &mut Features, ratio, seq| {
+        client.tell(ACK_RATIO, ratio);
+        client.write(Instant::ZERO, Seq48::new(seq), SECOND, false, &mut OptionWriter::default());
+    };
+    let confirm = |client: &mut Features, ratio, seq| {
+        let (seq, ack) = (Seq48::new(seq), Some(Seq48::new(103)));
+        let arrival = Arrival { seq, ack, mandatory: false, is_server: false };
+        client.on_option(FeatureVerb::ConfirmR, ACK_RATIO, &[0, ratio], arrival)
+    };
+    tell(&mut client, 4, 102);
+    tell(&mut client, 3, 103);
+    assert_eq!(confirm(&mut client, 4, 510), Ok(()));
+    assert_eq!(client.value(Location::Local, ACK_RATIO), 2, "not what is wanted");
+    assert!(client.poll_timeout().is_some(), "the Change is still under way");
+    assert_eq!(confirm(&mut client, 3, 511), Ok(()));
+    assert_eq!(client.value(Location::Local, ACK_RATIO), 3);
+    assert_eq!(confirm(&mut client, 4, 512), Ok(()));
+    assert!(client.is_due(Instant::ZERO), "the peer has the older value now: asked again");
+    let arrival =
+        Arrival { seq: Seq48::new(513), ack: Some(Seq48::new(103)), mandatory: false, is_server: false };
+    tell(&mut client, 5, 103);
+    let error = client.on_option(FeatureVerb::ConfirmR, ACK_RATIO, &[5], arrival);
+    assert_eq!(error, Err(ResetCode::OPTION_ERROR), "of the wrong length");
+}
+
 #[test]
 fn nonsense_is_answered_as_the_rfc_says() {
     let (mut client, mut server) = pair();
