@@ -129,7 +129,10 @@ impl PaperResults {
 
     /// Whether it has run, or what it needs.
     fn state(&self, experiment: &Experiment) -> String {
-        let place = format!("Section {} of the paper.", experiment.section);
+        let place = match experiment.section {
+            Some(section) => format!("Section {section} of the paper."),
+            None => "An experiment of our own.".into(),
+        };
         let command = format!("`antiphon lab run {}/{}`", self.paper.key, experiment.key);
         let real = self.real_of(experiment.key).filter(|_| self.is_measured(experiment.key));
         let measured = real.map_or(String::new(), |real| {

@@ -3,7 +3,7 @@
 //! DCF and EDCA of IEEE 802.11-2007 §9, frame by frame: contention, collisions, binary exponential back-off,
 //! post-backoff, MAC acknowledgements and retries, an access point through which stations reach one another (such a
 //! packet uses the air twice), multicast without acknowledgement or retry, frame errors and outages, rate control, clients
-//! that scan.
+//! that scan or save power.
 //!
 //! The cell advances from event to event (an access, the end of a frame, the end of its acknowledgement), not from slot
 //! to slot, so that an idle cell costs nothing. Not modelled: RTS/CTS, fragments, beacons, capture,
@@ -27,20 +27,20 @@
 //! # Ok::<(), antiphon_link::wlan::CellError>(())
 //! ```
 
+mod absence;
 mod cell;
 mod channel;
 mod contender;
 mod counters;
 mod phy;
 mod rate;
-mod scan;
 mod spec;
 
+pub use absence::{PowerSave, Scan};
 pub use cell::Cell;
 pub use counters::StationCounters;
 pub use phy::{ACK_BYTES, MAC_OVERHEAD, Phy, Preamble, QOS_CONTROL, Rate, SIFS};
 pub use rate::RateControl;
-pub use scan::Scan;
 pub use spec::{
     Access, AccessMode, Category, CellError, CellSpec, Destination, Fade, MAX_RETRY_LIMIT, MAX_STATIONS,
     StationId, StationSpec,

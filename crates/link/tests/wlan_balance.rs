@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Phy, Rate, RateControl, Scan, StationId,
-    StationSpec,
+    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Phy, PowerSave, Rate, RateControl, Scan,
+    StationId, StationSpec,
 };
 use proptest::prelude::*;
 
@@ -43,12 +43,15 @@ fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
         lowest_rate: Rate::Dsss1,
         fade: Some(Fade { mean: Duration::from_millis(2), share: Ratio(0.2) }),
         scan: None,
+        power_save: None,
     };
     let access_point = access_point.then_some(StationId(1));
     let mut stations = edca.map(station).to_vec();
     if access_point.is_some() {
         let scan = Scan { length: Duration::from_millis(5), every: Duration::from_millis(20) };
-        (stations[0].scan, stations[3].scan) = (Some(scan), Some(scan));
+        stations[0].scan = Some(scan);
+        let listen = Duration::from_millis(5);
+        stations[3].power_save = Some(PowerSave { listen, hold: Duration::from_millis(1) });
     }
     CellSpec { phy: Phy::ERP_ONLY, stations, access_point }
 }

@@ -12,7 +12,11 @@ fn some_results() -> PaperResults {
         repetition: run % 2,
         seed: 1,
         stream: "audio".into(),
-        figures: StreamFigures { missing_percent: Some(lost), ..StreamFigures::default() },
+        figures: StreamFigures {
+            missing_percent: Some(lost),
+            gap_max_ms: (rate == "0Mbit/s").then_some(213.2),
+            ..StreamFigures::default()
+        },
     };
     let records = vec![record(0, "0Mbit/s", 0.0), record(1, "0Mbit/s", 0.0164), record(2, "14Mbit/s", 40.0)];
     let results = Results { records, planned_runs: 330 };
@@ -50,9 +54,9 @@ fn the_page_begins_with_its_fidelity_and_its_links_lead_somewhere() {
     for link in links {
         assert_eq!(html.matches(&format!("id=\"{link}\"")).count(), 1, "{link}");
     }
-    // Of Table 6.3 the row at 0 Mbit/s, 0.0082, is met to the last digit and the one at 14 within 3.3 %; the latter is fitted.
+    // Of Table 6.3 the row at 0 Mbit/s, 0.0082, is met to the last digit and the one at 14 within 3.3 %; neither is fitted. Of Table 6.2 the mean longest gap is 63 % off, and the longest of all is met, and fitted.
     let fidelity = some_results().fidelity();
-    assert_eq!((fidelity.free.non_zero, fidelity.free.within), (1, [1, 1, 1]));
+    assert_eq!((fidelity.free.non_zero, fidelity.free.within), (3, [2, 2, 2]));
     assert_eq!((fidelity.fitted.non_zero, fidelity.fitted.within), (1, [1, 1, 1]));
 }
 

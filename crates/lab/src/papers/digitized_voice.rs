@@ -4,7 +4,7 @@ use super::embedded::files;
 use super::{Experiment, Module};
 
 const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
-    Experiment { key, title, section, transports: &["xtp"], scenario: None, tables: &[] }
+    Experiment { key, title, section: Some(section), transports: &["xtp"], scenario: None, tables: &[] }
 }
 
 pub(super) const MODULE: Module = Module {

@@ -11,8 +11,8 @@ pub struct Experiment {
     pub key: &'static str,
     /// The question that it answers, in a few words.
     pub title: &'static str,
-    /// Section of the paper that describes it.
-    pub section: &'static str,
+    /// Section of the paper that describes it; `None`: an experiment of our own about the paper.
+    pub section: Option<&'static str>,
     /// Schemes of the transports under test.
     pub transports: &'static [&'static str],
     /// The text of its scenario, once there is one.
@@ -23,12 +23,12 @@ pub struct Experiment {
 
 /// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include.
 macro_rules! experiments {
-    ($paper:literal; $($key:literal $title:literal, $section:literal, $transports:expr, $tables:expr
+    ($paper:literal; $($key:literal $title:literal, $section:expr, $transports:expr, $tables:expr
         $(, includes $file:literal)?;)*) => {
         &[$($crate::papers::Experiment {
             key: $key,
             title: $title,
-            section: $section,
+            section: $crate::papers::experiment::section($section),
             transports: $transports,
             scenario: Some(concat!(
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml")),
@@ -40,6 +40,13 @@ macro_rules! experiments {
     };
 }
 pub(super) use experiments;
+
+/// In place of a section: an experiment of our own.
+pub(super) const OURS: &str = "";
+
+pub(super) const fn section(section: &'static str) -> Option<&'static str> {
+    if section.is_empty() { None } else { Some(section) }
+}
 
 impl Experiment {
     /// What is missing: transports by their schemes, or a scenario; nothing if it can run.
@@ -66,7 +73,7 @@ mod tests {
     use super::*;
 
     fn experiment(transports: &'static [&'static str], scenario: Option<&'static str>) -> Experiment {
-        Experiment { key: "e", title: "", section: "1", transports, scenario, tables: &[] }
+        Experiment { key: "e", title: "", section: Some("1"), transports, scenario, tables: &[] }
     }
 
     #[test]

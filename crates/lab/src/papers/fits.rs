@@ -147,12 +147,21 @@ fn stem(words: &str) -> Option<String> {
     Some(format!("{kind}{:0>2}", number.replace('.', "-")))
 }
 
-/// Whether one of the row's labels is `12`, `12 Mbit/s` or `channels 1`.
+/// Whether one of the row's labels is `12`, `12 Mbit/s` or `channels 1`, or within `0 to 12 Mbit/s`.
 fn is_label(table: &Table, map: &TableMap, row: usize, words: &str) -> bool {
     map.labels.iter().any(|label| {
         let Some(text) = table.text(row, label) else { return false };
         let unit = label.split_once('[').map_or("", |(_, unit)| unit.trim_end_matches(']'));
-        words == text || words == format!("{text} {unit}") || words == format!("{} {text}", name(label))
+        let is_within = || {
+            let (least, greatest) = words.strip_suffix(unit)?.trim().split_once(" to ")?;
+            let [least, greatest, here]: [f64; 3] =
+                [least.parse().ok()?, greatest.parse().ok()?, text.parse().ok()?];
+            Some((least..=greatest).contains(&here))
+        };
+        words == text
+            || words == format!("{text} {unit}")
+            || words == format!("{} {text}", name(label))
+            || is_within().unwrap_or(false)
     })
 }
 
@@ -176,8 +185,16 @@ mod tests {
         assert_eq!(found("table 6.3, 12 Mbit/s"), ["table6-3-udp-loss.csv 6 missing_percent"]);
         assert_eq!(found("section 5, 7, max delay"), ["text05-mac-retransmission.csv 1 gap_max_ms"]);
         assert_eq!(found("table 6.3").len(), 11);
-        for nothing in ["table 6.3, 13 Mbit/s", "table 6.30", "table", "", "6.3", "section 5, 7, least delay"]
-        {
+        assert_eq!(found("table 6.3, 0 to 10 Mbit/s").len(), 6);
+        for nothing in [
+            "table 6.3, 13 Mbit/s",
+            "table 6.3, 11 to x Mbit/s",
+            "table 6.30",
+            "table",
+            "",
+            "6.3",
+            "section 5, 7, least delay",
+        ] {
             assert!(found(nothing).is_empty(), "{nothing}");
         }
         let ta = find("transport-alternatives").unwrap();

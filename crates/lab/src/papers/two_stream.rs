@@ -5,7 +5,14 @@ use super::{Experiment, Module};
 
 /// RTP over either.
 const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
-    Experiment { key, title, section, transports: &["rtp", "tcp"], scenario: None, tables: &[] }
+    Experiment {
+        key,
+        title,
+        section: Some(section),
+        transports: &["rtp", "tcp"],
+        scenario: None,
+        tables: &[],
+    }
 }
 
 pub(super) const MODULE: Module = Module {

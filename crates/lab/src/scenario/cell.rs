@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, Preamble, Rate, RateControl, Scan,
-    StationId, StationSpec,
+    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, PowerSave, Preamble, Rate,
+    RateControl, Scan, StationId, StationSpec,
 };
 
 use super::build::Nodes;
@@ -16,7 +16,7 @@ use crate::setup::{MediumKind, NodeId};
 /// `[cell.NAME]`: settings of all stations, and `[cell.NAME.station.NODE]`: settings of one.
 ///
 /// An access point is the first of the stations. Frame errors and fading of the whole cell concern the others, as a
-/// frame fails at either end.
+/// frame fails at either end, and so do absences.
 pub(super) fn cell(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     let access_point = section.find("access-point")?;
     let access_point =
@@ -29,6 +29,7 @@ pub(super) fn cell(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     let mut specs = vec![common; stations.len()];
     if access_point.is_some() {
         (specs[0].frame_error, specs[0].fade) = (Ratio(0.0), None);
+        (specs[0].scan, specs[0].power_save) = (None, None);
     }
     overrides(section, nodes, &stations, |place, inner| {
         specs[place] = station(inner, specs[place])?;
@@ -139,6 +140,12 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
         };
         station.scan =
             Some(Scan { length: time("length", "\"204.8ms\"")?, every: time("every", "\"300s\"")? });
+        inner.finish()?;
+    }
+    if let Some(inner) = section.sub("power-save")? {
+        let time = |key, example, least| inner.need(key, example)?.duration(least..=Duration::from_secs(60));
+        let listen = time("listen", "\"204.8ms\"", Duration::from_millis(1))?;
+        station.power_save = Some(PowerSave { listen, hold: time("hold", "\"10ms\"", Duration::ZERO)? });
         inner.finish()?;
     }
     station.access = access(section, before.access)?;

@@ -1,11 +1,10 @@
 //! What several scenarios share, in a file of its own: `include = "room.toml"`.
 //!
-//! The text of that file is appended to the scenario's, so that what is kept beside the results is whole. It can only add
-//! tables: one that both define is refused as defined twice, so that a scenario does not differ unseen from what it
-//! includes.
+//! The text of that file is appended to the scenario's, so that what is kept beside the results is whole. Tables may be in
+//! both, a key in one only: a scenario adds to what it includes and does not differ unseen from it.
 
 use super::error::{Fault, Read};
-use super::tree::{Kind, Table, parse};
+use super::tree::{self, Kind, Table};
 
 /// The file that a text includes and does not contain yet, as the text names it.
 pub fn missing_include(text: &str) -> Option<String> {
@@ -17,6 +16,39 @@ pub fn missing_include(text: &str) -> Option<String> {
 /// The text with that of the file `name`, which it includes.
 pub fn with_include(text: &str, name: &str, included: &str) -> String {
     format!("{text}\n{MARK}{name}\n{included}")
+}
+
+/// Reads a text and what was appended to it.
+pub(super) fn parse(text: &str) -> Read<Table> {
+    for (at, _) in text.match_indices(MARK).filter(|(at, _)| is_line(text, *at)) {
+        // A comment may look like the mark: it is one if what stands before includes that file.
+        let Ok(mut own) = tree::parse(&text[..at]) else { continue };
+        if named(&own).is_none_or(|(name, _)| find(text, &name) != Some(at)) {
+            continue;
+        }
+        // As many bytes before it as there were, so that its mistakes are found at their place.
+        let included = tree::parse(&format!("{:at$}{}", "", &text[at..]))?;
+        merge(&mut own, included)?;
+        return Ok(own);
+    }
+    tree::parse(text)
+}
+
+fn merge(own: &mut Table, included: Table) -> Read<()> {
+    for entry in included.entries {
+        let Some(same) = own.entries.iter_mut().find(|own| own.key == entry.key) else {
+            own.entries.push(entry);
+            continue;
+        };
+        match (&mut same.node.kind, entry.node.kind) {
+            (Kind::Table(own), Kind::Table(included)) => merge(own, included)?,
+            _ => {
+                let message = format!("'{}' is defined twice, here and in the included file", entry.key);
+                return Err(Fault::new(&same.key_span, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a text without what it includes.

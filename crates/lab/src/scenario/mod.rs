@@ -131,7 +131,7 @@ impl Scenario {
     }
 
     fn read(file: &str, text: &str) -> Read<Scenario> {
-        let tree = tree::parse(text)?;
+        let tree = include::parse(text)?;
         include::check(&tree, text)?;
         let sweep = sweep::read(&tree)?;
         let head = build::head(&tree)?;

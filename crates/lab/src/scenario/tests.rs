@@ -2,7 +2,7 @@ use super::*;
 use crate::setup::{Content, MediumKind, NodeId, SoundSpec, TrafficKind};
 use crate::tcp::{AckRule, Profile};
 use antiphon_core::BitRate;
-use antiphon_link::wlan::{AccessMode, Category, Rate, RateControl, Scan};
+use antiphon_link::wlan::{AccessMode, Category, PowerSave, Rate, RateControl, Scan};
 use antiphon_media::ChannelGroups;
 use antiphon_session::Repetition;
 use proptest::prelude::*;
@@ -50,6 +50,8 @@ frame-error = "1%"
 fade = { mean = "50ms", share = "2%" }
 voice.txop = "0ms"
 voice.cw-min = 7
+[cell.wlan.station.client]
+power-save = { listen = "204.8ms", hold = "10ms" }
 [cell.wlan.station.laptop]
 rate = "11Mbit/s"
 access = "dcf"
@@ -189,6 +191,8 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
     assert_eq!((laptop.rate_control, laptop.lowest_rate), (RateControl::Arf, Rate::Dsss2));
     assert_eq!((client.rate_control, client.scan), (RateControl::Fixed, None));
     assert_eq!((laptop.frame_error_spread, client.frame_error_spread), (1.5, 1.0));
+    let save = PowerSave { listen: Duration::from_micros(204_800), hold: Duration::from_millis(10) };
+    assert_eq!((client.power_save, laptop.power_save), (Some(save), None));
     let scan = Scan { length: Duration::from_micros(204_800), every: Duration::from_mins(5) };
     assert_eq!(laptop.scan, Some(scan));
     assert_eq!((laptop.rate, spec.phy.multicast_rate), (Rate::Dsss11, Rate::Dsss2));
@@ -486,6 +490,8 @@ fn cells_and_rings_are_refused_for_what_they_lack() {
     spoilt("frame-error-spread = \"1.5\"", "frame-error-spread = \"0.5\"", &["1 to 10"]);
     let too_low = ALL.replace("lowest-rate = \"2Mbit/s\"", "lowest-rate = \"54Mbit/s\"");
     refused(&too_low, 23, &["54Mbit/s, is above its rate, 11Mbit/s", "2 laptop"]);
+    let both = ALL.replace("scan = {", "power-save = { listen = \"1s\", hold = \"0ms\" }\nscan = {");
+    refused(&both, 23, &["one that does not scan", "2 laptop"]);
     let too_long = ALL.replace("length = \"204.8ms\"", "length = \"6min\"");
     refused(&too_long, 23, &["only a client of an access point", "360s every 300s"]);
     spoilt("length = \"204.8ms\"", "length = \"204.8\"", &["no unit"]);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
 
+use super::absence::{Absences, Turn, next_turn};
 use super::channel::Channel;
 use super::contender::{Contender, Held, NEVER, Route};
 use super::counters::StationCounters;
 use super::phy::{MAC_OVERHEAD, Phy, QOS_CONTROL, Rate, SIFS};
 use super::rate::{Control, Ladder};
-use super::scan::{Absences, next_turn};
 use super::spec::{AccessMode, Category, CellError, CellSpec, Destination, StationId, StationSpec};
 use crate::packet::{Discard, Packet};
 use crate::queue::MAX_PACKETS;
@@ -285,11 +285,16 @@ impl<P: Packet> Cell<P> {
 
     fn pass_turn(&mut self, at: Instant, n: usize) {
         let Some(absences) = &mut self.stations[n].absences else { return };
-        let Some(until) = absences.pass() else { return self.send_kept(at, n) };
-        for k in self.stations[n].queues.clone() {
-            self.queues[k].stay_away(until);
+        match absences.pass() {
+            Turn::Leaves(until) => {
+                for k in self.stations[n].queues.clone() {
+                    until.inspect(|until| self.queues[k].stay_away(*until));
+                }
+                self.set_aside(at, n);
+            }
+            Turn::Returns => self.send_kept(at, n),
+            Turn::Stays => {}
         }
-        self.set_aside(at, n);
     }
 
     /// Takes what is for station `n`, which is away, out of the access point's queues.
@@ -456,6 +461,10 @@ impl<P: Packet> Cell<P> {
             return;
         }
         self.stations[n].counters.received += 1;
+        if let Some(absences) = &mut self.stations[n].absences {
+            absences.on_frame(at);
+            self.turn = self.turn.min(absences.turn());
+        }
         self.hand_out(at, n, held.packet);
     }
 
@@ -479,7 +488,7 @@ impl<P: Packet> Cell<P> {
         for n in (0..self.stations.len()).filter(|n| *n != sender && *n != origin) {
             let station = &mut self.stations[n];
             station.counters.copies += 1;
-            let away = station.is_away();
+            let away = station.absences.as_ref().is_some_and(Absences::is_elsewhere);
             if station.channel.fails(flight.start) | lost | away {
                 station.counters.missed += 1;
             } else {
@@ -566,7 +575,11 @@ impl<P> Station<P> {
             ladder: Ladder::new(spec.lowest_rate, spec.rate),
             controls: Vec::new(),
             last_frame: (usize::MAX, spec.rate, Duration::ZERO, Duration::ZERO),
-            absences: spec.scan.map(|scan| Absences::new(scan, seed)),
+            absences: match (spec.scan, spec.power_save) {
+                (Some(scan), _) => Some(Absences::scans(scan, seed)),
+                (None, Some(power_save)) => Some(Absences::dozes(power_save, seed)),
+                (None, None) => None,
+            },
             kept: Vec::new(),
             overhead: MAC_OVERHEAD + if edca { QOS_CONTROL } else { 0 },
             queues: first..all.len(),
@@ -602,7 +615,7 @@ impl<P> Station<P> {
     }
 
     fn is_away(&self) -> bool {
-        self.absences.as_ref().is_some_and(|absences| absences.away)
+        self.absences.as_ref().is_some_and(Absences::is_away)
     }
 
     fn queue_for(&self, category: Category) -> usize {

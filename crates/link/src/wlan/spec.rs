@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use antiphon_core::Ratio;
 
+use super::absence::{PowerSave, Scan};
 use super::phy::{Phy, Rate};
 use super::rate::RateControl;
-use super::scan::Scan;
 use crate::queue::MAX_PACKETS;
 
 /// A station of a cell: its index in [`CellSpec::stations`].
@@ -124,6 +124,8 @@ pub struct StationSpec {
     pub fade: Option<Fade>,
     /// Absences; only for clients of an access point.
     pub scan: Option<Scan>,
+    /// How it saves power; only for clients of an access point, and not beside `scan`.
+    pub power_save: Option<PowerSave>,
 }
 
 impl Default for StationSpec {
@@ -140,6 +142,7 @@ impl Default for StationSpec {
             frame_error_spread: 1.0,
             fade: None,
             scan: None,
+            power_save: None,
         }
     }
 }
@@ -207,6 +210,12 @@ pub enum CellError {
          every {2:?}"
     )]
     Scan(usize, Duration, Duration),
+    /// Beacons in no time, or a station without an access point to keep its packets, or one that scans.
+    #[error(
+        "station {0}: only a client of an access point saves power, one that does not scan, with 1 ms or more between \
+         beacons; not {1:?}"
+    )]
+    PowerSave(usize, Duration),
     /// An outage that is too short, or never ends.
     #[error("station {0}: outages last 100 µs or more and take less than all of the time, not {1:?} and {2}")]
     Fade(usize, Duration, f64),
@@ -236,13 +245,18 @@ impl CellSpec {
             return Err(CellError::Slot(self.phy.slot));
         }
         self.stations.iter().enumerate().try_for_each(|(n, station)| {
-            let may_scan = self.access_point.is_some_and(|id| usize::from(id.0) != n);
+            let is_client = self.access_point.is_some_and(|id| usize::from(id.0) != n);
             match station
                 .scan
-                .filter(|scan| !(may_scan && SHORTEST_SCAN <= scan.length && scan.length < scan.every))
+                .filter(|scan| !(is_client && SHORTEST_SCAN <= scan.length && scan.length < scan.every))
             {
-                Some(scan) => Err(CellError::Scan(n, scan.length, scan.every)),
-                None => station.validate(n),
+                Some(scan) => return Err(CellError::Scan(n, scan.length, scan.every)),
+                None => station.validate(n)?,
+            }
+            let may_doze = is_client && station.scan.is_none();
+            match station.power_save.filter(|save| !(may_doze && save.listen >= SHORTEST_SCAN)) {
+                Some(save) => Err(CellError::PowerSave(n, save.listen)),
+                None => Ok(()),
             }
         })
     }

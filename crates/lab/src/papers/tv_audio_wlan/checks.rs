@@ -5,7 +5,7 @@
 
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun, Reading};
-use super::{AUDIO, AUDIO_CABLE, PING, PING_CABLE, RETRIES, at_rate};
+use super::{AUDIO, AUDIO_CABLE, CONTROL, PING, PING_CABLE, RETRIES, at_rate};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -36,6 +36,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("tv-24", simple_recovers),
     ("tv-25", all_fail_together),
     ("tv-26", none_meets_both),
+    ("ours-tv-1", rate_control_explains_nothing),
 ];
 
 /// The largest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
@@ -303,6 +304,22 @@ fn all_fail_together(case: &mut Case<'_>) -> Outcome {
     let tcp = case.means("tcp", "gap_mean_ms", &[10, 12])?;
     let simple = [case.numbered_failures(10)?, case.numbered_failures(12)?];
     Ok([&udp[..], &tcp, &simple].iter().all(|pair| pair[1] >= 2.0 * pair[0] && pair[1] > 0.0))
+}
+
+fn rate_control_explains_nothing(case: &mut Case<'_>) -> Outcome {
+    let mut mean = |control: &str, mbit_s, figure| -> Result<f64, NotRun> {
+        let mut place = place(AUDIO, mbit_s);
+        place.point.push((CONTROL, control.into()));
+        Ok(case.read("rate_control", place, figure, Statistic::Mean)?.value)
+    };
+    let mut explains = false;
+    for control in ["arf", "minstrel"] {
+        explains |= mean(control, 12, "missing_percent")? <= 19.8;
+        for rate in OVERLOADED {
+            explains |= mean(control, rate, "gap_max_ms")? >= 500.0;
+        }
+    }
+    Ok(!explains)
 }
 
 fn none_meets_both(case: &mut Case<'_>) -> Outcome {

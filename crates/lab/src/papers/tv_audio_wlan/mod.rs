@@ -7,7 +7,7 @@ mod tests;
 use super::Module;
 use super::compare::{ColumnMap, Drawing, Place, Statistic, TableMap};
 use super::embedded::files;
-use super::experiment::experiments;
+use super::experiment::{OURS, experiments};
 use super::table::Table;
 
 pub(super) const MODULE: Module = Module {
@@ -21,13 +21,16 @@ pub(super) const MODULE: Module = Module {
     ),
     experiments: experiments! {
         "tv-audio-wlan";
-        "initial" "RTP to a multicast group, by cable and by radio", "2.4", &["rtp"], &[NETWORK_DELAY];
+        "initial" "RTP to a multicast group, by cable and by radio", "2.4", &["rtp"], &[NETWORK_DELAY],
+            includes "room.toml";
         "mac_retransmission" "UDP between two laptops, with and without MAC retransmission", "5", &["rtp"],
             &[MAC_RETRANSMISSION];
-        "udp" "UDP through an access point that a disturbance loads", "6.1", &["rtp"], UDP_TABLES;
-        "tcp" "the same with TCP", "6.2", &["tcp"], TCP_TABLES;
+        "udp" "UDP through an access point that a disturbance loads", "6.1", &["rtp"], UDP_TABLES,
+            includes "room.toml";
+        "tcp" "the same with TCP", "6.2", &["tcp"], TCP_TABLES, includes "room.toml";
         "simple_retransmission" "the same with a simple retransmission protocol over UDP", "7", &["arq"],
-            SIMPLE_TABLES;
+            SIMPLE_TABLES, includes "room.toml";
+        "rate_control" "UDP as in section 6.1, by rate control", OURS, &["rtp"], &[], includes "room.toml";
     },
     checks: checks::CHECKS,
     names: &[],
@@ -44,6 +47,7 @@ const PING_CABLE: &str = "ping-cable";
 /// Names of the sweeps.
 const DISTURBANCE: &str = "disturbance";
 const RETRIES: &str = "retries";
+const CONTROL: &str = "control";
 
 /// A disturbance in Mbit/s as the scenarios write it.
 fn at_rate(mbit_s: &str) -> (&'static str, String) {

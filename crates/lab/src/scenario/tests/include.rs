@@ -36,6 +36,15 @@ fn an_included_file_is_part_of_the_text() {
 }
 
 #[test]
+fn a_scenario_adds_keys_to_what_it_includes() {
+    let own = format!("{OWN}\n# included: nothing\n[link.line]\nrate = \"1Mbit/s\"\n");
+    assert_eq!(missing_include(&own).as_deref(), Some("room.toml"));
+    let scenario = Scenario::parse("two.toml", &with_include(&own, "room.toml", ROOM)).unwrap();
+    let setup = format!("{:?}", scenario.setup(&[]).unwrap());
+    assert!(setup.contains("1000000") && setup.contains("5ms"), "{setup}");
+}
+
+#[test]
 fn mistakes_are_shown_in_the_file_that_has_them() {
     let error = |own: &str, room: &str| {
         let whole = with_include(own, "room.toml", room);
@@ -46,8 +55,10 @@ fn mistakes_are_shown_in_the_file_that_has_them() {
     assert!(inside.excerpt.contains("delay = "), "{inside}");
     let outside = error(&OWN.replace("652B", "652"), ROOM);
     assert_eq!((outside.file.as_str(), outside.line), ("two.toml", 10), "{outside}");
-    let twice = error(OWN, &format!("{ROOM}[stream.audio]\n"));
-    assert!(twice.to_string().contains("twice"), "{twice}");
+    let twice = error(OWN, &format!("{ROOM}[stream.audio]\nto = \"a\"\n"));
+    assert_eq!((twice.line, twice.message.contains("twice")), (9, true), "{twice}");
+    let syntax = error(OWN, &format!("{ROOM}[link.line]\n"));
+    assert_eq!((syntax.file.as_str(), syntax.line), ("room.toml", 8), "{syntax}");
     let absent = Scenario::parse("two.toml", OWN).unwrap_err();
     assert_eq!((absent.line, absent.message.contains("'room.toml'")), (4, true), "{absent}");
     for name in ["7", "\"\"", "[\"a\"]", "\"a\\nb\""] {
