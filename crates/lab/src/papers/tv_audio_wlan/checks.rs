@@ -5,7 +5,9 @@
 
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun, Reading};
-use super::{AUDIO, AUDIO_CABLE, CONTROL, PING, PING_CABLE, RETRIES, at_rate};
+use super::{
+    AUDIO, AUDIO_CABLE, CONTROL, IMPROVED, PING, PING_CABLE, PUBLISHED, RETRIES, TRANSPORT, at_rate,
+};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -37,6 +39,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("tv-25", all_fail_together),
     ("tv-26", none_meets_both),
     ("ours-tv-1", rate_control_explains_nothing),
+    ("ours-tv-2", repetition_belongs_into_the_protocol),
+    ("ours-tv-3", the_published_protocol_does_better_alone),
 ];
 
 /// The largest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
@@ -320,6 +324,49 @@ fn rate_control_explains_nothing(case: &mut Case<'_>) -> Outcome {
         }
     }
     Ok(!explains)
+}
+
+/// The paper's rates at which both layers are tried, and the numbers of MAC retransmissions.
+const LAYERED: [u32; 5] = [6, 10, 12, 14, 20];
+const MAC_RETRIES: [&str; 3] = ["3", "7", "15"];
+
+impl Case<'_> {
+    fn by_layer(
+        &mut self,
+        transport: &str,
+        retries: &str,
+        mbit_s: u32,
+        figure: &'static str,
+    ) -> Result<f64, NotRun> {
+        let mut place = place(AUDIO, mbit_s);
+        place.point.extend([(RETRIES, retries.into()), (TRANSPORT, transport.into())]);
+        Ok(self.read("which_layer", place, figure, Statistic::Mean)?.value)
+    }
+}
+
+fn repetition_belongs_into_the_protocol(case: &mut Case<'_>) -> Outcome {
+    let mut confirmed = true;
+    for rate in LAYERED {
+        let alone = case.by_layer(IMPROVED, "0", rate, "missing_percent")?;
+        for retries in MAC_RETRIES {
+            confirmed &= alone <= case.by_layer(IMPROVED, retries, rate, "missing_percent")?;
+        }
+        if rate <= 14 {
+            let empty = case.by_layer(IMPROVED, "0", rate, "buffer_empty_numbered_per_1000")?;
+            let not_full = case.by_layer(IMPROVED, "0", rate, "buffer_not_full_numbered_per_1000")?;
+            confirmed &= empty + not_full < SKEW_LIMIT_PER_1000;
+        }
+    }
+    Ok(confirmed)
+}
+
+fn the_published_protocol_does_better_alone(case: &mut Case<'_>) -> Outcome {
+    let mut confirmed = true;
+    for rate in [12, 14, 20] {
+        let alone = case.by_layer(PUBLISHED, "0", rate, "missing_percent")?;
+        confirmed &= alone < case.by_layer(PUBLISHED, "7", rate, "missing_percent")?;
+    }
+    Ok(confirmed)
 }
 
 fn none_meets_both(case: &mut Case<'_>) -> Outcome {

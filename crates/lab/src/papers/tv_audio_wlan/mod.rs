@@ -31,9 +31,11 @@ pub(super) const MODULE: Module = Module {
         "simple_retransmission" "the same with a simple retransmission protocol over UDP", "7", &["arq"],
             SIMPLE_TABLES, includes "room.toml";
         "rate_control" "UDP as in section 6.1, by rate control", OURS, &["rtp"], &[], includes "room.toml";
+        "which_layer" "repetition by the MAC, the protocol or both", OURS, &["rtp", "arq"], &[],
+            includes "room.toml";
     },
     checks: checks::CHECKS,
-    names: &[],
+    names: &[(PUBLISHED, "arq as published")],
     derived: &[],
 };
 
@@ -48,6 +50,10 @@ const PING_CABLE: &str = "ping-cable";
 const DISTURBANCE: &str = "disturbance";
 const RETRIES: &str = "retries";
 const CONTROL: &str = "control";
+const TRANSPORT: &str = "transport";
+/// The simple retransmission protocol as our experiments have it: the report's, and ours.
+const PUBLISHED: &str = "arq?mode=as-published&tick=100us&pace=7.4ms";
+const IMPROVED: &str = "arq";
 
 /// A disturbance in Mbit/s as the scenarios write it.
 fn at_rate(mbit_s: &str) -> (&'static str, String) {

@@ -244,39 +244,94 @@ fn what_waits_for_a_transport_says_so() {
     }
 }
 
-/// Ours: losses at 12 Mbit/s and longest gaps at 14 to 20, with both rate controls.
+/// What a run of ours has at a rate: another setting and its value, the rate, and figures.
+type Own<'a> = (&'a str, &'a str, &'a str, u32, [(&'a str, f64); 2]);
+
+/// Whether a claim of ours is confirmed by these runs of an experiment, with the figures of one of them changed.
+fn own_claim(id: &str, experiment: &'static str, runs: &[Own<'_>]) -> Option<bool> {
+    let mut results = Results::default();
+    for (place, (key, value, transport, rate, figures)) in runs.iter().enumerate() {
+        let mut made_up = MadeUp::default();
+        let spot = (experiment, AUDIO, "12");
+        for (figure, value) in figures {
+            made_up.set(spot, figure, *value);
+        }
+        if experiment == "which_layer" {
+            made_up.set(spot, "buffer_not_full_numbered_per_1000", 0.2);
+        }
+        let rate = at_rate(&rate.to_string());
+        let mut point = vec![((*key).into(), (*value).into()), (rate.0.into(), rate.1)];
+        if !transport.is_empty() {
+            point.push((TRANSPORT.into(), (*transport).into()));
+        }
+        results.records.push(Record {
+            run: place as u32,
+            point,
+            repetition: 0,
+            seed: 1,
+            stream: AUDIO.into(),
+            figures: made_up.0[&spot],
+        });
+    }
+    let judgements = tv().judge_with(&[(experiment, &results)], 9, 1);
+    let ours = judgements.into_iter().find(|judgement| judgement.id == id).unwrap();
+    assert!(ours.own);
+    ours.confirmed
+}
+
+/// Losses at 12 Mbit/s and longest gaps at 14 to 20, with both rate controls.
 #[test]
 fn our_claim_on_rate_control_falls_with_either_figure() {
     let verdict = |loss: f64, gap_ms: f64, spoilt: (&str, u32)| {
-        let mut results = Results::default();
+        let mut runs = Vec::new();
         for control in ["arf", "minstrel"] {
             for rate in [12, 14, 16, 18, 20] {
-                let is_spoilt = (control, rate) == spoilt;
-                let mut made_up = MadeUp::default();
-                let spot = ("rate_control", AUDIO, "12");
-                made_up.set(spot, "missing_percent", if is_spoilt { loss } else { 30.0 });
-                made_up.set(spot, "gap_max_ms", if is_spoilt { gap_ms } else { 200.0 });
-                let rate = at_rate(&rate.to_string());
-                results.records.push(Record {
-                    run: results.records.len() as u32,
-                    point: vec![(CONTROL.into(), control.into()), (rate.0.into(), rate.1)],
-                    repetition: 0,
-                    seed: 1,
-                    stream: AUDIO.into(),
-                    figures: made_up.0[&spot],
-                });
+                let (loss, gap_ms) = if (control, rate) == spoilt { (loss, gap_ms) } else { (30.0, 200.0) };
+                let figures = [("missing_percent", loss), ("gap_max_ms", gap_ms)];
+                runs.push((CONTROL, control, "", rate, figures));
             }
         }
-        let judgements = tv().judge_with(&[("rate_control", &results)], 9, 1);
-        let ours = judgements.into_iter().find(|judgement| judgement.id == "ours-tv-1").unwrap();
-        (ours.own, ours.confirmed)
+        own_claim("ours-tv-1", "rate_control", &runs)
     };
-    assert_eq!(verdict(30.0, 200.0, ("arf", 12)), (true, Some(true)));
-    assert_eq!(verdict(19.0, 200.0, ("arf", 12)), (true, Some(false)));
-    assert_eq!(verdict(19.0, 200.0, ("minstrel", 12)), (true, Some(false)));
-    assert_eq!(verdict(19.0, 200.0, ("minstrel", 14)), (true, Some(true)), "only 12 Mbit/s count");
-    assert_eq!(verdict(30.0, 640.0, ("arf", 14)), (true, Some(false)));
-    assert_eq!(verdict(30.0, 640.0, ("minstrel", 20)), (true, Some(false)));
+    assert_eq!(verdict(30.0, 200.0, ("arf", 12)), Some(true));
+    assert_eq!(verdict(19.0, 200.0, ("arf", 12)), Some(false));
+    assert_eq!(verdict(19.0, 200.0, ("minstrel", 12)), Some(false));
+    assert_eq!(verdict(19.0, 200.0, ("minstrel", 14)), Some(true), "only 12 Mbit/s count");
+    assert_eq!(verdict(30.0, 640.0, ("arf", 14)), Some(false));
+    assert_eq!(verdict(30.0, 640.0, ("minstrel", 20)), Some(false));
+}
+
+/// Losses of both protocols by MAC retransmissions, and the skew without them.
+#[test]
+fn our_claims_on_the_layer_fall_with_each_figure() {
+    let verdict = |id: &str, spoilt: (&str, &str, u32), loss: f64, empty: f64| {
+        let mut runs = Vec::new();
+        for transport in [PUBLISHED, IMPROVED] {
+            for retries in ["0", "3", "7", "15"] {
+                for rate in [6, 10, 12, 14, 20] {
+                    let usual = (if retries == "0" { 1.0 } else { 2.0 }, 0.3);
+                    let spoils = (transport, retries, rate) == spoilt;
+                    let (loss, empty) = if spoils { (loss, empty) } else { usual };
+                    let figures = [("missing_percent", loss), ("buffer_empty_numbered_per_1000", empty)];
+                    runs.push((RETRIES, retries, transport, rate, figures));
+                }
+            }
+        }
+        own_claim(id, "which_layer", &runs)
+    };
+    let none = ("", "", 0);
+    assert_eq!(verdict("ours-tv-2", none, 0.0, 0.0), Some(true));
+    assert_eq!(verdict("ours-tv-2", (IMPROVED, "0", 20), 2.1, 0.3), Some(false));
+    assert_eq!(verdict("ours-tv-2", (IMPROVED, "15", 6), 0.9, 0.3), Some(false));
+    assert_eq!(
+        verdict("ours-tv-2", (IMPROVED, "0", 14), 1.0, 0.9),
+        Some(false),
+        "0.9 empty and 0.2 not full"
+    );
+    assert_eq!(verdict("ours-tv-2", (IMPROVED, "0", 20), 1.0, 9.0), Some(true), "the skew counts up to 14");
+    assert_eq!(verdict("ours-tv-3", none, 0.0, 0.0), Some(true));
+    assert_eq!(verdict("ours-tv-3", (PUBLISHED, "0", 12), 2.1, 0.3), Some(false));
+    assert_eq!(verdict("ours-tv-3", (PUBLISHED, "7", 20), 0.9, 0.3), Some(false));
 }
 
 /// One description of a room: where there is no access point, the laptops, their IPerf and the air are the same.
@@ -292,11 +347,11 @@ fn the_experiment_without_an_access_point_has_the_same_laptops() {
     };
     let (here, there) = (setup("udp"), setup("mac_retransmission"));
     let stations = |setup: &crate::setup::Setup| {
-        let cells = setup.media.iter().filter_map(|medium| match &medium.kind {
+        let mut cells = setup.media.iter().filter_map(|medium| match &medium.kind {
             MediumKind::Cell { nodes, spec } => Some((nodes, spec)),
             _ => None,
         });
-        let (nodes, spec) = cells.last().unwrap();
+        let (nodes, spec) = cells.next_back().unwrap();
         let laptop = |traffic: NodeId| {
             spec.stations[nodes.iter().position(|node| *node == traffic).expect("a laptop")]
         };
