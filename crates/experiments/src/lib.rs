@@ -23,6 +23,7 @@ mod engine;
 mod fidelity;
 mod job;
 mod machine;
+mod own;
 mod papers;
 mod path;
 mod real;

@@ -89,6 +89,7 @@ impl PaperResults {
             }
             section.parts.push(Part::Facts(definitions(map)));
         }
+        section.parts.extend(self.own_results(experiment));
         section.parts.extend(self.srp_plots(experiment));
         section.parts.extend(self.beside_reality(experiment));
         section.parts.extend(numbers(self.paper, experiment));

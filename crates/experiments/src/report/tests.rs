@@ -61,6 +61,44 @@ fn the_page_begins_with_its_fidelity_and_its_links_lead_somewhere() {
 }
 
 #[test]
+fn an_experiment_of_ours_shows_what_it_found() {
+    let record = |run: u32, retries: &str, rate: &str, lost: f64| Record {
+        run,
+        point: [("transport", "arq"), ("retries", retries), ("disturbance", rate)]
+            .map(|(key, value)| (key.into(), value.into()))
+            .to_vec(),
+        repetition: 0,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures { missing_percent: Some(lost), ..StreamFigures::default() },
+    };
+    let records = vec![
+        record(0, "0", "6Mbit/s", 1.25),
+        record(1, "0", "14Mbit/s", 2.5),
+        record(2, "7", "6Mbit/s", 3.75),
+    ];
+    let results = Results { records, planned_runs: 3 };
+    let read = &mut |_: &Paper, experiment: &Experiment| {
+        Ok((experiment.key == "which_layer").then(|| results.clone()))
+    };
+    let some = PaperResults::read(&["tv-audio-wlan".into()], read).unwrap().remove(0);
+    let html = some.page("antiphon lab report").render();
+    assert!(html.contains("An experiment of our own. 3 runs"));
+    assert!(html.contains("missing, %, by disturbance"));
+    for text in ["arq, retries 0", "arq, retries 7", ">14Mbit/s<", ">1.250<", ">2.500<", ">3.750<"] {
+        assert!(html.contains(text), "{text}");
+    }
+    let charts = some.own_results(some.paper.experiment("which_layer").unwrap());
+    let drawn = charts.iter().find_map(|part| match part {
+        Part::Chart(chart) => Some(chart),
+        _ => None,
+    });
+    let chart = drawn.unwrap();
+    assert_eq!((chart.title.as_str(), chart.series.len()), ("arq: missing", 2));
+    assert_eq!((&chart.series[0].x[..], &chart.series[1].y[..]), (&[6.0, 14.0][..], &[Some(3.75), None][..]));
+}
+
+#[test]
 fn the_tables_for_spreadsheets_have_a_line_for_each_printed_value() {
     let some = some_results();
     let csv = some.tables_csv();

@@ -4,7 +4,15 @@ use super::embedded::files;
 use super::{Experiment, Module};
 
 const fn experiment(key: &'static str, title: &'static str, section: &'static str) -> Experiment {
-    Experiment { key, title, section: Some(section), transports: &["xtp"], scenario: None, tables: &[] }
+    Experiment {
+        key,
+        title,
+        section: Some(section),
+        transports: &["xtp"],
+        scenario: None,
+        tables: &[],
+        shows: &[],
+    }
 }
 
 pub(super) const MODULE: Module = Module {

@@ -19,12 +19,14 @@ pub struct Experiment {
     pub scenario: Option<&'static str>,
     /// How its figures make the printed tables.
     pub tables: &'static [TableMap],
+    /// Of an experiment of our own: the figures that its report shows, the most important first.
+    pub shows: &'static [&'static str],
 }
 
 /// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include.
 macro_rules! experiments {
     ($paper:literal; $($key:literal $title:literal, $section:expr, $transports:expr, $tables:expr
-        $(, includes $file:literal)?;)*) => {
+        $(, shows $($shows:literal)*)? $(, includes $file:literal)?;)*) => {
         &[$($crate::papers::Experiment {
             key: $key,
             title: $title,
@@ -36,6 +38,7 @@ macro_rules! experiments {
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $file)),)?
             )),
             tables: $tables,
+            shows: &[$($($shows),*)?],
         }),*]
     };
 }
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     fn experiment(transports: &'static [&'static str], scenario: Option<&'static str>) -> Experiment {
-        Experiment { key: "e", title: "", section: Some("1"), transports, scenario, tables: &[] }
+        Experiment { key: "e", title: "", section: Some("1"), transports, scenario, tables: &[], shows: &[] }
     }
 
     #[test]

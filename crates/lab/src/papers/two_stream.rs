@@ -12,6 +12,7 @@ const fn experiment(key: &'static str, title: &'static str, section: &'static st
         transports: &["rtp", "tcp"],
         scenario: None,
         tables: &[],
+        shows: &[],
     }
 }
 

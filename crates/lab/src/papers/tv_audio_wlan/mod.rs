@@ -30,8 +30,10 @@ pub(super) const MODULE: Module = Module {
         "tcp" "the same with TCP", "6.2", &["tcp"], TCP_TABLES, includes "room.toml";
         "simple_retransmission" "the same with a simple retransmission protocol over UDP", "7", &["arq"],
             SIMPLE_TABLES, includes "room.toml";
-        "rate_control" "UDP as in section 6.1, by rate control", OURS, &["rtp"], &[], includes "room.toml";
+        "rate_control" "UDP as in section 6.1, by rate control", OURS, &["rtp"], &[],
+            shows "missing_percent" "gap_max_ms", includes "room.toml";
         "which_layer" "repetition by the MAC, the protocol or both", OURS, &["rtp", "arq"], &[],
+            shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
             includes "room.toml";
     },
     checks: checks::CHECKS,

@@ -1,0 +1,168 @@
+//! What an experiment of our own found: with no printed table beside it, a table and charts over its sweep.
+
+use antiphon_lab::figures::figure;
+use antiphon_lab::papers::{Experiment, Value};
+use antiphon_lab::results::{Record, Results};
+use antiphon_report::{Axis, Cell, Chart, Column, Part, Row, Series, Style, Table};
+
+use super::compared::shown;
+use super::papers::PaperResults;
+
+/// One setting of each of some variables of the sweep.
+type Settings<'a> = Vec<(&'a str, &'a str)>;
+
+impl PaperResults {
+    /// A table for each figure that the experiment shows: a row for each combination of settings, a column for each value
+    /// of the last one; and charts of the first figure.
+    pub(super) fn own_results(&self, experiment: &'static Experiment) -> Vec<Part> {
+        let Some(results) = self.of(experiment.key) else { return Vec::new() };
+        let mut parts = Vec::new();
+        for (n, name) in experiment.shows.iter().enumerate() {
+            parts.push(Part::Table(self.own_table(results, name)));
+            if n == 0 {
+                parts.extend(self.own_charts(results, name).into_iter().map(Part::Chart));
+            }
+        }
+        parts
+    }
+
+    fn own_table(&self, results: &Results, name: &'static str) -> Table {
+        let columns = distinct(results, |point| &point[point.len() - 1..]);
+        let row = |settings: Settings<'_>| {
+            let cell = |column: &Settings<'_>| {
+                mean(results, &settings, column, name)
+                    .map_or(Cell::MISSING, |value| Cell::Text(shown(value, PLACES)))
+            };
+            Row {
+                label: self.words(&settings),
+                values: columns.iter().map(cell).collect(),
+                samples: Vec::new(),
+                ..Row::default()
+            }
+        };
+        let title = |(_, value): &(&str, &str)| (*value).to_string();
+        Table {
+            caption: match columns.first().and_then(|column| column.first()) {
+                Some((variable, _)) => format!("{}, by {variable}", titled(name)),
+                None => titled(name),
+            },
+            columns: columns
+                .iter()
+                .map(|column| Column {
+                    title: column.first().map_or(String::new(), title),
+                    note: String::new(),
+                    colour: None,
+                })
+                .collect(),
+            rows: distinct(results, |point| &point[..point.len() - 1]).into_iter().map(row).collect(),
+        }
+    }
+
+    /// A chart for each combination of all settings but the last two, with a line for each value of the last but one.
+    fn own_charts(&self, results: &Results, name: &'static str) -> Vec<Chart> {
+        let others = |point: &[(String, String)]| point.len().saturating_sub(2);
+        let columns = distinct(results, |point| &point[point.len() - 1..]);
+        let charts = distinct(results, |point| &point[..others(point)]);
+        let lines = distinct(results, |point| &point[others(point)..point.len() - 1]);
+        let at = |column: &Settings<'_>| column.first().and_then(|(_, value)| leading(value));
+        let [Some(x_name), x_unit] =
+            [columns.first(), columns.get(1)].map(|column| column.and_then(|c| c.first()))
+        else {
+            return Vec::new();
+        };
+        let unit = x_unit.unwrap_or(x_name).1.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let chart = |settings: Settings<'_>| {
+            let series = |(colour, line): (usize, &Settings<'_>)| {
+                let values: Vec<Option<Value>> = columns
+                    .iter()
+                    .filter(|column| at(column).is_some())
+                    .map(|column| mean(results, &[&settings[..], line].concat(), column, name))
+                    .collect();
+                Series {
+                    name: self.words(line),
+                    colour,
+                    style: Style::Line,
+                    x: columns.iter().filter_map(at).collect(),
+                    y: values.iter().map(|value| value.map(|value| value.value)).collect(),
+                    half_widths: values
+                        .iter()
+                        .map(|value| value.and_then(|value| value.half_width))
+                        .collect(),
+                    ..Series::default()
+                }
+            };
+            let words = self.words(&settings);
+            Chart {
+                title: if words.is_empty() {
+                    known_title(name).into()
+                } else {
+                    format!("{words}: {}", known_title(name))
+                },
+                note: "Bars: 95 % confidence intervals over the runs.".into(),
+                x: Axis::new(x_name.0, unit),
+                y: Axis::new(known_title(name), known_unit(name)),
+                series: lines.iter().enumerate().map(series).collect(),
+                ..Chart::default()
+            }
+        };
+        charts.into_iter().map(chart).collect()
+    }
+
+    /// "retries 7, arq as published".
+    fn words(&self, settings: &[(&str, &str)]) -> String {
+        let word = |(key, value): &(&str, &str)| match self.paper.short(value) {
+            // A bare number says nothing without its name.
+            short if short.parse::<f64>().is_ok() => format!("{key} {short}"),
+            short => short.to_string(),
+        };
+        settings.iter().map(word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Each part of a point that occurs, in the order of the runs.
+fn distinct<'a>(
+    results: &'a Results,
+    part: impl Fn(&[(String, String)]) -> &[(String, String)],
+) -> Vec<Settings<'a>> {
+    let mut found: Vec<Settings<'a>> = Vec::new();
+    for Record { point, .. } in &results.records {
+        if point.is_empty() {
+            continue;
+        }
+        let settings = part(point).iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        if !found.contains(&settings) {
+            found.push(settings);
+        }
+    }
+    found
+}
+
+fn mean(results: &Results, settings: &[(&str, &str)], column: &[(&str, &str)], name: &str) -> Option<Value> {
+    let interval = results.at(&[settings, column].concat()).mean(name)?;
+    Some(Value { value: interval.mean, half_width: interval.half_width, runs: interval.count })
+}
+
+/// The number that a setting such as `12Mbit/s` begins with.
+fn leading(value: &str) -> Option<f64> {
+    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    value[..end].parse().ok()
+}
+
+/// "missing, %".
+fn titled(name: &str) -> String {
+    match known_unit(name) {
+        "" => known_title(name).into(),
+        unit => format!("{}, {unit}", known_title(name)),
+    }
+}
+
+fn known_title(name: &str) -> &str {
+    figure(name).map_or(name, |def| def.title)
+}
+
+fn known_unit(name: &str) -> &'static str {
+    figure(name).map_or("", |def| def.unit.symbol())
+}
+
+/// The most decimal places of a mean.
+const PLACES: usize = 3;
