@@ -42,6 +42,7 @@ macro_rules! targets {
 targets! {
     arq 30_000 "../../../fuzz/fuzz_targets/arq.rs"
     associations 30_000 "../../../fuzz/fuzz_targets/associations.rs"
+    completion 200_000 "../../../fuzz/fuzz_targets/completion.rs"
     dccp 200_000 "../../../fuzz/fuzz_targets/dccp.rs"
     dissector 200_000 "../../../fuzz/fuzz_targets/dissector.rs"
     endpoint_commands 30_000 "../../../fuzz/fuzz_targets/endpoint_commands.rs"

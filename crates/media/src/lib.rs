@@ -9,6 +9,7 @@
 
 mod channels;
 pub mod codec;
+pub mod completion;
 pub mod conceal;
 pub mod drift;
 mod format;

@@ -9,11 +9,11 @@ use antiphon_session::{Gap, Gaps, Written};
 use antiphon_sound::WavPatch;
 
 use super::wanted::Wanted;
-use super::wire::{self, Offer, Packet, Stretch};
 use super::{Broken, CompleteOver, MOST_MESSAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
 use crate::transport::StreamUri;
+use antiphon_media::completion::{self, Message, Offer, Stretch};
 
 /// Waits for the sender's offer while the stream is received.
 pub(crate) struct Listening {
@@ -34,14 +34,14 @@ impl Listening {
     /// Whether a sender says that its stream has ended.
     pub fn is_offered(&mut self) -> bool {
         if self.offered.is_none()
-            && let Ok(Some(Packet::Offer(offer))) = self.next(Duration::ZERO, &Stop::new())
+            && let Ok(Some(Message::Offer(offer))) = self.next(Duration::ZERO, &Stop::new())
         {
             self.offered = Some(offer);
         }
         self.offered.is_some()
     }
 
-    fn next(&mut self, patience: Duration, stop: &Stop) -> Result<Option<Packet<'_>>, Broken> {
+    fn next(&mut self, patience: Duration, stop: &Stop) -> Result<Option<Message<'_>>, Broken> {
         receive(&self.link, &mut self.buffer, patience, stop)
     }
 
@@ -130,7 +130,7 @@ impl Listening {
         let offer = match self.offered.take() {
             Some(offer) => offer,
             None => match self.next(NO_OFFER, stop)? {
-                Some(Packet::Offer(offer)) => offer,
+                Some(Message::Offer(offer)) => offer,
                 Some(_) => return Err(Broken::Rules("it offers nothing".into())),
                 None => return Err(Broken::Connection),
             },
@@ -159,14 +159,14 @@ impl Listening {
         self.ask(&state.missing, stop)?;
         while !state.missing.is_empty() {
             match receive(&self.link, &mut self.buffer, SILENCE, stop)? {
-                Some(Packet::Sound { at, samples }) => state.put(at, samples, patch)?,
-                Some(Packet::End) => break,
+                Some(Message::Sound { at, samples }) => state.put(at, samples, patch)?,
+                Some(Message::End) => break,
                 Some(_) => return Err(Broken::Rules("the sender does not keep to the rules".into())),
                 None => return Err(Broken::Connection),
             }
         }
         let mut message = Vec::new();
-        wire::write(&Packet::Done { missing: state.missing.frames() }, &mut message);
+        completion::write(&Message::Done { missing: state.missing.frames() }, &mut message);
         send(&self.link, &message, stop)?;
         let _the_sender_ends_it_too = self.link.close();
         Ok(())
@@ -180,7 +180,7 @@ impl Listening {
                 return Ok(());
             }
             let more = stretches.peek().is_some();
-            wire::write(&Packet::Ask { more, stretches: part }, &mut message);
+            completion::write(&Message::Ask { more, stretches: part }, &mut message);
             send(&self.link, &message, stop)?;
         }
     }

@@ -7,11 +7,11 @@
 mod fetch;
 mod offer;
 mod wanted;
-mod wire;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use antiphon_media::completion;
 use antiphon_net::{SocketOptions, Stop};
 use antiphon_session::{LinkState, StreamFraming};
 
@@ -19,9 +19,9 @@ use crate::Error;
 use crate::messages::{MessageError, MessageLink, MessageOptions};
 use crate::transport::StreamUri;
 
+pub(crate) use antiphon_media::completion::Offer;
 pub(crate) use fetch::{Completing, Listening};
 pub(crate) use offer::offer;
-pub(crate) use wire::Offer;
 
 /// Where a recording is completed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,7 +121,7 @@ fn receive<'a>(
     buffer: &'a mut [u8],
     patience: Duration,
     stop: &Stop,
-) -> Result<Option<wire::Packet<'a>>, Broken> {
+) -> Result<Option<completion::Message<'a>>, Broken> {
     let looks = patience.as_nanos().div_ceil(LOOK.as_nanos()).max(1);
     for _ in 0..looks {
         match link.receive(buffer, Some(patience.min(LOOK))) {
@@ -129,7 +129,7 @@ fn receive<'a>(
                 return Err(Broken::Rules("a message is too long".into()));
             }
             Ok(message) => {
-                let packet = wire::parse(&buffer[..message.len]);
+                let packet = completion::parse(&buffer[..message.len]);
                 return packet.map(Some).ok_or_else(|| Broken::Rules("it sends something else".into()));
             }
             Err(MessageError::TimedOut) if stop.is_asked() => return Err(Broken::Stopped),

@@ -8,10 +8,10 @@ use antiphon_media::codec::encode;
 use antiphon_net::{OsClock, SocketOptions, Stop};
 use antiphon_sound::each_block;
 
-use super::wire::{self, Offer, Packet, SOUND_HEADER, Stretch};
 use super::{Broken, MOST_MESSAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
+use antiphon_media::completion::{self, Message, Offer, SOUND_HEADER, Stretch};
 
 /// Calls the recording at `uri` and sends what it asks for of a source, which `open` opens from its beginning. Returns the
 /// sample frames that it says are still missing, and those that were sent.
@@ -85,18 +85,18 @@ fn serve(
     on_asked: &mut dyn FnMut(u64),
 ) -> Result<u64, Broken> {
     let (mut message, mut buffer) = (Vec::new(), vec![0; MOST_MESSAGE]);
-    wire::write(&Packet::Offer(has), &mut message);
+    completion::write(&Message::Offer(has), &mut message);
     send(link, &message, stop)?;
     let mut asked = Asked::new(has.frames, has.frames.saturating_sub(*sent));
     loop {
         match receive(link, &mut buffer, ANSWER, stop)? {
-            Some(Packet::Ask { more, stretches }) => {
+            Some(Message::Ask { more, stretches }) => {
                 asked.add(&stretches)?;
                 if !more {
                     break;
                 }
             }
-            Some(Packet::Done { missing }) => return Ok(missing),
+            Some(Message::Done { missing }) => return Ok(missing),
             Some(_) => return Err(Broken::Rules("the recording does not keep to the rules".into())),
             None => return Err(Broken::Connection),
         }
@@ -115,10 +115,10 @@ fn serve(
         _ => {}
     }
     let mut message = std::mem::take(&mut sounds.message);
-    wire::write(&Packet::End, &mut message);
+    completion::write(&Message::End, &mut message);
     send(link, &message, stop)?;
     match receive(link, &mut buffer, ANSWER, stop)? {
-        Some(Packet::Done { missing }) => Ok(missing),
+        Some(Message::Done { missing }) => Ok(missing),
         Some(_) => Err(Broken::Rules("the recording asks for more than it missed".into())),
         None => Err(Broken::Connection),
     }
@@ -205,7 +205,7 @@ impl Sounds<'_> {
         for part in samples.chunks(most * channels) {
             let mut bytes = vec![0; part.len() * width];
             let len = encode(self.has.sample, part, &mut bytes);
-            wire::write(&Packet::Sound { at, samples: &bytes[..len] }, &mut self.message);
+            completion::write(&Message::Sound { at, samples: &bytes[..len] }, &mut self.message);
             send(self.link, &self.message, self.stop)?;
             let frames = (part.len() / channels) as u64;
             at += frames;

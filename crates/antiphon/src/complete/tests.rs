@@ -11,8 +11,8 @@ use antiphon_net::emulator::{StreamProxy, StreamProxyConfig};
 use antiphon_session::{Gaps, Written};
 use antiphon_sound::{WavPatch, open_source, write_whole};
 
-use super::wire::{Packet, Stretch, parse, write};
 use super::*;
+use antiphon_media::completion::{Message, Stretch, parse, write};
 
 const SSRC: u32 = 0x1234_5678;
 const FIRST: u32 = u32::MAX - 700;
@@ -204,16 +204,16 @@ fn greedy(has: Offer, asks: &[Vec<Stretch>]) -> (u64, Result<(u64, u64), String>
         };
         let Some(came) = came else { break };
         match parse(&buffer[..came.len]) {
-            Some(Packet::Offer(offered)) => assert_eq!(offered, has),
-            Some(Packet::Sound { samples, .. }) => {
+            Some(Message::Offer(offered)) => assert_eq!(offered, has),
+            Some(Message::Sound { samples, .. }) => {
                 got.fetch_add(samples.len() as u64 / 4, Ordering::Relaxed);
                 continue;
             }
-            Some(Packet::End) => {}
+            Some(Message::End) => {}
             other => panic!("{other:?}"),
         }
         let Some(stretches) = asks.next() else { break };
-        write(&Packet::Ask { more: false, stretches: stretches.clone() }, &mut message);
+        write(&Message::Ask { more: false, stretches: stretches.clone() }, &mut message);
         link.send(&message, None).expect("there is room");
     }
     drop(link);
@@ -242,16 +242,16 @@ fn a_stranger_completes_nothing() {
     let before = std::fs::read(case.take()).expect("a file");
     let (listening, uri) = listening("tcp://127.0.0.1:0");
     let (has, stop) = (case.has, Stop::new());
-    let sound = Packet::Sound { at: 0, samples: &[1; 400] };
-    let other = Packet::Offer(Offer { ssrc: 1, ..has });
-    let later = Packet::Offer(Offer { first: FIRST.wrapping_add(1 << 30), ..has });
+    let sound = Message::Sound { at: 0, samples: &[1; 400] };
+    let other = Message::Offer(Offer { ssrc: 1, ..has });
+    let later = Message::Offer(Offer { first: FIRST.wrapping_add(1 << 30), ..has });
     let messages =
-        [vec![sound.clone()], vec![other], vec![later], vec![Packet::Offer(has), sound], vec![Packet::End]];
+        [vec![sound.clone()], vec![other], vec![later], vec![Message::Offer(has), sound], vec![Message::End]];
     let stranger_stop = stop.clone();
     let calls: Vec<Vec<Vec<u8>>> = messages
         .iter()
         .map(|all| {
-            let bytes = |packet: &Packet<'_>| {
+            let bytes = |packet: &Message<'_>| {
                 let mut bytes = Vec::new();
                 write(packet, &mut bytes);
                 bytes

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::wire::Stretch;
+use antiphon_media::completion::Stretch;
 
 /// What is missing; nothing overlaps.
 #[derive(Clone, Debug, Default)]

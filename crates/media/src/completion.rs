@@ -12,60 +12,86 @@
 //!
 //! In network byte order. Stretches are in ascending order, counted from the sender's first sample frame.
 
-use antiphon_media::{SampleFormat, StreamFormat};
+use crate::{SampleFormat, StreamFormat};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Packet<'a> {
+pub enum Message<'a> {
+    /// The sender: what it has.
     Offer(Offer),
-    Ask { more: bool, stretches: Vec<Stretch> },
-    Sound { at: u64, samples: &'a [u8] },
+    /// The receiver: what it misses, in ascending order.
+    Ask {
+        /// Whether another message names further stretches.
+        more: bool,
+        /// Each of at least one sample frame; none begins before the end of the one before.
+        stretches: Vec<Stretch>,
+    },
+    /// The sender: a part of that.
+    Sound {
+        /// Its first sample frame.
+        at: u64,
+        /// At least one byte, in the offer's sample format.
+        samples: &'a [u8],
+    },
+    /// The sender: nothing more will come.
     End,
-    Done { missing: u64 },
+    /// The receiver: it has taken all that it will.
+    Done {
+        /// Sample frames that are still missing.
+        missing: u64,
+    },
 }
 
 /// What a sender has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Offer {
+pub struct Offer {
+    /// The stream's source.
     pub ssrc: u32,
+    /// RTP time stamp of the first sample frame.
     pub first: u32,
+    /// Rate and channels.
     pub format: StreamFormat,
+    /// How samples are written.
     pub sample: SampleFormat,
+    /// Sample frames.
     pub frames: u64,
 }
 
 /// Sample frames of a sender, the first of which is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stretch {
+pub struct Stretch {
+    /// The first one.
     pub at: u64,
+    /// How many.
     pub frames: u64,
 }
 
 impl Stretch {
+    /// The first sample frame behind it.
     pub fn end(self) -> u64 {
         self.at + self.frames
     }
 }
 
 /// Bytes before the samples of a message with sound.
-pub(super) const SOUND_HEADER: usize = HEADER + 8;
+pub const SOUND_HEADER: usize = HEADER + 8;
 const HEADER: usize = 6;
 const MAGIC: &[u8; 5] = b"ANTC\x01";
 
 /// Reads a message; `None` if it is none, or contradicts itself.
-pub(crate) fn parse(bytes: &[u8]) -> Option<Packet<'_>> {
+pub fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (&kind, rest) = bytes.strip_prefix(MAGIC)?.split_first()?;
     match (kind, rest) {
-        (1, rest) => parse_offer(rest).map(Packet::Offer),
+        (1, rest) => parse_offer(rest).map(Message::Offer),
         (2, [more @ (0 | 1), rest @ ..]) => {
-            Some(Packet::Ask { more: *more == 1, stretches: parse_stretches(rest)? })
+            Some(Message::Ask { more: *more == 1, stretches: parse_stretches(rest)? })
         }
         (3, rest) => {
             let (at, samples) = rest.split_first_chunk()?;
-            (!samples.is_empty()).then_some(Packet::Sound { at: u64::from_be_bytes(*at), samples })
+            (!samples.is_empty()).then_some(Message::Sound { at: u64::from_be_bytes(*at), samples })
         }
-        (4, []) => Some(Packet::End),
-        (5, rest) => Some(Packet::Done { missing: u64::from_be_bytes(rest.try_into().ok()?) }),
+        (4, []) => Some(Message::End),
+        (5, rest) => Some(Message::Done { missing: u64::from_be_bytes(rest.try_into().ok()?) }),
         _ => None,
     }
 }
@@ -95,11 +121,11 @@ fn parse_stretches(mut bytes: &[u8]) -> Option<Vec<Stretch>> {
 }
 
 /// Writes a message in place of what `out` holds.
-pub(crate) fn write(packet: &Packet<'_>, out: &mut Vec<u8>) {
+pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.extend(MAGIC);
-    match packet {
-        Packet::Offer(offer) => {
+    match message {
+        Message::Offer(offer) => {
             out.push(1);
             for word in [offer.ssrc, offer.first, offer.format.rate()] {
                 out.extend(word.to_be_bytes());
@@ -109,7 +135,7 @@ pub(crate) fn write(packet: &Packet<'_>, out: &mut Vec<u8>) {
             out.push(place.unwrap_or_default() as u8);
             out.extend(offer.frames.to_be_bytes());
         }
-        Packet::Ask { more, stretches } => {
+        Message::Ask { more, stretches } => {
             out.extend([2, u8::from(*more)]);
             let mut end = 0;
             for stretch in stretches {
@@ -118,13 +144,13 @@ pub(crate) fn write(packet: &Packet<'_>, out: &mut Vec<u8>) {
                 end = stretch.end();
             }
         }
-        Packet::Sound { at, samples } => {
+        Message::Sound { at, samples } => {
             out.push(3);
             out.extend(at.to_be_bytes());
             out.extend(*samples);
         }
-        Packet::End => out.push(4),
-        Packet::Done { missing } => {
+        Message::End => out.push(4),
+        Message::Done { missing } => {
             out.push(5);
             out.extend(missing.to_be_bytes());
         }
@@ -183,16 +209,16 @@ mod tests {
             let format = StreamFormat::new(48_000, 6).unwrap();
             let offer = Offer { ssrc, first, format, sample: SampleFormat::ALL[place], frames };
             let mut bytes = vec![7; 3];
-            for packet in [
-                Packet::Offer(offer),
-                Packet::Ask { more, stretches: asked },
-                Packet::Sound { at, samples: &[1, 2] },
-                Packet::End,
-                Packet::Done { missing: frames },
+            for message in [
+                Message::Offer(offer),
+                Message::Ask { more, stretches: asked },
+                Message::Sound { at, samples: &[1, 2] },
+                Message::End,
+                Message::Done { missing: frames },
             ] {
-                write(&packet, &mut bytes);
-                prop_assert_eq!(parse(&bytes), Some(packet.clone()));
-                if !matches!(packet, Packet::Ask { .. } | Packet::Sound { .. }) {
+                write(&message, &mut bytes);
+                prop_assert_eq!(parse(&bytes), Some(message.clone()));
+                if !matches!(message, Message::Ask { .. } | Message::Sound { .. }) {
                     bytes.push(0);
                     prop_assert_eq!(parse(&bytes), None);
                 }
@@ -201,8 +227,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(kind: u8, bytes: Vec<u8>) {
-            let packet = [MAGIC, &[kind][..], &bytes].concat();
-            if let Some(Packet::Ask { stretches, .. }) = parse(&packet) {
+            let message = [MAGIC, &[kind][..], &bytes].concat();
+            if let Some(Message::Ask { stretches, .. }) = parse(&message) {
                 prop_assert!(stretches.windows(2).all(|two| two[0].end() <= two[1].at));
                 prop_assert!(stretches.len() <= bytes.len() / 2);
             }
