@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_link::wlan::{self, AccessMode, Category, CellSpec, Destination, StationId};
+use antiphon_core::{Instant, Ratio};
+use antiphon_link::wlan::{
+    self, AccessMode, Category, CellSpec, Destination, PowerSave, RateControl, Scan, StationId,
+};
 use antiphon_link::{
     ETHERNET_10, Link, LinkSpec, Packet, QueueLimit, Ring, RingClass, RingSpec, StationSpec, Switch,
 };
@@ -87,6 +89,12 @@ fn a_running_switch_and_ring_allocate_nothing() {
 fn a_running_cell_allocates_nothing() {
     let mut spec = CellSpec::infrastructure(vec![wlan::StationSpec::default(); 4]);
     spec.stations[3].access = AccessMode::Edca(wlan::Access::EDCA);
+    for (station, control) in spec.stations.iter_mut().zip([RateControl::Minstrel, RateControl::Arf]) {
+        (station.rate_control, station.frame_error) = (control, Ratio(0.02));
+    }
+    let (length, every) = (Duration::from_millis(50), Duration::from_millis(200));
+    spec.stations[1].scan = Some(Scan { length, every });
+    spec.stations[2].power_save = Some(PowerSave { listen: every, hold: Duration::ZERO });
     let (held, mut cell) = Counting::held(|| wlan::Cell::new(&spec, 1).expect("a possible cell"));
     assert!(held > 0, "the counter counts: a cell has queues");
     // Too much for the cell: queues fill, frames collide, packets are dropped.
