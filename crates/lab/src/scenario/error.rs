@@ -40,7 +40,7 @@ impl Fault {
         let start = floor(text, self.span.start);
         if let Some((included, begin)) = super::include::origin(text, start) {
             let span = self.span.start.max(begin) - begin..self.span.end.max(begin) - begin;
-            return Fault { span, message: self.message }.locate(included, &text[begin..]);
+            return Fault { span, message: self.message }.locate(&included, &text[begin..]);
         }
         let end = floor(text, self.span.end).max(start);
         let (line, column) = position(text, start);

@@ -20,18 +20,26 @@ pub fn with_include(text: &str, name: &str, included: &str) -> String {
 
 /// Reads a text and what was appended to it.
 pub(super) fn parse(text: &str) -> Read<Table> {
-    for (at, _) in text.match_indices(MARK).filter(|(at, _)| is_line(text, *at)) {
-        // A comment may look like the mark: it is one if what stands before includes that file.
-        let Ok(mut own) = tree::parse(&text[..at]) else { continue };
-        if named(&own).is_none_or(|(name, _)| find(text, &name) != Some(at)) {
-            continue;
-        }
-        // As many bytes before it as there were, so that its mistakes are found at their place.
-        let included = tree::parse(&format!("{:at$}{}", "", &text[at..]))?;
-        merge(&mut own, included)?;
-        return Ok(own);
-    }
-    tree::parse(text)
+    let Some((_, at)) = included(text) else { return tree::parse(text) };
+    let mut own = tree::parse(&text[..at])?;
+    // As many bytes before it as there were, so that its mistakes are found at their place.
+    let included = tree::parse(&(" ".repeat(at) + &text[at..]))?;
+    merge(&mut own, included)?;
+    Ok(own)
+}
+
+/// The file that a text includes, and where its line begins.
+fn included(text: &str) -> Option<(String, usize)> {
+    let name = name_in_head(text)?;
+    let at = find(text, &name)?;
+    Some((name, at))
+}
+
+/// What a text includes, by the lines before its first table alone: what comes after may not be readable as one text.
+fn name_in_head(text: &str) -> Option<String> {
+    let head: usize =
+        text.split_inclusive('\n').take_while(|line| !line.starts_with('[')).map(str::len).sum();
+    named(&tree::parse(&text[..head]).ok()?).map(|(name, _)| name)
 }
 
 fn merge(own: &mut Table, included: Table) -> Read<()> {
@@ -66,10 +74,10 @@ pub(super) fn check(tree: &Table, text: &str) -> Read<()> {
 }
 
 /// The file in which a byte of the text was written, if it was included, and where its text begins.
-pub(super) fn origin(text: &str, at: usize) -> Option<(&str, usize)> {
-    let line = text[..at].rmatch_indices(MARK).map(|(at, _)| at).find(|at| is_line(text, *at))?;
-    let name = text[line + MARK.len()..].lines().next()?;
-    Some((name, (line + MARK.len() + name.len() + 1).min(text.len())))
+pub(super) fn origin(text: &str, at: usize) -> Option<(String, usize)> {
+    let (name, line) = included(text).filter(|(_, line)| *line < at)?;
+    let begin = (line + MARK.len() + name.len() + 1).min(text.len());
+    Some((name, begin))
 }
 
 fn named(tree: &Table) -> Option<(String, std::ops::Range<usize>)> {

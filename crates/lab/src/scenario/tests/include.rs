@@ -45,6 +45,17 @@ fn a_scenario_adds_keys_to_what_it_includes() {
 }
 
 #[test]
+fn long_texts_are_read_once() {
+    // A megabyte of lines, each of which could be the begin of an included text.
+    let many: String = (0..37_500).map(|n| format!("# included: room{n}.toml\n")).collect();
+    let whole = with_include(&format!("{OWN}{many}"), "room.toml", ROOM);
+    assert!(whole.len() > 1_000_000);
+    assert_eq!(Scenario::parse("two.toml", &whole).unwrap().setup(&[]).unwrap().media.len(), 1);
+    let error = Scenario::parse("two.toml", &whole.replace("5ms", "5")).unwrap_err();
+    assert_eq!((error.file.as_str(), error.line), ("room.toml", 7), "{error}");
+}
+
+#[test]
 fn mistakes_are_shown_in_the_file_that_has_them() {
     let error = |own: &str, room: &str| {
         let whole = with_include(own, "room.toml", room);
