@@ -49,9 +49,9 @@ fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
     let mut stations = edca.map(station).to_vec();
     if access_point.is_some() {
         let scan = Scan { length: Duration::from_millis(5), every: Duration::from_millis(20) };
-        stations[0].scan = Some(scan);
+        (stations[0].scan, stations[3].scan) = (Some(scan), Some(scan));
         let listen = Duration::from_millis(5);
-        stations[3].power_save = Some(PowerSave { listen, hold: Duration::from_millis(1) });
+        stations[2].power_save = Some(PowerSave { listen, hold: Duration::from_millis(1) });
     }
     CellSpec { phy: Phy::ERP_ONLY, stations, access_point }
 }

@@ -166,7 +166,7 @@ pub const MAX_STATIONS: usize = 2008;
 pub const MAX_RETRY_LIMIT: u8 = 30;
 
 /// Shorter absences change nothing that anyone has measured.
-const SHORTEST_SCAN: Duration = Duration::from_millis(1);
+const SHORTEST_ABSENCE: Duration = Duration::from_millis(1);
 
 /// The shortest mean outage: anything shorter would be a frame error.
 const SHORTEST_FADE: Duration = Duration::from_micros(100);
@@ -246,18 +246,18 @@ impl CellSpec {
         }
         self.stations.iter().enumerate().try_for_each(|(n, station)| {
             let is_client = self.access_point.is_some_and(|id| usize::from(id.0) != n);
-            match station
-                .scan
-                .filter(|scan| !(is_client && SHORTEST_SCAN <= scan.length && scan.length < scan.every))
+            station.validate(n)?;
+            if let Some(Scan { length, every }) = station.scan
+                && !(is_client && length >= SHORTEST_ABSENCE && length < every)
             {
-                Some(scan) => return Err(CellError::Scan(n, scan.length, scan.every)),
-                None => station.validate(n)?,
+                return Err(CellError::Scan(n, length, every));
             }
-            let may_doze = is_client && station.scan.is_none();
-            match station.power_save.filter(|save| !(may_doze && save.listen >= SHORTEST_SCAN)) {
-                Some(save) => Err(CellError::PowerSave(n, save.listen)),
-                None => Ok(()),
+            if let Some(PowerSave { listen, .. }) = station.power_save
+                && !(is_client && station.scan.is_none() && listen >= SHORTEST_ABSENCE)
+            {
+                return Err(CellError::PowerSave(n, listen));
             }
+            Ok(())
         })
     }
 }
