@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use antiphon_media::codec::decode;
+use antiphon_media::completion::{self, Message, Offer, Stretch};
 use antiphon_net::{OsClock, SocketOptions, Stop};
 use antiphon_session::{Gap, Gaps, Written};
 use antiphon_sound::WavPatch;
@@ -13,7 +14,6 @@ use super::{Broken, CompleteOver, MOST_MESSAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
 use crate::transport::StreamUri;
-use antiphon_media::completion::{self, Message, Offer, Stretch};
 
 /// Waits for the sender's offer while the stream is received.
 pub(crate) struct Listening {

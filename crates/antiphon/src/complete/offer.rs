@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use antiphon_media::Source;
 use antiphon_media::codec::encode;
+use antiphon_media::completion::{self, Message, Offer, SOUND_HEADER, Stretch};
 use antiphon_net::{OsClock, SocketOptions, Stop};
 use antiphon_sound::each_block;
 
 use super::{Broken, MOST_MESSAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
-use antiphon_media::completion::{self, Message, Offer, SOUND_HEADER, Stretch};
 
 /// Calls the recording at `uri` and sends what it asks for of a source, which `open` opens from its beginning. Returns the
 /// sample frames that it says are still missing, and those that were sent.

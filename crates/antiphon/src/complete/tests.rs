@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use antiphon_core::Rng;
+use antiphon_media::completion::{Message, Stretch, parse, write};
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_net::OsClock;
 use antiphon_net::emulator::{StreamProxy, StreamProxyConfig};
@@ -12,7 +13,6 @@ use antiphon_session::{Gaps, Written};
 use antiphon_sound::{WavPatch, open_source, write_whole};
 
 use super::*;
-use antiphon_media::completion::{Message, Stretch, parse, write};
 
 const SSRC: u32 = 0x1234_5678;
 const FIRST: u32 = u32::MAX - 700;
