@@ -30,7 +30,7 @@ macro_rules! experiments {
         &[$($crate::papers::Experiment {
             key: $key,
             title: $title,
-            section: $crate::papers::experiment::section($section),
+            section: $section,
             transports: $transports,
             scenario: Some(concat!(
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml")),
@@ -43,13 +43,6 @@ macro_rules! experiments {
     };
 }
 pub(super) use experiments;
-
-/// In place of a section: an experiment of our own.
-pub(super) const OURS: &str = "";
-
-pub(super) const fn section(section: &'static str) -> Option<&'static str> {
-    if section.is_empty() { None } else { Some(section) }
-}
 
 impl Experiment {
     /// What is missing: transports by their schemes, or a scenario; nothing if it can run.

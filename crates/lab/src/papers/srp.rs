@@ -22,11 +22,11 @@ pub(super) const MODULE: Module = Module {
     ),
     experiments: experiments! {
         "srp";
-        "low_loss_low_latency" "3 % loss, 50 ms round trip", "5.2.1", TRANSPORTS,
+        "low_loss_low_latency" "3 % loss, 50 ms round trip", Some("5.2.1"), TRANSPORTS,
             &[by_intervals(LOW_LOW_TABLE), by_ages(LOW_LOW_TABLE)];
-        "low_loss_high_latency" "3 % loss, 400 ms round trip", "5.2.2", TRANSPORTS,
+        "low_loss_high_latency" "3 % loss, 400 ms round trip", Some("5.2.2"), TRANSPORTS,
             &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)];
-        "high_loss_high_latency" "15 % loss, 275 ms round trip", "5.2.3", TRANSPORTS,
+        "high_loss_high_latency" "15 % loss, 275 ms round trip", Some("5.2.3"), TRANSPORTS,
             &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)];
     },
     checks: checks::CHECKS,

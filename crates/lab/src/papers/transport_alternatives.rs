@@ -34,13 +34,13 @@ pub(super) const MODULE: Module = Module {
     ),
     experiments: experiments! {
         "transport-alternatives";
-        "localhost" "this machine's own loopback interface", "4.1.1", TRANSPORTS,
+        "localhost" "this machine's own loopback interface", Some("4.1.1"), TRANSPORTS,
             &[round_trips("table02-localhost.csv")];
-        "crossover" "two machines, one cable", "4.1.2", TRANSPORTS, &[round_trips("table03-crossover.csv")];
-        "switch" "two machines and a switch", "4.1.3", TRANSPORTS, &[round_trips("table04-switch.csv")];
-        "direct_wireless" "802.11g between two machines", "4.1.4", TRANSPORTS,
+        "crossover" "two machines, one cable", Some("4.1.2"), TRANSPORTS, &[round_trips("table03-crossover.csv")];
+        "switch" "two machines and a switch", Some("4.1.3"), TRANSPORTS, &[round_trips("table04-switch.csv")];
+        "direct_wireless" "802.11g between two machines", Some("4.1.4"), TRANSPORTS,
             &[round_trips("table05-direct-wireless.csv")];
-        "access_point" "802.11g through an access point", "4.1.5", TRANSPORTS,
+        "access_point" "802.11g through an access point", Some("4.1.5"), TRANSPORTS,
             &[round_trips("table06-access-point.csv")];
     },
     checks: checks::CHECKS,

@@ -7,7 +7,7 @@ mod tests;
 use super::Module;
 use super::compare::{ColumnMap, Drawing, Place, Statistic, TableMap};
 use super::embedded::files;
-use super::experiment::{OURS, experiments};
+use super::experiment::experiments;
 use super::table::Table;
 
 pub(super) const MODULE: Module = Module {
@@ -21,18 +21,18 @@ pub(super) const MODULE: Module = Module {
     ),
     experiments: experiments! {
         "tv-audio-wlan";
-        "initial" "RTP to a multicast group, by cable and by radio", "2.4", &["rtp"], &[NETWORK_DELAY],
+        "initial" "RTP to a multicast group, by cable and by radio", Some("2.4"), &["rtp"], &[NETWORK_DELAY],
             includes "room.toml";
-        "mac_retransmission" "UDP between two laptops, with and without MAC retransmission", "5", &["rtp"],
+        "mac_retransmission" "UDP between two laptops, with and without MAC retransmission", Some("5"), &["rtp"],
             &[MAC_RETRANSMISSION];
-        "udp" "UDP through an access point that a disturbance loads", "6.1", &["rtp"], UDP_TABLES,
+        "udp" "UDP through an access point that a disturbance loads", Some("6.1"), &["rtp"], UDP_TABLES,
             includes "room.toml";
-        "tcp" "the same with TCP", "6.2", &["tcp"], TCP_TABLES, includes "room.toml";
-        "simple_retransmission" "the same with a simple retransmission protocol over UDP", "7", &["arq"],
+        "tcp" "the same with TCP", Some("6.2"), &["tcp"], TCP_TABLES, includes "room.toml";
+        "simple_retransmission" "the same with a simple retransmission protocol over UDP", Some("7"), &["arq"],
             SIMPLE_TABLES, includes "room.toml";
-        "rate_control" "UDP as in section 6.1, by rate control", OURS, &["rtp"], &[],
+        "rate_control" "UDP as in section 6.1, by rate control", None, &["rtp"], &[],
             shows "missing_percent" "gap_max_ms", includes "room.toml";
-        "which_layer" "repetition by the MAC, the protocol or both", OURS, &["rtp", "arq"], &[],
+        "which_layer" "repetition by the MAC, the protocol or both", None, &["rtp", "arq"], &[],
             shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
             includes "room.toml";
     },
