@@ -62,34 +62,13 @@ impl PaperResults {
     fn own_charts(&self, results: &Results, name: &'static str) -> Vec<Chart> {
         let others = |point: &[(String, String)]| point.len().saturating_sub(2);
         let columns = distinct(results, |point| &point[point.len() - 1..]);
-        let charts = distinct(results, |point| &point[..others(point)]);
+        let Some(x) = axis(&columns) else { return Vec::new() };
         let lines = distinct(results, |point| &point[others(point)..point.len() - 1]);
-        let at = |column: &Settings<'_>| column.first().and_then(|(_, value)| leading(value));
-        let [Some(x_name), x_unit] =
-            [columns.first(), columns.get(1)].map(|column| column.and_then(|c| c.first()))
-        else {
-            return Vec::new();
-        };
-        let unit = x_unit.unwrap_or(x_name).1.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let chart = |settings: Settings<'_>| {
-            let series = |(colour, line): (usize, &Settings<'_>)| {
-                let values: Vec<Option<Value>> = columns
-                    .iter()
-                    .filter(|column| at(column).is_some())
-                    .map(|column| mean(results, &[&settings[..], line].concat(), column, name))
-                    .collect();
-                Series {
-                    name: self.words(line),
-                    colour,
-                    style: Style::Line,
-                    x: columns.iter().filter_map(at).collect(),
-                    y: values.iter().map(|value| value.map(|value| value.value)).collect(),
-                    half_widths: values
-                        .iter()
-                        .map(|value| value.and_then(|value| value.half_width))
-                        .collect(),
-                    ..Series::default()
-                }
+            let series = |(colour, line): (usize, &Settings<'_>)| Series {
+                name: self.words(line),
+                colour,
+                ..series(results, &[&settings[..], line].concat(), &columns, name)
             };
             let words = self.words(&settings);
             Chart {
@@ -99,13 +78,13 @@ impl PaperResults {
                     format!("{words}: {}", known_title(name))
                 },
                 note: "Bars: 95 % confidence intervals over the runs.".into(),
-                x: Axis::new(x_name.0, unit),
+                x: x.clone(),
                 y: Axis::new(known_title(name), known_unit(name)),
                 series: lines.iter().enumerate().map(series).collect(),
                 ..Chart::default()
             }
         };
-        charts.into_iter().map(chart).collect()
+        distinct(results, |point| &point[..others(point)]).into_iter().map(chart).collect()
     }
 
     /// "retries 7, arq as published".
@@ -140,6 +119,27 @@ fn distinct<'a>(
 fn mean(results: &Results, settings: &[(&str, &str)], column: &[(&str, &str)], name: &str) -> Option<Value> {
     let interval = results.at(&[settings, column].concat()).mean(name)?;
     Some(Value { value: interval.mean, half_width: interval.half_width, runs: interval.count })
+}
+
+/// A line over the columns, with these settings.
+fn series(results: &Results, settings: &[(&str, &str)], columns: &[Settings<'_>], name: &str) -> Series {
+    let mut series = Series { style: Style::Line, ..Series::default() };
+    for column in columns {
+        let Some(x) = column.first().and_then(|(_, value)| leading(value)) else { continue };
+        let value = mean(results, settings, column, name);
+        series.x.push(x);
+        series.y.push(value.map(|value| value.value));
+        series.half_widths.push(value.and_then(|value| value.half_width));
+    }
+    series
+}
+
+/// The axis along the columns' variable. A first setting of 0 has no unit.
+fn axis(columns: &[Settings<'_>]) -> Option<Axis> {
+    let settings = columns.iter().filter_map(|column| column.first());
+    let name = settings.clone().next()?.0;
+    let units = settings.map(|(_, value)| value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'));
+    Some(Axis::new(name, units.max_by_key(|unit| unit.len())?))
 }
 
 /// The number that a setting such as `12Mbit/s` begins with.
