@@ -2,7 +2,8 @@
 
 use antiphon_lab::figures::figure;
 use antiphon_lab::papers::{Experiment, Value};
-use antiphon_lab::results::{Record, Results};
+use antiphon_lab::results::{Record, Results, Selection};
+use antiphon_measure::MeanInterval;
 use antiphon_report::{Axis, Cell, Chart, Column, Part, Row, Series, Style, Table};
 
 use super::compared::shown;
@@ -18,7 +19,10 @@ impl PaperResults {
         let Some(results) = self.of(experiment.key) else { return Vec::new() };
         let mut parts = Vec::new();
         for (n, name) in experiment.shows.iter().enumerate() {
-            parts.push(Part::Table(self.own_table(results, name)));
+            parts.push(Part::Table(self.own_table(results, name, Of::All)));
+            if has_several_streams(results) {
+                parts.push(Part::Table(self.own_table(results, name, Of::Worst)));
+            }
             if n == 0 {
                 parts.extend(self.own_charts(results, name).into_iter().map(Part::Chart));
             }
@@ -26,11 +30,11 @@ impl PaperResults {
         parts
     }
 
-    fn own_table(&self, results: &Results, name: &'static str) -> Table {
+    fn own_table(&self, results: &Results, name: &'static str, of: Of) -> Table {
         let columns = distinct(results, |point| &point[point.len() - 1..]);
         let row = |settings: Settings<'_>| {
             let cell = |column: &Settings<'_>| {
-                mean(results, &settings, column, name)
+                mean(results, &[&settings[..], column].concat(), name, of)
                     .map_or(Cell::MISSING, |value| Cell::Text(shown(value, PLACES)))
             };
             Row {
@@ -40,11 +44,15 @@ impl PaperResults {
                 ..Row::default()
             }
         };
+        let whose = match of {
+            Of::All => "",
+            Of::Worst => ", worst stream of a run",
+        };
         let title = |(_, value): &(&str, &str)| (*value).to_string();
         Table {
             caption: match columns.first().and_then(|column| column.first()) {
-                Some((variable, _)) => format!("{}, by {variable}", titled(name)),
-                None => titled(name),
+                Some((variable, _)) => format!("{}{whose}, by {variable}", titled(name)),
+                None => titled(name) + whose,
             },
             columns: columns
                 .iter()
@@ -116,8 +124,31 @@ fn distinct<'a>(
     found
 }
 
-fn mean(results: &Results, settings: &[(&str, &str)], column: &[(&str, &str)], name: &str) -> Option<Value> {
-    let interval = results.at(&[settings, column].concat()).mean(name)?;
+/// What stands for a run in which there are several streams.
+#[derive(Clone, Copy)]
+enum Of {
+    /// The mean of all.
+    All,
+    /// The greatest value of any.
+    Worst,
+}
+
+fn has_several_streams(results: &Results) -> bool {
+    results.records.windows(2).any(|pair| pair[0].run == pair[1].run)
+}
+
+/// The mean over the runs.
+fn mean(results: &Results, settings: &[(&str, &str)], name: &str, of: Of) -> Option<Value> {
+    let here = results.at(settings).records;
+    let run = |streams: &[&Record]| {
+        let values = Selection { records: streams.to_vec() }.values(name);
+        match of {
+            Of::All => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+            Of::Worst => values.into_iter().reduce(f64::max),
+        }
+    };
+    let values: Vec<f64> = here.chunk_by(|a, b| a.run == b.run).filter_map(run).collect();
+    let interval = MeanInterval::of(&values)?;
     Some(Value { value: interval.mean, half_width: interval.half_width, runs: interval.count })
 }
 
@@ -126,7 +157,7 @@ fn series(results: &Results, settings: &[(&str, &str)], columns: &[Settings<'_>]
     let mut series = Series { style: Style::Line, ..Series::default() };
     for column in columns {
         let Some(x) = column.first().and_then(|(_, value)| leading(value)) else { continue };
-        let value = mean(results, settings, column, name);
+        let value = mean(results, &[settings, column].concat(), name, Of::All);
         series.x.push(x);
         series.y.push(value.map(|value| value.value));
         series.half_widths.push(value.and_then(|value| value.half_width));

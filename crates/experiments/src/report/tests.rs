@@ -99,6 +99,35 @@ fn an_experiment_of_ours_shows_what_it_found() {
 }
 
 #[test]
+fn of_several_streams_in_a_run_the_mean_and_the_worst_are_shown() {
+    let record = |run: u32, stream: &str, lost: f64| Record {
+        run,
+        point: vec![("transport".into(), "rtp".into()), ("headsets".into(), "2".into())],
+        repetition: run,
+        seed: 1,
+        stream: stream.into(),
+        figures: StreamFigures { missing_percent: Some(lost), ..StreamFigures::default() },
+    };
+    let records = vec![
+        record(0, "audio-1", 1.0),
+        record(0, "audio-2", 3.0),
+        record(1, "audio-1", 1.0),
+        record(1, "audio-2", 3.0),
+    ];
+    let results = Results { records, planned_runs: 2 };
+    let read =
+        &mut |_: &Paper, experiment: &Experiment| Ok((experiment.key == "headsets").then(|| results.clone()));
+    let some = PaperResults::read(&["tv-audio-wlan".into()], read).unwrap().remove(0);
+    let html = some.page("antiphon lab report").render();
+    // Of two runs, not of four streams: they are the same, so that the interval has no width.
+    for text in
+        ["missing, %, by headsets", ">2 ± 0", "missing, %, worst stream of a run, by headsets", ">3 ± 0"]
+    {
+        assert!(html.contains(text), "{text}");
+    }
+}
+
+#[test]
 fn the_tables_for_spreadsheets_have_a_line_for_each_printed_value() {
     let some = some_results();
     let csv = some.tables_csv();

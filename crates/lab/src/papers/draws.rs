@@ -37,10 +37,12 @@ struct Cell {
 type CellKey = (usize, String, Vec<(&'static str, String)>, &'static str);
 
 impl<'a> Draws<'a> {
-    /// So many draws; the same `seed` gives the same.
+    /// So many draws; the same `seed` gives the same, and an experiment's do not depend on what else there is.
     pub fn new(evidence: &'a Evidence<'a>, draws: usize, seed: u64) -> Self {
-        let runs: Vec<Vec<Vec<u32>>> = evidence.iter().map(|(_, results)| by_point(results)).collect();
-        let mut rng = Rng::fork(seed, "draws");
+        let mut runs: Vec<_> = evidence
+            .iter()
+            .map(|(key, results)| (by_point(results), Rng::fork(seed, &format!("draws {key}"))))
+            .collect();
         let draw = |points: &Vec<Vec<u32>>, rng: &mut Rng| {
             let mut counts = BTreeMap::new();
             for runs in points {
@@ -50,7 +52,8 @@ impl<'a> Draws<'a> {
             }
             counts
         };
-        let counts = (0..draws).map(|_| runs.iter().map(|points| draw(points, &mut rng)).collect()).collect();
+        let counts =
+            (0..draws).map(|_| runs.iter_mut().map(|(points, rng)| draw(points, rng)).collect()).collect();
         Draws { evidence, counts, cells: RefCell::default() }
     }
 
@@ -191,5 +194,8 @@ mod tests {
         let again = Draws::new(&evidence, 50, 3);
         let value = |draws: &Draws<'_>| draws.value(7, "e", &place(), "lost_percent", Statistic::Mean, 6.2);
         assert_eq!(value(&draws), value(&again));
+        let others = [("d", &results), ("e", &results), ("f", &results)];
+        let beside = Draws::new(&others, 50, 3);
+        assert_eq!(value(&draws), value(&beside), "other experiments change nothing");
     }
 }

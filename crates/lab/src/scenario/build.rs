@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::units::parse_duration;
@@ -12,6 +13,8 @@ use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
 use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
 
+/// Names of the written elements, with their kinds.
+type Names<'a> = BTreeMap<&'a str, &'a str>;
 /// The tables of the kinds that the scenario has.
 type Kinds<'a> = BTreeMap<&'static str, Option<Section<'a>>>;
 
@@ -36,6 +39,9 @@ const KINDS: [&str; 8] = ["node", "link", "cable", "switch", "cell", "ring", "tr
 
 /// More elements than any study has, and few enough to build a setup quickly.
 const MAX_ELEMENTS: usize = 4096;
+
+/// More receivers than a shared medium carries.
+const MAX_COPIES: u64 = 256;
 
 /// Enough for what waits in the queues of the papers' networks to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -96,12 +102,12 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     }
     top.sub("sweep")?;
     top.finish()?;
-    unique_names(top.table)?;
-    let nodes = Nodes::read(kinds["node"].as_ref(), top)?;
+    let names = unique_names(top.table)?;
+    let nodes = Nodes::read(kinds["node"].as_ref(), top, &names)?;
     let mut setup = Setup {
         duration,
         drain,
-        nodes: nodes.specs.clone(),
+        nodes: nodes.specs.to_vec(),
         media: Vec::new(),
         traffic: Vec::new(),
         streams: Vec::new(),
@@ -113,7 +119,14 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         section.finish()?;
     }
     for (name, section) in sections(&kinds, "stream")? {
-        setup.streams.push(stream::stream(name, &section, &nodes, &network, duration)?);
+        let copies = copies(name, &section, &nodes, &names)?;
+        if setup.streams.len() + copies.len() > MAX_ELEMENTS {
+            return Err(section.fault(format!("a scenario has at most {MAX_ELEMENTS} streams")));
+        }
+        top.context.each(copies, |(name, nodes)| {
+            setup.streams.push(stream::stream(&name, &section, &nodes, &network, duration)?);
+            Ok(())
+        })?;
         section.finish()?;
     }
     if setup.streams.is_empty() && !setup.traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
@@ -121,6 +134,29 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         return Err(top.missing("stream", remedy));
     }
     Ok(setup)
+}
+
+/// The streams that a table describes, each with the nodes as it sees them: one, or one `for-each` copy of a node.
+fn copies(name: &str, section: &Section<'_>, nodes: &Nodes, names: &Names<'_>) -> Read<Vec<(String, Nodes)>> {
+    let Some(value) = section.find("for-each")? else { return Ok(vec![(name.into(), nodes.clone())]) };
+    let node = value.text("\"NODE\"")?;
+    let all = nodes.named(node, value.span())?;
+    let copy = |(n, id): (usize, usize)| {
+        let name = copy_name(name, n, names, value.span())?;
+        Ok((name, Nodes { narrowed: Some((node.into(), NodeId(id))), ..nodes.clone() }))
+    };
+    all.enumerate().map(copy).collect()
+}
+
+/// The name of a copy, from 0; an element may not have it.
+fn copy_name(name: &str, n: usize, names: &Names<'_>, span: &Range<usize>) -> Read<String> {
+    let copy = format!("{name}-{}", n + 1);
+    match names.get(copy.as_str()) {
+        Some(kind) => {
+            Err(Fault::new(span, format!("[{kind}.{copy}] has the name of a copy: choose another")))
+        }
+        None => Ok(copy),
+    }
 }
 
 /// The elements of one kind.
@@ -157,8 +193,8 @@ fn in_order<'a>(kinds: &Kinds<'a>) -> Read<Vec<(&'static str, &'a str, Section<'
 }
 
 /// Refuses two elements of one name, of whatever kinds, and invalid names.
-fn unique_names(tree: &Table) -> Read<()> {
-    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+fn unique_names(tree: &Table) -> Read<Names<'_>> {
+    let mut seen = Names::new();
     for kind in KINDS {
         let Some(Kind::Table(table)) = tree.entry(kind).map(|entry| &entry.node.kind) else { continue };
         for entry in &table.entries {
@@ -178,17 +214,22 @@ fn unique_names(tree: &Table) -> Read<()> {
     if seen.len() > MAX_ELEMENTS {
         return Err(Fault::new(&(0..0), format!("{} elements: at most {MAX_ELEMENTS}", seen.len())));
     }
-    Ok(())
+    Ok(seen)
 }
 
 /// The nodes by name.
+#[derive(Clone)]
 pub(super) struct Nodes {
-    pub(super) specs: Vec<NodeSpec>,
-    places: Vec<Range<usize>>,
+    pub(super) specs: Rc<[NodeSpec]>,
+    places: Rc<[Range<usize>]>,
+    /// Those that were written as one, by their common name.
+    copied: Rc<[(String, Range<usize>)]>,
+    /// Of these only one is meant here.
+    narrowed: Option<(String, NodeId)>,
 }
 
 impl Nodes {
-    fn read(section: Option<&Section<'_>>, top: &Section<'_>) -> Read<Nodes> {
+    fn read(section: Option<&Section<'_>>, top: &Section<'_>, names: &Names<'_>) -> Read<Nodes> {
         let missing = || {
             top.missing(
                 "node",
@@ -196,7 +237,7 @@ impl Nodes {
             )
         };
         let section = section.ok_or_else(missing)?;
-        let mut nodes = Nodes { specs: Vec::new(), places: Vec::new() };
+        let (mut specs, mut places, mut copied) = (Vec::new(), Vec::new(), Vec::new());
         for (name, section) in section.sections()? {
             let cost = HostCost {
                 send_packet: cost(&section, "send-packet")?,
@@ -205,17 +246,53 @@ impl Nodes {
                 receive_byte_s: cost_s(&section, "receive-byte")?,
                 wake: cost(&section, "wake")?,
             };
+            let copies = section.find("copies")?.map(|value| value.whole(1..=MAX_COPIES)).transpose()?;
             section.finish()?;
-            nodes.specs.push(NodeSpec { name: name.into(), cost });
-            nodes.places.push(section.span.clone());
+            let first = specs.len();
+            match copies {
+                None => specs.push(NodeSpec { name: name.into(), cost }),
+                Some(count) => {
+                    for n in 0..count as usize {
+                        specs.push(NodeSpec { name: copy_name(name, n, names, &section.span)?, cost });
+                    }
+                    copied.push((name.to_string(), first..specs.len()));
+                }
+            }
+            places.resize(specs.len(), section.span.clone());
+            if specs.len() > MAX_ELEMENTS {
+                return Err(section.fault(format!("a scenario has at most {MAX_ELEMENTS} nodes")));
+            }
         }
-        if nodes.specs.is_empty() { Err(missing()) } else { Ok(nodes) }
+        if specs.is_empty() {
+            return Err(missing());
+        }
+        Ok(Nodes { specs: specs.into(), places: places.into(), copied: copied.into(), narrowed: None })
     }
 
     /// The node of that name.
     pub(super) fn find(&self, name: &str, span: &Range<usize>) -> Read<NodeId> {
+        let named = self.named(name, span)?;
+        match named.len() {
+            1 => Ok(NodeId(named.start)),
+            count => {
+                let message = format!(
+                    "'{name}' is {count} nodes: write one of them, such as \"{name}-1\"; a stream to each has for-each = \"{name}\""
+                );
+                Err(Fault::new(span, message))
+            }
+        }
+    }
+
+    /// The node of that name, or all its copies.
+    pub(super) fn named(&self, name: &str, span: &Range<usize>) -> Read<Range<usize>> {
+        if let Some((_, NodeId(id))) = self.narrowed.as_ref().filter(|(known, _)| known == name) {
+            return Ok(*id..*id + 1);
+        }
+        if let Some((_, all)) = self.copied.iter().find(|(known, _)| known == name) {
+            return Ok(all.clone());
+        }
         let names = || self.specs.iter().map(|node| node.name.as_str());
-        names().position(|known| known == name).map(NodeId).ok_or_else(|| {
+        names().position(|known| known == name).map(|id| id..id + 1).ok_or_else(|| {
             let near = did_you_mean(name, names());
             let known: Vec<&str> = names().take(12).collect();
             let more = if self.specs.len() > known.len() { ", …" } else { "" };
@@ -237,11 +314,12 @@ impl Nodes {
         let value = section.need(key, example)?;
         let mut found = Vec::new();
         for (name, span) in value.texts(example)? {
-            let node = self.find(&name, &span)?;
-            if found.contains(&node) {
-                return Err(Fault::new(&span, format!("'{}' is listed twice", clip(&name))));
+            for node in self.named(&name, &span)?.map(NodeId) {
+                if found.contains(&node) {
+                    return Err(Fault::new(&span, format!("'{}' is listed twice", clip(&name))));
+                }
+                found.push(node);
             }
-            found.push(node);
         }
         Ok(found)
     }

@@ -56,15 +56,16 @@ pub(super) fn overrides(
 ) -> Read<()> {
     let Some(all) = section.sub("station")? else { return Ok(()) };
     for (name, inner) in all.sections()? {
-        let place = stations.iter().position(|node| nodes.name(*node) == name).ok_or_else(|| {
+        let unknown = || {
             let near = did_you_mean(name, stations.iter().map(|node| nodes.name(*node)));
-            inner.fault(format!(
-                "'{name}' is not a station of [{}]{near} {}",
-                section.place,
-                list(stations, nodes)
-            ))
+            let list = list(stations, nodes);
+            inner.fault(format!("'{name}' is not a station of [{}]{near} {list}", section.place))
+        };
+        let named = nodes.named(name, &inner.span).map_err(|_| unknown())?;
+        section.context.each(named.map(NodeId), |id| {
+            let place = stations.iter().position(|node| *node == id).ok_or_else(unknown)?;
+            change(place, &inner)
         })?;
-        change(place, &inner)?;
         inner.finish()?;
     }
     Ok(())

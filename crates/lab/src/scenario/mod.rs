@@ -153,11 +153,13 @@ impl Scenario {
     /// Builds the setup of every point, or of enough of them to have used every value.
     fn check(&self) -> Read<()> {
         let points = sweep::points(&self.sweep);
-        let first = build::setup(&self.tree, &points.at(0))?;
-        let records = points
-            .count()
-            .saturating_mul(self.repetitions.into())
-            .saturating_mul(first.setup.streams.len().max(1) as u64);
+        let (mut used, mut streams) = (std::collections::BTreeSet::new(), 1);
+        for point in points.samples() {
+            let built = build::setup(&self.tree, &points.at(point))?;
+            used.extend(built.used);
+            streams = streams.max(built.setup.streams.len() as u64);
+        }
+        let records = points.count().saturating_mul(self.repetitions.into()).saturating_mul(streams);
         if records > MAX_RECORDS {
             let span = self.tree.entry("sweep").map_or(0..0, |entry| entry.key_span.clone());
             let (points, repetitions) = (points.count(), self.repetitions);
@@ -166,10 +168,6 @@ impl Scenario {
                  {MAX_RECORDS} are kept: take fewer values or repetitions, or several scenarios"
             );
             return Err(Fault::new(&span, message));
-        }
-        let mut used = first.used;
-        for point in points.samples() {
-            used.extend(build::setup(&self.tree, &points.at(point))?.used);
         }
         sweep::all_used(&self.sweep, &used)
     }

@@ -38,6 +38,22 @@ impl<'a> Context<'a> {
         self.notes.borrow_mut().push(note);
     }
 
+    /// Reads the same tables for each item; the numbers in them are remembered once.
+    pub(super) fn each<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        mut read: impl FnMut(T) -> Read<()>,
+    ) -> Read<()> {
+        let mut known = None;
+        for item in items {
+            read(item)?;
+            let mut notes = self.notes.borrow_mut();
+            let known = *known.get_or_insert(notes.len());
+            notes.truncate(known);
+        }
+        Ok(())
+    }
+
     /// `text` with the point's settings in place of `$name` and `${name}`, and whether there was any; `$$` is `$`.
     fn fill(&self, text: &str, span: &Range<usize>) -> Read<(String, Vec<(String, String)>)> {
         let (mut filled, mut used, mut rest) = (String::new(), Vec::new(), text);

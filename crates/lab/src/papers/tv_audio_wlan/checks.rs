@@ -6,7 +6,8 @@
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun, Reading};
 use super::{
-    AUDIO, AUDIO_CABLE, CONTROL, IMPROVED, PING, PING_CABLE, PUBLISHED, RETRIES, TRANSPORT, at_rate,
+    ACCESS, AUDIO, AUDIO_CABLE, CONTROL, HEADSET_TRANSPORTS, HEADSETS, IMPROVED, PING, PING_CABLE, PUBLISHED,
+    RETRIES, TRANSPORT, at_rate,
 };
 
 type Outcome = Result<bool, NotRun>;
@@ -41,6 +42,9 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-tv-1", rate_control_explains_nothing),
     ("ours-tv-2", repetition_belongs_into_the_protocol),
     ("ours-tv-3", the_published_protocol_does_better_alone),
+    ("ours-tv-4", an_idle_cell_carries_eight),
+    ("ours-tv-5", four_times_as_many_with_categories),
+    ("ours-tv-6", nothing_is_left_of_the_losses_with_categories),
 ];
 
 /// The largest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
@@ -370,6 +374,70 @@ fn the_published_protocol_does_better_alone(case: &mut Case<'_>) -> Outcome {
     for rate in [12, 14, 20] {
         let alone = case.by_layer(PUBLISHED, "0", rate, "missing_percent")?;
         confirmed &= alone < case.by_layer(PUBLISHED, "7", rate, "missing_percent")?;
+    }
+    Ok(confirmed)
+}
+
+impl Case<'_> {
+    /// The greatest loss of any of so many headsets in any run.
+    fn worst_headset(
+        &mut self,
+        access: &str,
+        transport: &str,
+        mbit_s: u32,
+        headsets: u32,
+    ) -> Result<f64, NotRun> {
+        let mut worst: f64 = 0.0;
+        for n in 1..=headsets {
+            let mut place = place(&format!("{AUDIO}-{n}"), mbit_s);
+            place.point.extend([
+                (ACCESS, access.into()),
+                (TRANSPORT, transport.into()),
+                (HEADSETS, headsets.to_string()),
+            ]);
+            worst = worst.max(self.read("headsets", place, "missing_percent", Statistic::Max)?.value);
+        }
+        Ok(worst)
+    }
+
+    /// Whether every headset has what it needs over this transport.
+    fn carries(&mut self, access: &str, transport: &str, mbit_s: u32, headsets: u32) -> Result<bool, NotRun> {
+        Ok(self.worst_headset(access, transport, mbit_s, headsets)? <= LOSS_LIMIT_PERCENT)
+    }
+}
+
+fn an_idle_cell_carries_eight(case: &mut Case<'_>) -> Outcome {
+    let mut confirmed = case.carries("dcf", "rtp", 0, 14)?;
+    for transport in HEADSET_TRANSPORTS {
+        confirmed &= case.carries("dcf", transport, 0, 8)?;
+        confirmed &= !case.carries("dcf", transport, 0, 16)?;
+    }
+    Ok(confirmed)
+}
+
+fn four_times_as_many_with_categories(case: &mut Case<'_>) -> Outcome {
+    let mut confirmed = true;
+    for transport in HEADSET_TRANSPORTS {
+        confirmed &= !case.carries("dcf", transport, 10, 4)?;
+        confirmed &= case.carries("edca", transport, 10, 8)?;
+    }
+    Ok(confirmed)
+}
+
+fn nothing_is_left_of_the_losses_with_categories(case: &mut Case<'_>) -> Outcome {
+    let mut confirmed = true;
+    for transport in ["rtp", "tcp", PUBLISHED, IMPROVED] {
+        for rate in [6, 10, 12, 14, 16, 20] {
+            let mut mean = |figure| -> Result<f64, NotRun> {
+                let mut place = place(AUDIO, rate);
+                place.point.extend([(ACCESS, "edca".into()), (TRANSPORT, transport.into())]);
+                Ok(case.read("edca", place, figure, Statistic::Mean)?.value)
+            };
+            let empty = mean("buffer_empty_numbered_per_1000")?;
+            let not_full = mean("buffer_not_full_numbered_per_1000")?;
+            confirmed &= mean("missing_percent")? <= LOSS_LIMIT_PERCENT;
+            confirmed &= empty + not_full < SKEW_LIMIT_PER_1000;
+        }
     }
     Ok(confirmed)
 }

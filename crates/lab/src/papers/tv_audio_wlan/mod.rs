@@ -35,6 +35,11 @@ pub(super) const MODULE: Module = Module {
         "which_layer" "repetition by the MAC, the protocol or both", None, &["rtp", "arq"], &[],
             shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
             includes "room.toml";
+        "edca" "UDP, TCP and both protocols with and without 802.11e", None, &["rtp", "tcp", "arq"], &[],
+            shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
+            includes "room.toml";
+        "headsets" "how many headsets one cell carries", None, HEADSET_TRANSPORTS, &[],
+            shows "missing_percent", includes "room.toml";
     },
     checks: checks::CHECKS,
     names: &[(PUBLISHED, "arq as published")],
@@ -53,6 +58,10 @@ const DISTURBANCE: &str = "disturbance";
 const RETRIES: &str = "retries";
 const CONTROL: &str = "control";
 const TRANSPORT: &str = "transport";
+const ACCESS: &str = "access";
+const HEADSETS: &str = "headsets";
+/// What reaches one headset.
+const HEADSET_TRANSPORTS: &[&str] = &["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// The simple retransmission protocol as our experiments have it: the report's, and ours.
 const PUBLISHED: &str = "arq?mode=as-published&tick=100us&pace=7.4ms";
 const IMPROVED: &str = "arq";

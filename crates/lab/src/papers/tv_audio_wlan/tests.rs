@@ -215,7 +215,11 @@ fn each_claim_falls_with_each_of_its_conditions() {
     let broken: std::collections::BTreeSet<&str> = BREAKS.iter().map(|change| change.0).collect();
     let others: Vec<&str> =
         tv().claims.iter().map(|claim| claim.id.as_str()).filter(|id| !broken.contains(id)).collect();
-    assert_eq!(others, ["tv-01", "ours-tv-1", "ours-tv-2", "ours-tv-3"], "ours have tests of their own");
+    assert_eq!(
+        others,
+        ["tv-01", "ours-tv-1", "ours-tv-2", "ours-tv-3", "ours-tv-4", "ours-tv-5", "ours-tv-6"],
+        "ours have tests of their own"
+    );
 }
 
 #[test]
@@ -246,32 +250,24 @@ fn what_waits_for_a_transport_says_so() {
     }
 }
 
-/// What a run of ours has at a rate: another setting and its value, the rate, and figures.
-type Own<'a> = (&'a str, &'a str, &'a str, u32, [(&'a str, f64); 2]);
+/// A stream of a run of ours: its name, the sweep's settings, and figures.
+type Own = (String, Vec<(&'static str, String)>, Vec<(&'static str, f64)>);
 
-/// Whether a claim of ours is confirmed by these runs of an experiment, with the figures of one of them changed.
-fn own_claim(id: &str, experiment: &'static str, runs: &[Own<'_>]) -> Option<bool> {
+/// Whether a claim of ours is confirmed by these runs of an experiment.
+fn own_claim(id: &str, experiment: &'static str, runs: &[Own]) -> Option<bool> {
     let mut results = Results::default();
-    for (place, (key, value, transport, rate, figures)) in runs.iter().enumerate() {
+    for (place, (stream, point, figures)) in runs.iter().enumerate() {
         let mut made_up = MadeUp::default();
         let spot = (experiment, AUDIO, "12");
         for (figure, value) in figures {
             made_up.set(spot, figure, *value);
         }
-        if experiment == "which_layer" {
-            made_up.set(spot, "buffer_not_full_numbered_per_1000", 0.2);
-        }
-        let rate = at_rate(&rate.to_string());
-        let mut point = vec![((*key).into(), (*value).into()), (rate.0.into(), rate.1)];
-        if !transport.is_empty() {
-            point.push((TRANSPORT.into(), (*transport).into()));
-        }
         results.records.push(Record {
             run: place as u32,
-            point,
+            point: point.iter().map(|(key, value)| ((*key).into(), value.clone())).collect(),
             repetition: 0,
             seed: 1,
-            stream: AUDIO.into(),
+            stream: stream.clone(),
             figures: made_up.0[&spot],
         });
     }
@@ -290,7 +286,8 @@ fn our_claim_on_rate_control_falls_with_either_figure() {
             for rate in [12, 14, 16, 18, 20] {
                 let (loss, gap_ms) = if (control, rate) == spoilt { (loss, gap_ms) } else { (30.0, 200.0) };
                 let figures = [("missing_percent", loss), ("gap_max_ms", gap_ms)];
-                runs.push((CONTROL, control, "", rate, figures));
+                let point = vec![(CONTROL, control.into()), at_rate(&rate.to_string())];
+                runs.push((AUDIO.into(), point, figures.into()));
             }
         }
         own_claim("ours-tv-1", "rate_control", &runs)
@@ -314,8 +311,17 @@ fn our_claims_on_the_layer_fall_with_each_figure() {
                     let usual = (if retries == "0" { 1.0 } else { 2.0 }, 0.3);
                     let spoils = (transport, retries, rate) == spoilt;
                     let (loss, empty) = if spoils { (loss, empty) } else { usual };
-                    let figures = [("missing_percent", loss), ("buffer_empty_numbered_per_1000", empty)];
-                    runs.push((RETRIES, retries, transport, rate, figures));
+                    let figures = vec![
+                        ("missing_percent", loss),
+                        ("buffer_empty_numbered_per_1000", empty),
+                        ("buffer_not_full_numbered_per_1000", 0.2),
+                    ];
+                    let point = vec![
+                        (RETRIES, retries.into()),
+                        at_rate(&rate.to_string()),
+                        (TRANSPORT, transport.into()),
+                    ];
+                    runs.push((AUDIO.into(), point, figures));
                 }
             }
         }
@@ -334,6 +340,75 @@ fn our_claims_on_the_layer_fall_with_each_figure() {
     assert_eq!(verdict("ours-tv-3", none, 0.0, 0.0), Some(true));
     assert_eq!(verdict("ours-tv-3", (PUBLISHED, "0", 12), 2.1, 0.3), Some(false));
     assert_eq!(verdict("ours-tv-3", (PUBLISHED, "7", 20), 0.9, 0.3), Some(false));
+}
+
+/// Losses of the last headset: those that fit lose 1 %, others 40.
+#[test]
+fn our_claims_on_headsets_fall_with_the_worst_of_them() {
+    let verdict = |id: &str, spoilt: (&str, &str, u32, u32), loss: f64| {
+        let mut runs = Vec::new();
+        for access in ["dcf", "edca"] {
+            for transport in HEADSET_TRANSPORTS {
+                for (rate, headsets) in [(10, 4), (10, 8), (0, 8), (0, 14), (0, 16)] {
+                    let fits = match (rate, access) {
+                        (0, _) => headsets <= 14,
+                        (_, "dcf") => headsets < 4,
+                        _ => true,
+                    };
+                    let usual = if fits { 1.0 } else { 40.0 };
+                    for n in 1..=headsets {
+                        let spoils = n == headsets && (access, *transport, rate, headsets) == spoilt;
+                        let fits_last = if n == headsets { usual } else { 1.0 };
+                        let point = vec![
+                            (ACCESS, access.into()),
+                            (TRANSPORT, (*transport).into()),
+                            at_rate(&rate.to_string()),
+                            (HEADSETS, headsets.to_string()),
+                        ];
+                        let loss = if spoils { loss } else { fits_last };
+                        runs.push((format!("{AUDIO}-{n}"), point, vec![("missing_percent", loss)]));
+                    }
+                }
+            }
+        }
+        own_claim(id, "headsets", &runs)
+    };
+    let none = ("", "", 0, 0);
+    assert_eq!(verdict("ours-tv-4", none, 0.0), Some(true));
+    assert_eq!(verdict("ours-tv-4", ("dcf", "arq", 0, 8), 1.81), Some(false));
+    assert_eq!(verdict("ours-tv-4", ("dcf", "rtp", 0, 14), 1.81), Some(false));
+    assert_eq!(verdict("ours-tv-4", ("dcf", "srp", 0, 14), 1.81), Some(true), "fourteen over RTP");
+    assert_eq!(verdict("ours-tv-4", ("dcf", "rtp", 0, 16), 1.79), Some(false));
+    assert_eq!(verdict("ours-tv-5", none, 0.0), Some(true));
+    assert_eq!(verdict("ours-tv-5", ("dcf", "srp", 10, 4), 1.79), Some(false));
+    assert_eq!(verdict("ours-tv-5", ("edca", "sctp", 10, 8), 1.81), Some(false));
+}
+
+#[test]
+fn our_claim_on_categories_falls_with_each_figure() {
+    let verdict = |spoilt: (&str, u32), [loss, empty, not_full]: [f64; 3]| {
+        let mut runs = Vec::new();
+        for transport in ["rtp", "tcp", PUBLISHED, IMPROVED] {
+            for rate in [6, 10, 12, 14, 16, 20] {
+                let spoils = (transport, rate) == spoilt;
+                let [loss, empty, not_full] = if spoils { [loss, empty, not_full] } else { [1.0, 0.3, 0.3] };
+                let point =
+                    vec![(ACCESS, "edca".into()), (TRANSPORT, transport.into()), at_rate(&rate.to_string())];
+                let figures = vec![
+                    ("missing_percent", loss),
+                    ("buffer_empty_numbered_per_1000", empty),
+                    ("buffer_not_full_numbered_per_1000", not_full),
+                ];
+                runs.push((AUDIO.into(), point, figures));
+            }
+        }
+        own_claim("ours-tv-6", "edca", &runs)
+    };
+    assert_eq!(verdict(("", 0), [0.0; 3]), Some(true));
+    assert_eq!(verdict(("rtp", 20), [1.81, 0.3, 0.3]), Some(false));
+    assert_eq!(verdict((PUBLISHED, 6), [1.0, 0.8, 0.3]), Some(false));
+    assert_eq!(verdict((IMPROVED, 14), [1.0, 0.3, 0.8]), Some(false));
+    assert_eq!(verdict(("tcp", 12), [1.79, 0.3, 0.3]), Some(true));
 }
 
 /// One description of a room: where there is no access point, the laptops, their IPerf and the air are the same.
