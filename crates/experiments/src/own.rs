@@ -51,7 +51,7 @@ impl PaperResults {
         let title = |(_, value): &(&str, &str)| (*value).to_string();
         Table {
             caption: match columns.first().and_then(|column| column.first()) {
-                Some((variable, _)) => format!("{}{whose}, by {variable}", titled(name)),
+                Some((variable, _)) => format!("{}{whose}, by {variable}{}", titled(name), rows_of(results)),
                 None => titled(name) + whose,
             },
             columns: columns
@@ -122,6 +122,17 @@ fn distinct<'a>(
         }
     }
     found
+}
+
+/// The variables that the rows of a table stand for.
+fn rows_of(results: &Results) -> String {
+    let names: Vec<&str> = results
+        .records
+        .iter()
+        .map(|record| &record.point)
+        .find(|point| point.len() > 1)
+        .map_or(Vec::new(), |point| point[..point.len() - 1].iter().map(|(name, _)| name.as_str()).collect());
+    if names.is_empty() { String::new() } else { format!("; rows: {}", names.join(", ")) }
 }
 
 /// What stands for a run in which there are several streams.
