@@ -391,7 +391,6 @@ impl Conceal for Scribe {
         out.fill(0.0);
         self.0.send((gap.remaining, gap.ahead.to_vec())).unwrap();
     }
-    fn reset(&mut self) {}
 }
 
 #[test]
