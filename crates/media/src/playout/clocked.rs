@@ -10,7 +10,6 @@ use antiphon_core::{Instant, MediaTime, Ppm};
 
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
-use crate::packet::MediaPacket;
 use crate::resample::Resampler;
 use crate::{FormatError, StreamFormat};
 
@@ -66,26 +65,6 @@ impl ClockedPlayout {
         })
     }
 
-    /// Takes a packet of the first channel group that arrived at `now`.
-    pub fn insert(&mut self, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
-        self.playout.insert(now, packet)
-    }
-
-    /// [`Playout::insert_in`].
-    pub fn insert_in(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
-        self.playout.insert_in(group, now, packet)
-    }
-
-    /// [`Playout::restart_group`].
-    pub fn restart_group(&mut self, group: usize) {
-        self.playout.restart_group(group);
-    }
-
-    /// [`Playout::expect_jump`].
-    pub fn expect_jump(&mut self) {
-        self.playout.expect_jump();
-    }
-
     /// Fills `out`, whole sample frames of any number.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
         let whole = out.len() / self.channels * self.channels;
@@ -122,9 +101,9 @@ impl ClockedPlayout {
         &self.playout
     }
 
-    /// Moves the deadlines; the sound follows at the resampler's limited speed.
-    pub fn set_playout_delay(&mut self, playout_delay: Duration) {
-        self.playout.set_playout_delay(playout_delay);
+    /// The same, to insert packets. When deadlines move, the sound follows at the resampler's limited speed.
+    pub fn playout_mut(&mut self) -> &mut Playout {
+        &mut self.playout
     }
 }
 

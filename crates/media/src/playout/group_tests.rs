@@ -193,13 +193,17 @@ fn drift_and_targets_move_all_groups_alike() {
                     let sent = Sent::new(sequence, next * 256, FRAMES, 2);
                     let mut sent = sent;
                     sine(&mut sent);
-                    playout.insert_in(group, arrived, &sent.packet());
+                    playout.playout_mut().insert_in(group, arrived, &sent.packet());
                 }
             }
             next += 1;
         }
         if step % 500 == 499 {
-            playout.set_playout_delay(Duration::from_millis(if step % 1000 == 999 { 30 } else { 180 }));
+            playout.playout_mut().set_playout_delay(Duration::from_millis(if step % 1000 == 999 {
+                30
+            } else {
+                180
+            }));
         }
         let pulled = playout.pull(now, &mut out);
         speeds = speeds.max(pulled.speed.0.abs());

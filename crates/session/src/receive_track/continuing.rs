@@ -62,7 +62,7 @@ impl ReceiveTrack {
         }
         if let Some(stream) = &mut self.stream {
             stream.depacketiser.skip_packets(group, packets);
-            stream.playout.expect_jump();
+            stream.playout.buffer_mut().expect_jump();
         }
         self.recoverer.restart(group);
         tell(Told::Skipped { ssrc: view.ssrc, packets });

@@ -1,5 +1,6 @@
 use super::*;
 use crate::SampleFormat;
+use crate::packet::MediaPacket;
 use antiphon_core::Rng;
 
 /// A mono sender `sender_ppm` fast with exponential queueing of 1 ms mean and `delay` by time, a device `sink_ppm` fast
@@ -39,7 +40,7 @@ fn run(
                 ntp: None,
                 payload: &payload,
             };
-            clocked.insert(at(arrival), &packet);
+            clocked.playout_mut().insert(at(arrival), &packet);
             n += 1;
             let sent = n as f64 * packet_s;
             due = sent + delay(sent) + 0.001 * rng.exponential().min(20.0);
@@ -96,7 +97,7 @@ fn sound_goes_out_when_it_should() {
             ntp: None,
             payload: &payload,
         };
-        clocked.insert(now, &packet);
+        clocked.playout_mut().insert(now, &packet);
         clocked.pull(now, &mut out);
         heard.extend(out);
     }
@@ -157,7 +158,7 @@ fn is_whole(packet: usize, pull: usize, playout_delay: Duration) -> bool {
                     ntp: None,
                     payload: &payload,
                 };
-                clocked.insert(at(packet.timestamp), &packet);
+                clocked.playout_mut().insert(at(packet.timestamp), &packet);
                 sent += 1;
             }
             clocked.pull(now, &mut out);
