@@ -23,7 +23,7 @@ use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
-use crate::recover::{Distinct, Got, Recoverer};
+use crate::recover::Recoverer;
 use bridging::BehindGap;
 use continuing::{Continues, Newest};
 use end::DOUBT;
@@ -34,7 +34,7 @@ pub struct ReceiveTrack {
     open_sink: OpenSink,
     tracker: SourceTracker,
     stream: Option<Stream>,
-    recoverer: Box<dyn Recoverer>,
+    recoverer: Recoverer,
     /// Of each channel group the packet that was sent last, as far as packets have come.
     newest: Vec<Option<Newest>>,
     /// When the recording began.
@@ -110,7 +110,7 @@ impl ReceiveTrack {
             config,
             open_sink,
             stream: None,
-            recoverer: Box::new(Distinct::new(1)),
+            recoverer: Recoverer::new(1),
             newest: Vec::with_capacity(1),
             began: Instant::ZERO,
             behind_gap: None,
@@ -268,8 +268,7 @@ impl ReceiveTrack {
             len: received.len,
             payload: view.payload.len(),
             repaired: received.repaired,
-            duplicate: self.recoverer.on_packet(origin.group, view.sequence, view.timestamp)
-                == Got::Duplicate,
+            duplicate: !self.recoverer.on_packet(origin.group, view.sequence, view.timestamp),
             inserted: None,
         };
         if arrived.duplicate {
@@ -346,7 +345,7 @@ impl ReceiveTrack {
         self.newest.clear();
         self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
-        self.recoverer = Box::new(Distinct::new(groups.count()));
+        self.recoverer = Recoverer::new(groups.count());
         self.finish_playout(now);
         self.is_new = true;
         let config = &self.config;
