@@ -276,6 +276,12 @@ impl Outcomes {
         }
         open.best.filter(|_| open.left == 0)
     }
+
+    /// So many copies of a message were refused. Returns whether it has an outcome now: 1, or 0 if copies are open, or
+    /// all of them were refused.
+    pub fn refuse(&mut self, number: u64, copies: usize) -> u64 {
+        (0..copies).filter(|_| self.settle(number, None).is_some()).count() as u64
+    }
 }
 
 /// Order of outcomes: the higher, the worse.

@@ -4,9 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{
-    CloseReason, Instant, Message, PathId, Profile, SendError, Stack, StreamId, WireId, sooner,
-};
+use antiphon_core::{CloseReason, Instant, Message, PathId, SendError, Stack, WireId, sooner};
 use antiphon_media::rtcp::Receipt;
 
 use super::change::Destinations;
@@ -50,7 +48,7 @@ impl Session {
         let Some(track) = &self.send else { return };
         let Some(peer) = &mut self.peers[at] else { return };
         let records = peer.playout_delay.unwrap_or(self.config.playout_delay) == PlayoutDelay::Unbounded;
-        let profile = |id| self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        let profile = |id| self.associations.profile(id);
         let is_reliable = peer.association.and_then(profile).is_some_and(|profile| profile.reliable);
         let all = records
             && is_reliable
@@ -97,11 +95,8 @@ impl Session {
         while let Some(number) = delivery.next(now, store) {
             let Some((stored, bytes)) = store.get(number) else { break };
             let mut send = |id: AssociationId| {
-                let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-                let stream =
-                    profile.map_or_else(StreamId::default, |one: Profile| one.media_stream(stored.group));
-                let message = Message { stream, ..Message::new(tag(Emit { number, copy: 0 }), bytes, None) };
-                self.associations.send(now, id, message)
+                let message = Message::new(tag(Emit { number, copy: 0 }), bytes, None);
+                self.associations.send_media(now, id, stored.group, message)
             };
             outcomes.begin(number, destinations.ids().len());
             let result = send(*first);
@@ -115,10 +110,7 @@ impl Session {
                 Err(SendError::TooLarge { .. } | SendError::Empty) => delivery.on_unsendable(),
             }
             let others_refused = others.iter().filter(|id| send(**id).is_err()).count();
-            for _ in 0..others_refused + usize::from(result.is_err()) {
-                let outcome = outcomes.settle(number, None);
-                counters.settled += u64::from(outcome.is_some());
-            }
+            counters.settled += outcomes.refuse(number, others_refused + usize::from(result.is_err()));
             if result.is_err() {
                 counters.refused += 1;
                 continue;
@@ -130,9 +122,7 @@ impl Session {
             counters.accepted += 1;
             counters.accepted_bytes += bytes.len() as u64;
             rtcp.on_sent(now, track.ssrc_of(stored.group), stored.info.timestamp, track.payload_of(&stored));
-            let (group, info, len) = (stored.group, stored.info, bytes.len());
-            let sent = Sent { number, group, info, len, due: stored.due, result };
-            tell(&mut self.observers, now, &Seen::Sent(sent));
+            tell(&mut self.observers, now, &Seen::Sent(Sent::of(&stored, bytes.len(), result)));
         }
     }
 

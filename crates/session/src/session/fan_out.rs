@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, StreamId, sooner};
+use antiphon_core::{Instant, Message, sooner};
 
 use super::change::Destinations;
 use super::end::State;
@@ -110,33 +110,25 @@ impl FanOut<'_> {
         let now = *now;
         let of_use = deadline.is_none_or(|deadline| deadline >= now);
         let mut send = |id| {
-            let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
-            if let Some(profile) = &profile {
-                *most = (*most).min(profile.max_message);
-            }
-            let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
+            *most = associations.profile(id).map_or(*most, |profile| profile.max_message.min(*most));
             if of_use {
                 manager.on_sent(now, id, TrackId::SOUND, bytes.len());
             }
-            associations.send(now, id, Message { stream, ..Message::new(tag(emit), bytes, deadline) })
+            associations.send_media(now, id, stored.group, Message::new(tag(emit), bytes, deadline))
         };
         if emit.copy == 0 {
             peer.outcomes.begin(emit.number, destinations.ids().len());
         }
         let result = send(*first);
         let others_refused = others.iter().filter(|id| send(**id).is_err()).count();
-        for _ in 0..others_refused + usize::from(result.is_err()) {
-            let outcome = peer.outcomes.settle(emit.number, None);
-            peer.counters.settled += u64::from(outcome.is_some());
-        }
+        let refused = others_refused + usize::from(result.is_err());
+        peer.counters.settled += peer.outcomes.refuse(emit.number, refused);
         if emit.copy == 0 {
             peer.counters.accepted += u64::from(result.is_ok());
             peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
             peer.counters.refused += u64::from(result.is_err());
             peer.rtcp.on_sent(now, source.ssrc, stored.info.timestamp, source.payload);
-            let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
-            let sent = Sent { number, group, info, len, due: stored.due, result };
-            tell(self.observers, now, &Seen::Sent(sent));
+            tell(self.observers, now, &Seen::Sent(Sent::of(stored, bytes.len(), result)));
         }
         of_use
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Event, Instant, Message, PathId, Role, Stack, Tag, WireId, sooner};
+use antiphon_core::{CloseMode, Event, Instant, PathId, Role, Stack, WireId, sooner};
 use antiphon_media::packet::{PacketKind, classify};
 use antiphon_media::rtcp::{App, AppKind, Token};
 
@@ -101,8 +101,7 @@ impl Session {
         let Some(peer) = &mut self.peers[at] else { return };
         self.further.at = Some(at);
         peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
-        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-        self.hold(profile.map_or(0, |profile| profile.max_receive));
+        self.hold(self.associations.profile(id).map_or(0, |profile| profile.max_receive));
         if self.room > 0 {
             self.associations.reserve_messages(id, self.room);
         }
@@ -303,13 +302,8 @@ impl Session {
     }
 
     fn tell(&mut self, now: Instant, id: AssociationId, kind: AppKind, token: Token) {
-        let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
         let bytes = App { ssrc: self.ssrc, kind, token }.to_bytes();
-        let message = Message {
-            stream: profile.control_stream(),
-            ..Message::new(Tag::NONE, &bytes, Some(now + TELL_LIFE))
-        };
-        let _it_is_told_again = self.associations.send(now, id, message);
+        self.associations.send_control(now, id, None, &bytes);
     }
 
     fn give_up_unused(&mut self, now: Instant, at: usize) {
@@ -389,8 +383,6 @@ const TELL_SOON: Duration = Duration::from_millis(20);
 const EAGER: Duration = Duration::from_secs(2);
 /// And later: a receiver may come late, and others never answer.
 const TELL_LATER: Duration = Duration::from_secs(1);
-/// A token that waited this long has been told again.
-const TELL_LIFE: Duration = Duration::from_secs(1);
 /// How long an association that is to take the first one's place may take until the receiver has it: two lost packets of a
 /// handshake take 3 s.
 const PATIENCE: Duration = Duration::from_secs(5);
