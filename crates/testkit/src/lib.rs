@@ -24,5 +24,5 @@ pub use sound::{Kept, Noise, expected, sample, stereo};
 pub use steps::Steps;
 pub use talk::{Shape, Talk, message, number_of, numbers_in};
 pub use threads::CountingThreads;
-pub use wires::{Datagram, Leaves, Leaving, Pipe, Shown, Taken, Trouble, Wire};
+pub use wires::{Datagram, Leaves, Leaving, Pipe, Sent, Shown, Taken, Trouble, Wire, sent_on};
 pub use world::{NEAR, World, datagram, ms};

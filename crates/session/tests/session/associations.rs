@@ -1,5 +1,6 @@
 //! The cost that unknown sources can cause.
 
+use antiphon_testkit::sent_on;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -8,15 +9,14 @@ use antiphon_core::{
     CloseMode, Dissector, Endpoint, Instant, Message, OverIp, Participant, PathId, Rng, Role, Stack, Tag,
     Validator,
 };
-use antiphon_session::{Policy, Reflector, ReflectorConfig};
+use antiphon_session::{Reflector, ReflectorConfig};
 
 use crate::stream::packets;
-use crate::world::{WIRE, datagram, endpoint, ms, stack, stack_of};
+use crate::world::{WIRE, datagram, endpoint, many, ms, reflector, stack, stack_of};
 
 /// Returns messages from up to `most` peers.
 pub fn hub(name: &str, most: usize) -> Reflector {
-    let policy = Policy::Many { most, idle: ms(10_000) };
-    Reflector::new(Instant::ZERO, WIRE, stack(name), policy, ReflectorConfig::default())
+    reflector(name, many(most))
 }
 
 /// A stack that counts the endpoints that it opened.
@@ -47,8 +47,7 @@ impl Stack for Counted {
 /// The same as [`hub`], with its stack.
 fn counted(name: &str, most: usize) -> (Reflector, Rc<Counted>) {
     let counted = Rc::new(Counted { inner: stack(name), opened: Cell::new(0) });
-    let policy = Policy::Many { most, idle: ms(10_000) };
-    let hub = Reflector::new(Instant::ZERO, WIRE, counted.clone(), policy, ReflectorConfig::default());
+    let hub = Reflector::new(Instant::ZERO, WIRE, counted.clone(), many(most), ReflectorConfig::default());
     (hub, counted)
 }
 
@@ -59,11 +58,7 @@ fn count(hub: &Reflector) -> usize {
 
 fn echoes(hub: &mut Reflector, now: Instant) -> Vec<(PathId, Vec<u8>)> {
     hub.advance(now);
-    let (mut buf, mut all) = (vec![0; 1500], Vec::new());
-    while let Some(transmit) = hub.poll_transmit(now, WIRE, &mut buf) {
-        all.push((transmit.path, buf[..transmit.len].to_vec()));
-    }
-    all
+    sent_on(hub, now, WIRE)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use antiphon_session::{PlayoutDelay, Session};
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
 use crate::common::sending;
-use crate::world::{World, heard, ms, receive_session, stack, track_config};
+use crate::world::{World, heard, linked, ms, receive_session, stack, track_config};
 
 const END: Instant = Instant::from_millis(400_000);
 
@@ -107,11 +107,10 @@ fn a_recording_tells_that_it_wants_everything() {
 /// about what RFC 9260's window carries there).
 fn in_time(name: &str, seed: u64) -> (f64, f64) {
     const PACKETS: u64 = 20_000;
-    let (kept, mono) = (Kept::default(), StreamFormat::new(48_000, 1).unwrap());
+    let mono = StreamFormat::new(48_000, 1).unwrap();
     let source = Noise::new(mono, PACKETS * 256);
     let near = sending(&*stack(name), source, track_config(mono, 5), PlayoutDelay::Of(ms(80)));
-    let far = receive_session(name, Some(ms(80)), &kept);
-    let mut world = World::linked(near, far, "delay=30ms,loss=1%", seed);
+    let (mut world, _kept) = linked(name, near, Some(ms(80)), "delay=30ms,loss=1%", seed);
     world.run(END);
     let up = world.link().up.counters();
     assert!(up.lost > 150, "{name}: {up:?}");
@@ -143,10 +142,10 @@ fn full_reliability_and_recordings_lose_nothing() {
     for name in ["sctp?reliability=full", "sctp"] {
         assert!(stack(name).open(Instant::ZERO, Role::Caller).profile().reliable);
         // A stream of 0.4 Mbit/s, which no congestion window holds back for long.
-        let (kept, format) = (Kept::default(), StreamFormat::new(24_000, 1).unwrap());
+        let format = StreamFormat::new(24_000, 1).unwrap();
         let source = Noise::new(format, 960_000);
         let near = sending(&*stack(name), source, track_config(format, 5), PlayoutDelay::Unbounded);
-        let mut world = World::linked(near, receive_session(name, None, &kept), "delay=30ms,loss=3%", 5);
+        let (mut world, kept) = linked(name, near, None, "delay=30ms,loss=3%", 5);
         world.run(END);
         assert!(world.link().up.counters().lost > 50);
         assert!(kept.samples() == expected(format, 0, 960_000), "{name}: {}", kept.len());
