@@ -27,6 +27,7 @@ use antiphon_core::{
     BrokenReason, Epoch, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag,
     Transmit, WireId, sooner,
 };
+use antiphon_media::rtcp::PlayoutDelay;
 
 pub use change::{Change, ChangeFailure};
 pub use figures::SenderCounters;
@@ -36,7 +37,7 @@ use crate::framing::StreamFraming;
 use crate::looks::of_messages;
 use crate::manager::{CongestionManager, GrantAll};
 use crate::observer::{Observer, Seen};
-use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;

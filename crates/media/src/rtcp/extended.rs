@@ -17,6 +17,8 @@
 
 use std::time::Duration;
 
+use antiphon_core::Instant;
+
 use super::wire::u32_at;
 
 /// How long a receiver's buffer holds a packet that arrives exactly on time (RFC 7005 §3.2, *JB nominal*).
@@ -24,15 +26,37 @@ use super::wire::u32_at;
 pub struct NominalDelay {
     /// The source whose packets are buffered.
     pub source: u32,
-    /// The delay; `None` if over the block's range (65.5 s), which a recording reports that waits for everything.
-    pub delay: Option<Duration>,
+    /// The delay; unbounded if over the block's range (65.5 s).
+    pub delay: PlayoutDelay,
+}
+
+/// How long a packet is of use to a receiver; the longer, the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PlayoutDelay {
+    /// It plays each packet so long after an undelayed one arrived.
+    Of(Duration),
+    /// It waits for every packet, however late: a recording.
+    Unbounded,
+}
+
+impl PlayoutDelay {
+    /// The latest instant at which a message that was captured at `due` may leave (`Message::deadline`).
+    pub fn deadline(self, due: Instant) -> Option<Instant> {
+        match self {
+            PlayoutDelay::Of(delay) => Some(due + delay),
+            PlayoutDelay::Unbounded => None,
+        }
+    }
 }
 
 /// An extended report after its header: the SSRC and the block.
 pub(super) fn words(ssrc: u32, told: NominalDelay) -> [u32; 5] {
-    let nominal = told.delay.map_or(OVER_RANGE, |delay| {
-        u16::try_from(delay.as_micros().div_ceil(1000)).unwrap_or(OVER_RANGE).min(OVER_RANGE)
-    });
+    let nominal = match told.delay {
+        PlayoutDelay::Of(delay) => {
+            u16::try_from(delay.as_micros().div_ceil(1000)).unwrap_or(OVER_RANGE).min(OVER_RANGE)
+        }
+        PlayoutDelay::Unbounded => OVER_RANGE,
+    };
     // The buffer does not adapt: it has one size, and the marks equal it (RFC 7005 §3.2).
     let sizes = u32::from(nominal) << 16 | u32::from(nominal);
     [ssrc, u32::from(BLOCK_TYPE) << 24 | u32::from(SAMPLED) << 22 | 3, told.source, sizes, sizes]
@@ -53,8 +77,8 @@ pub(super) fn read(body: &[u8]) -> impl Iterator<Item = NominalDelay> {
             {
                 let delay = match u16::from_be_bytes([block[4], block[5]]) {
                     UNAVAILABLE => continue,
-                    OVER_RANGE => None,
-                    millis => Some(Duration::from_millis(millis.into())),
+                    OVER_RANGE => PlayoutDelay::Unbounded,
+                    millis => PlayoutDelay::Of(Duration::from_millis(millis.into())),
                 };
                 return Some(NominalDelay { source: u32_at(block, 0), delay });
             }
@@ -77,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_delay_stands_where_rfc_7005_has_it() {
-        let told = NominalDelay { source: 0x0a0b_0c0d, delay: Some(Duration::from_millis(80)) };
+        let told = NominalDelay { source: 0x0a0b_0c0d, delay: PlayoutDelay::Of(Duration::from_millis(80)) };
         let body = words(0x0102_0304, told).map(u32::to_be_bytes).concat();
         let expected = [1, 2, 3, 4, 23, 0x40, 0, 3, 0x0a, 0x0b, 0x0c, 0x0d, 0, 80, 0, 80, 0, 80, 0, 80];
         assert_eq!(body, expected);
@@ -90,13 +114,17 @@ mod tests {
         body.extend([23, 0x40, 0, 3, 0, 0, 0, 7, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
         body.extend([23, 0x40, 0, 3, 0, 0, 0, 8, 0xff, 0xfe, 0, 0, 0, 0, 0, 0]);
         body.extend([23, 0x40, 0, 9, 0, 0]);
-        assert_eq!(read(&body).collect::<Vec<_>>(), [NominalDelay { source: 8, delay: None }]);
+        assert_eq!(
+            read(&body).collect::<Vec<_>>(),
+            [NominalDelay { source: 8, delay: PlayoutDelay::Unbounded }]
+        );
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(ssrc: u32, source: u32, millis in proptest::option::of(0u64..65_534)) {
-            let told = NominalDelay { source, delay: millis.map(Duration::from_millis) };
+            let of = |millis| PlayoutDelay::Of(Duration::from_millis(millis));
+            let told = NominalDelay { source, delay: millis.map_or(PlayoutDelay::Unbounded, of) };
             let body = words(ssrc, told).map(u32::to_be_bytes).concat();
             prop_assert_eq!(read(&body).collect::<Vec<_>>(), [told]);
         }

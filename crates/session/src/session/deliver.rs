@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{CloseReason, Instant, Message, PathId, SendError, Stack, WireId, sooner};
-use antiphon_media::rtcp::Receipt;
+use antiphon_media::rtcp::{PlayoutDelay, Receipt};
 
 use super::change::Destinations;
 use super::end::State;
@@ -13,7 +13,7 @@ use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::observer::{Seen, Sent};
-use crate::peer::{Peer, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerEnd};
 use crate::protect::Emit;
 use crate::send_track::{SendTrack, tag};
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, Message, sooner};
+use antiphon_media::rtcp::PlayoutDelay;
 
 use super::change::Destinations;
 use super::end::State;
@@ -10,7 +11,7 @@ use super::{Session, tell};
 use crate::associations::Associations;
 use crate::manager::{Budget, CongestionManager, TrackId};
 use crate::observer::{Observer, Seen, Sent};
-use crate::peer::{Peer, PlayoutDelay};
+use crate::peer::Peer;
 use crate::protect::Emit;
 use crate::send_track::tag;
 use crate::store::Stored;

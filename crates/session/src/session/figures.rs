@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, PathId, PathStats, WireId};
-use antiphon_media::rtcp::RemoteReport;
+use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
 
 use super::Session;
 use crate::associations::AdmissionCounters;
 use crate::members::Member;
-use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, SendTrackCounters};
 

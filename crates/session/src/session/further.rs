@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use antiphon_core::{CloseMode, Event, Instant, PathId, Role, Stack, WireId, sooner};
 use antiphon_media::packet::{PacketKind, classify};
-use antiphon_media::rtcp::{App, AppKind, Token};
+use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, Token};
 
 use super::Session;
 use super::change::{Change, ChangeFailure};
 use super::end::State;
 use crate::associations::AssociationId;
-use crate::peer::{Further, Joining, Peer, PlayoutDelay};
+use crate::peer::{Further, Joining, Peer};
 
 /// What a session knows of further associations.
 #[derive(Default)]

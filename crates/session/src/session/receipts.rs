@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_media::rtcp::Receipt;
+use antiphon_media::rtcp::{PlayoutDelay, Receipt};
 
 use super::Session;
 use crate::arrived::ArrivedPackets;
-use crate::peer::PlayoutDelay;
 
 /// What is told, and when.
 #[derive(Default)]

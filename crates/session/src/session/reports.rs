@@ -8,7 +8,6 @@ use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 use super::Session;
 use super::change::Destinations;
 use super::end::State;
-use crate::peer::PlayoutDelay;
 use crate::send_track::SendTrack;
 
 impl Session {
@@ -23,7 +22,7 @@ impl Session {
         for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
         }
-        rtcp.tell_playout(self.config.tells.map(nominal));
+        rtcp.tell_playout(self.config.tells);
         rtcp
     }
 
@@ -63,9 +62,7 @@ impl Session {
                     reports[group] = Some(RemoteReport { round_trip, ..report });
                 }
             }
-            RtcpEvent::Playout { from, delay } => {
-                members.on_playout(now, from, delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
-            }
+            RtcpEvent::Playout { from, delay } => members.on_playout(now, from, delay),
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
                 left = true;
@@ -140,14 +137,6 @@ impl Session {
 
     pub(super) fn next_report(&self) -> Option<Instant> {
         self.report_timers.soonest().filter(|_| self.tells_reports())
-    }
-}
-
-/// The nominal delay as a report tells it; `None` for an unbounded one.
-fn nominal(delay: PlayoutDelay) -> Option<Duration> {
-    match delay {
-        PlayoutDelay::Of(delay) => Some(delay),
-        PlayoutDelay::Unbounded => None,
     }
 }
 
