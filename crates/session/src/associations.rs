@@ -377,7 +377,7 @@ impl Associations {
 
     /// See [`antiphon_core::Participant::poll_transmit`]. Associations that share a wire take turns.
     pub fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
-        if let Some(reply) = self.admissions.get_mut(&wire).and_then(|one| one.poll_transmit(buf)) {
+        if let Some(reply) = self.admissions.get_mut(&wire).and_then(|one| one.replies.poll_transmit(buf)) {
             return Some(reply);
         }
         while let Some(id) = self.wires.next_ready(wire) {
@@ -497,7 +497,7 @@ impl Associations {
 
     /// What the admission of a listening wire has counted.
     pub fn admission(&self, wire: WireId) -> AdmissionCounters {
-        self.admissions.get(&wire).map_or_else(AdmissionCounters::default, |admission| admission.counters())
+        self.admissions.get(&wire).map_or_else(AdmissionCounters::default, |admission| admission.counters)
     }
 
     fn admission_mut(&mut self, listener: WireId) -> &mut Admission {

@@ -44,7 +44,7 @@ impl Associations {
         flow: u16,
         bytes: &[u8],
     ) -> Option<(AssociationId, PathId)> {
-        let name = self.admissions.get(&wire)?.id_of(bytes)?;
+        let name = self.admissions.get(&wire)?.validator.id_of(bytes)?;
         let id = *self.ids.get(&(wire, name))?;
         let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
         if let Some(known) = association.paths.iter().find(|known| known.path == path) {

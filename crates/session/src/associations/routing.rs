@@ -39,7 +39,7 @@ impl Associations {
         bytes: &mut [u8],
         received_at: Instant,
     ) -> Handled {
-        let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
+        let flow = self.admissions.get(&wire).map_or(0, |admission| admission.validator.flow_label(bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
         if let Some((id, local)) = known.or_else(|| self.by_id(now, wire, path, flow, bytes)) {
             self.heard(now, id, local, bytes);
@@ -65,7 +65,7 @@ impl Associations {
     ) -> Option<(AssociationId, PathId)> {
         let admission = self.admissions.get(&wire)?;
         let id = admission.current?;
-        let place = admission.place_of(bytes)?;
+        let place = admission.validator.place_of(bytes)?;
         let association = self.slots[id.index()].as_mut()?;
         let [known] = &mut association.paths[..] else { return None };
         if association.released || !association.presence.goes_on_at(now, place) {
@@ -104,7 +104,7 @@ impl Associations {
         if !self.makes_room(now, wire, path, proved) {
             let admission = self.admission_mut(wire);
             admission.counters.no_room += 1;
-            admission.release();
+            admission.validator.release();
             return Handled::UnknownSource;
         }
         let stack = Rc::clone(&self.admissions[&wire].stack);
@@ -113,9 +113,9 @@ impl Associations {
         self.note_place(id, bytes);
         self.admitted(wire, id, proved);
         if with_block {
-            let block = self.admission_mut(wire).take_block();
+            let block = std::mem::take(&mut self.admission_mut(wire).block);
             self.give(now, id, Input::Accepted { path: local, block: &block });
-            self.admission_mut(wire).keep_block(block);
+            self.admission_mut(wire).block = block;
         } else {
             self.give(now, id, Input::Datagram { path: local, bytes, received_at });
         }
@@ -240,7 +240,8 @@ impl Associations {
     fn note_place(&mut self, id: AssociationId, bytes: &[u8]) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         let admission = association.listener.and_then(|listener| self.admissions.get(&listener));
-        let Some(place) = admission.filter(|one| one.current.is_some()).and_then(|one| one.place_of(bytes))
+        let Some(place) =
+            admission.filter(|one| one.current.is_some()).and_then(|one| one.validator.place_of(bytes))
         else {
             return;
         };
