@@ -47,6 +47,7 @@ pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
+pub use looks::of_messages;
 pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
 pub use members::Member;
 pub use observer::{Arrived, Observer, Seen, Sent};
