@@ -17,11 +17,16 @@ use crate::peer::{Peer, PeerEnd};
 use crate::protect::Emit;
 use crate::send_track::{SendTrack, tag};
 
+/// How a wire was called.
+pub(super) struct Called {
+    pub wire: WireId,
+    pub paths: Vec<PathId>,
+    pub stack: Rc<dyn Stack>,
+}
+
 /// How to call the peer again when its association has ended.
 pub(super) struct Redial {
-    wire: WireId,
-    paths: Vec<PathId>,
-    stack: Rc<dyn Stack>,
+    called: Called,
     /// Whether a peer is called again that does not record, or that has never answered.
     always: bool,
     /// When to call next, while there is no connection.
@@ -40,7 +45,8 @@ impl Session {
         always: bool,
     ) {
         self.call(now, wire, paths, &*stack);
-        self.redial = Some(Redial { wire, paths: paths.to_vec(), stack, always, next: None });
+        let called = Called { wire, paths: paths.to_vec(), stack };
+        self.redial = Some(Redial { called, always, next: None });
     }
 
     /// Decides whether the peer at `at` gets every message: it records, and its transport loses nothing.
@@ -214,8 +220,7 @@ impl Session {
         }
         let wire = peer.wire;
         if let Some((wire, always)) = wire.zip(self.redial.as_ref().map(|redial| redial.always)) {
-            let called = self.called(wire);
-            self.redial = called.map(|(paths, stack)| Redial { wire, paths, stack, always, next: None });
+            self.redial = self.called(wire).map(|called| Redial { called, always, next: None });
         }
         self.judge_delivery(now, at);
     }
@@ -242,17 +247,14 @@ impl Session {
             return;
         }
         redial.next = Some(now + CALL_AGAIN);
-        let (wire, stack, paths) = (redial.wire, Rc::clone(&redial.stack), std::mem::take(&mut redial.paths));
         if let Some(id) = peer.and_then(|peer| peer.association) {
             // It has not connected in time; its end is not the peer's.
             self.peer_of[id.index()] = None;
             self.associations.end(now, id, CloseReason::TimedOut);
         }
-        let id = self.associations.call(now, wire, &paths, &*stack);
+        let Called { wire, paths, stack } = &redial.called;
+        let id = self.associations.call(now, *wire, paths, &**stack);
         self.attach(now, id, at);
-        if let Some(redial) = &mut self.redial {
-            redial.paths = paths;
-        }
     }
 
     /// When one of these has something to do.

@@ -15,6 +15,7 @@ use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, Token};
 
 use super::Session;
 use super::change::{Change, ChangeFailure};
+use super::deliver::Called;
 use super::end::State;
 use crate::associations::AssociationId;
 use crate::peer::{Further, Joining, Peer};
@@ -27,7 +28,7 @@ pub(super) struct FurtherState {
     /// The token that the sender announced that is followed.
     announced: Option<Token>,
     /// How each further wire was called.
-    stacks: Vec<(WireId, Vec<PathId>, Rc<dyn Stack>)>,
+    stacks: Vec<Called>,
     /// The peer with several associations; sessions with many peers have none.
     at: Option<usize>,
     /// When to announce and show the token next.
@@ -60,7 +61,7 @@ impl Session {
             peer.outcomes.merge_from(track.store().next());
         }
         let id = self.associations.call(now, wire, paths, &**stack);
-        self.further.stacks.push((wire, paths.to_vec(), Rc::clone(stack)));
+        self.further.stacks.push(Called { wire, paths: paths.to_vec(), stack: Rc::clone(stack) });
         self.attach_further(now, id, at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
@@ -207,10 +208,9 @@ impl Session {
     }
 
     /// How a further wire was called.
-    pub(super) fn called(&mut self, wire: WireId) -> Option<(Vec<PathId>, Rc<dyn Stack>)> {
-        let at = self.further.stacks.iter().position(|(one, ..)| *one == wire)?;
-        let (_, paths, stack) = self.further.stacks.remove(at);
-        Some((paths, stack))
+    pub(super) fn called(&mut self, wire: WireId) -> Option<Called> {
+        let at = self.further.stacks.iter().position(|called| called.wire == wire)?;
+        Some(self.further.stacks.remove(at))
     }
 
     /// Another sender takes the place of the peer at `at`: nothing further of the previous one counts.
