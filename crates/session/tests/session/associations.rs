@@ -1,14 +1,11 @@
 //! The cost that unknown sources can cause.
 
-use antiphon_testkit::sent_on;
+use antiphon_testkit::{Around, sent_on};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use antiphon_core::{
-    CloseMode, Dissector, Endpoint, Instant, Message, OverIp, Participant, PathId, Rng, Role, Stack, Tag,
-    Validator,
-};
+use antiphon_core::{CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Stack, Tag};
 use antiphon_session::{Reflector, ReflectorConfig};
 
 use crate::stream::packets;
@@ -19,36 +16,16 @@ pub fn hub(name: &str, most: usize) -> Reflector {
     reflector(name, many(most))
 }
 
-/// A stack that counts the endpoints that it opened.
-struct Counted {
-    inner: Rc<dyn Stack>,
-    opened: Cell<u64>,
-}
-
-impl Stack for Counted {
-    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
-        self.opened.set(self.opened.get() + 1);
-        self.inner.open(now, role)
-    }
-
-    fn validator(&self, now: Instant) -> Box<dyn Validator> {
-        self.inner.validator(now)
-    }
-
-    fn dissector(&self) -> Box<dyn Dissector> {
-        self.inner.dissector()
-    }
-
-    fn over_ip(&self) -> Option<&dyn OverIp> {
-        self.inner.over_ip()
-    }
-}
-
-/// The same as [`hub`], with its stack.
-fn counted(name: &str, most: usize) -> (Reflector, Rc<Counted>) {
-    let counted = Rc::new(Counted { inner: stack(name), opened: Cell::new(0) });
-    let hub = Reflector::new(Instant::ZERO, WIRE, counted.clone(), many(most), ReflectorConfig::default());
-    (hub, counted)
+/// The same as [`hub`], with the number of endpoints that its stack opened.
+fn counted(name: &str, most: usize) -> (Reflector, Rc<Cell<u64>>) {
+    let opened = Rc::new(Cell::new(0));
+    let counter = opened.clone();
+    let wrap = move |endpoint| {
+        counter.set(counter.get() + 1);
+        endpoint
+    };
+    let stack = Rc::new(Around { inner: stack(name), wrap });
+    (Reflector::new(Instant::ZERO, WIRE, stack, many(most), ReflectorConfig::default()), opened)
 }
 
 /// Number of associations.
@@ -110,7 +87,7 @@ fn flood_from(mut forge: impl FnMut(&mut Rng) -> PathId) {
         assert!(count(&hub) <= 16);
     }
     assert_eq!(back, 4000, "our own peer is served throughout");
-    let (opened, counters) = (made.opened.get(), hub.admission());
+    let (opened, counters) = (made.get(), hub.admission());
     let repeated = sent - seen.len() as u64;
     println!("{opened} associations, {repeated} of {sent} paths came again, {counters:?}");
     // Eight places for what proved nothing, given anew every four seconds at the most, for twenty seconds. One that comes again
@@ -143,7 +120,7 @@ fn only_first_packets_are_admitted() {
     for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5], &[0x80, 200, 0, 6, 1, 2, 3, 4, 0, 0, 0, 0]] {
         hub.handle_input(now, WIRE, datagram(&mut bytes.to_vec(), PathId(1), now));
     }
-    assert_eq!((made.opened.get(), hub.admission().not_admitted, hub.poll_timeout()), (0, 5, None));
+    assert_eq!((made.get(), hub.admission().not_admitted, hub.poll_timeout()), (0, 5, None));
     assert!(echoes(&mut hub, now).is_empty() && !hub.knows(WIRE, PathId(1)));
 }
 
@@ -207,7 +184,7 @@ fn a_call_makes_no_association_before_the_caller_answers() {
             assert_eq!(echoes(&mut hub, now).len(), 8);
         }
     }
-    assert_eq!((made.opened.get(), hub.admission().answered, hub.admission().not_admitted), (0, 10_000, 0));
+    assert_eq!((made.get(), hub.admission().answered, hub.admission().not_admitted), (0, 10_000, 0));
     // A driver that fetches nothing: no more than a few replies are kept.
     (0..1000).for_each(|n| hub.handle_input(now, WIRE, datagram(&mut init[..len].to_vec(), PathId(n), now)));
     let kept = echoes(&mut hub, now).len();
@@ -222,7 +199,7 @@ fn a_call_makes_no_association_before_the_caller_answers() {
         let back = caller.poll_message(&mut buf).expect("the frame comes back");
         assert_eq!(&buf[..back.len], b"there and back");
     }
-    assert_eq!((made.opened.get(), count(&hub)), (2, 2));
+    assert_eq!((made.get(), count(&hub)), (2, 2));
 }
 
 /// Exchanges packets until neither side has any; the caller's path `n` is the hub's `paths[n]`.
@@ -318,7 +295,7 @@ fn a_flood_neither_evicts_proved_peers_nor_keeps_others_out() {
             echoes(&mut hub, now);
             assert_eq!(proved, peer as usize, "all that proved something are still there");
         }
-        println!("{most} places: kept out for {began:?} packets, {} associations", made.opened.get());
+        println!("{most} places: kept out for {began:?} packets, {} associations", made.get());
     }
 }
 

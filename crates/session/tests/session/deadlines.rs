@@ -4,12 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{
-    Dissector, Endpoint, Instant, Layer, Message, OverIp, Role, SendError, Stack, StreamId, Tag, Validator,
-};
+use antiphon_core::{Endpoint, Instant, Layer, Message, Role, SendError, Stack, StreamId, Tag};
 use antiphon_media::StreamFormat;
 use antiphon_session::{PlayoutDelay, Session};
-use antiphon_testkit::{Kept, Noise, expected, stereo};
+use antiphon_testkit::{Around, Kept, Noise, expected, stereo};
 
 use crate::common::sending;
 use crate::world::{World, heard, linked, ms, receive_session, stack, track_config};
@@ -19,30 +17,7 @@ const END: Instant = Instant::from_millis(400_000);
 /// When each message of the track was handed over, and its deadline.
 type Noted = Rc<RefCell<Vec<(Instant, Option<Instant>)>>>;
 
-/// A stack whose endpoints note deadlines.
-struct Noting {
-    inner: Rc<dyn Stack>,
-    noted: Noted,
-}
-
-impl Stack for Noting {
-    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
-        Box::new(Notes { inner: self.inner.open(now, role), noted: self.noted.clone() })
-    }
-
-    fn validator(&self, now: Instant) -> Box<dyn Validator> {
-        self.inner.validator(now)
-    }
-
-    fn dissector(&self) -> Box<dyn Dissector> {
-        self.inner.dissector()
-    }
-
-    fn over_ip(&self) -> Option<&dyn OverIp> {
-        self.inner.over_ip()
-    }
-}
-
+/// An endpoint that notes deadlines.
 struct Notes {
     inner: Box<dyn Endpoint>,
     noted: Noted,
@@ -70,7 +45,9 @@ impl Layer for Notes {
 /// How long each message was of use when it was handed over, for a sender that assumes `assumed`.
 fn lives(assumed: PlayoutDelay, playout: Option<Duration>) -> (Vec<Option<Duration>>, Session) {
     let noted = Noted::default();
-    let noting = Noting { inner: stack("rtp"), noted: noted.clone() };
+    let all = noted.clone();
+    let wrap = move |inner| Box::new(Notes { inner, noted: all.clone() }) as Box<dyn Endpoint>;
+    let noting = Around { inner: stack("rtp"), wrap };
     let near = sending(&noting, Noise::new(stereo(), 480_000), track_config(stereo(), 5), assumed);
     let far = receive_session("rtp", playout, &Kept::default());
     let mut world = World::linked(near, far, "delay=20ms", 1);

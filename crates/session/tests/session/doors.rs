@@ -110,8 +110,10 @@ fn an_idle_connection_keeps_nobody_out_of_a_receiver() {
     }
 }
 
-fn stream_bytes(packet: &[u8]) -> Vec<u8> {
-    [&(packet.len() as u16).to_be_bytes()[..], packet].concat()
+/// A packet comes on a connection, behind its length (RFC 4571).
+fn hand_in(session: &mut Session, now: Instant, wire: WireId, packet: &[u8]) {
+    let mut bytes = [&(packet.len() as u16).to_be_bytes()[..], packet].concat();
+    session.handle_input(now, wire, Input::Stream { bytes: &mut bytes, received_at: now });
 }
 
 fn connected(session: &mut Session, now: Instant) -> WireId {
@@ -131,12 +133,10 @@ fn a_connection_that_streams_keeps_its_place_until_it_is_silent() {
     let mut closed = Vec::new();
     for n in 0..500 {
         now += BLOCK_TIME;
-        let input = Input::Stream { bytes: &mut stream_bytes(&first[n]), received_at: now };
-        session.handle_input(now, one, input);
+        hand_in(&mut session, now, one, &first[n]);
         if n % 50 == 20 {
             let other = connected(&mut session, now);
-            let input = Input::Stream { bytes: &mut stream_bytes(&second[n]), received_at: now };
-            session.handle_input(now, other, input);
+            hand_in(&mut session, now, other, &second[n]);
         }
         session.advance(now);
         closed.extend(std::iter::from_fn(|| session.poll_close()));
@@ -147,8 +147,7 @@ fn a_connection_that_streams_keeps_its_place_until_it_is_silent() {
     now += SILENCE;
     let other = connected(&mut session, now);
     for packet in &second[..100] {
-        let input = Input::Stream { bytes: &mut stream_bytes(packet), received_at: now };
-        session.handle_input(now, other, input);
+        hand_in(&mut session, now, other, packet);
         session.advance(now);
     }
     assert_eq!((heard(&session).counters().packets, heard(&session).sources().streams), (600, 2));

@@ -145,6 +145,12 @@ impl Wired {
         assert!(self.near.is_finished() && self.far.is_finished());
     }
 
+    /// The same, and the stream was flawless.
+    pub fn end_flawless(&mut self) {
+        self.end();
+        assert!(self.is_flawless(), "{:?}", heard(&self.far).playout());
+    }
+
     /// Not one sample was lost, repeated or made up.
     pub fn is_flawless(&self) -> bool {
         let playout = heard(&self.far).playout().expect("it played");
