@@ -13,7 +13,7 @@ use crate::manager::{Budget, CongestionManager, TrackId};
 use crate::observer::{Observer, Seen, Sent};
 use crate::peer::Peer;
 use crate::protect::Emit;
-use crate::send_track::tag;
+use crate::send_track::{SendTrack, tag};
 use crate::store::Stored;
 
 impl Session {
@@ -52,11 +52,9 @@ impl Session {
                 return;
             };
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
-            let source =
-                MediaSource { ssrc: track.ssrc_of(stored.group), payload: track.payload_of(&stored) };
             let mut of_use = false;
             for peer in self.peers.iter_mut().flatten().filter(|peer| peer.delivery.is_none()) {
-                of_use |= fan_out.to(peer, emit, &stored, source, bytes);
+                of_use |= fan_out.to(peer, emit, track, &stored, bytes);
             }
             used += if of_use { bytes.len() } else { 0 };
         }
@@ -71,14 +69,6 @@ impl Session {
             None => track.poll_timeout(),
         }
     }
-}
-
-/// What reports say of a message.
-#[derive(Clone, Copy)]
-struct MediaSource {
-    ssrc: u32,
-    /// Bytes of sound.
-    payload: usize,
 }
 
 /// Hands messages to associations.
@@ -100,8 +90,8 @@ impl FanOut<'_> {
         &mut self,
         peer: &mut Peer,
         emit: Emit,
+        track: &SendTrack,
         stored: &Stored,
-        source: MediaSource,
         bytes: &[u8],
     ) -> bool {
         let destinations = Destinations::of(peer);
@@ -128,7 +118,8 @@ impl FanOut<'_> {
             peer.counters.accepted += u64::from(result.is_ok());
             peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
             peer.counters.refused += u64::from(result.is_err());
-            peer.rtcp.on_sent(now, source.ssrc, stored.info.timestamp, source.payload);
+            let (ssrc, payload) = (track.ssrc_of(stored.group), track.payload_of(stored));
+            peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, payload);
             tell(self.observers, now, &Seen::Sent(Sent::of(stored, bytes.len(), result)));
         }
         of_use
