@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use antiphon_core::{CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Stack, Tag};
+use antiphon_core::{CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Tag};
 use antiphon_session::{Reflector, ReflectorConfig};
 
 use crate::stream::packets;
@@ -151,27 +151,6 @@ fn a_silent_peer_makes_room_only_when_room_is_needed() {
     assert!(!hub.knows(WIRE, PathId(4)), "a hub that ends admits no peer");
 }
 
-/// Carries packets between a caller and its path of the hub until neither has any.
-fn exchange(caller: &mut dyn Endpoint, hub: &mut Reflector, path: PathId, now: Instant) {
-    let mut buf = vec![0; 2048];
-    loop {
-        let mut moved = false;
-        while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
-            hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], path, now));
-            moved = true;
-        }
-        for (to, bytes) in echoes(hub, now) {
-            if to == path {
-                caller.handle_input(now, datagram(&mut bytes.to_vec(), PathId::default(), now));
-            }
-            moved = true;
-        }
-        if !moved {
-            return;
-        }
-    }
-}
-
 #[test]
 fn a_call_makes_no_association_before_the_caller_answers() {
     let now = Instant::from_millis(1);
@@ -193,9 +172,9 @@ fn a_call_makes_no_association_before_the_caller_answers() {
     let mut buf = vec![0; 1 << 18];
     for path in [PathId(7), PathId(8)] {
         let mut caller = endpoint("sctp", Role::Caller, now);
-        exchange(&mut *caller, &mut hub, path, now);
+        exchange(&mut *caller, &mut hub, &[path], now);
         caller.send(now, Message::new(Tag::NONE, b"there and back", None)).unwrap();
-        exchange(&mut *caller, &mut hub, path, now);
+        exchange(&mut *caller, &mut hub, &[path], now);
         let back = caller.poll_message(&mut buf).expect("the frame comes back");
         assert_eq!(&buf[..back.len], b"there and back");
     }
@@ -203,22 +182,18 @@ fn a_call_makes_no_association_before_the_caller_answers() {
 }
 
 /// Exchanges packets until neither side has any; the caller's path `n` is the hub's `paths[n]`.
-fn exchange_by(caller: &mut dyn Endpoint, hub: &mut Reflector, paths: [PathId; 2], now: Instant) {
+fn exchange(caller: &mut dyn Endpoint, hub: &mut Reflector, paths: &[PathId], now: Instant) {
     let mut buf = vec![0; 2048];
     loop {
         let mut moved = false;
         while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
-            hub.handle_input(
-                now,
-                WIRE,
-                datagram(&mut buf[..transmit.len], paths[transmit.path.0 as usize], now),
-            );
+            let path = paths[transmit.path.0 as usize];
+            hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], path, now));
             moved = true;
         }
-        hub.advance(now);
-        while let Some(transmit) = hub.poll_transmit(now, WIRE, &mut buf) {
-            let at = paths.iter().position(|path| *path == transmit.path).expect("one of the two") as u32;
-            caller.handle_input(now, datagram(&mut buf[..transmit.len], PathId(at), now));
+        for (to, mut bytes) in echoes(hub, now) {
+            let at = paths.iter().position(|path| *path == to).expect("one of the caller's") as u32;
+            caller.handle_input(now, datagram(&mut bytes, PathId(at), now));
             moved = true;
         }
         if !moved {
@@ -233,11 +208,11 @@ fn a_peer_of_several_paths_is_one_peer() {
     let mut hub = hub("sctp", 4);
     let mut caller = stack_of("sctp?peers=192.0.2.1:9906&paths=both", 5).open(now, Role::Caller);
     let paths = [PathId(30), PathId(40)];
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     // The second path is known as soon as it is tried.
     let now = now + ms(1);
     caller.handle_timeout(now);
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     assert_eq!((count(&hub), hub.admission().not_admitted), (1, 0));
     assert!(hub.knows(WIRE, PathId(40)), "a path of the peer's");
     // A frame that came by the second path alone is returned.
@@ -248,12 +223,12 @@ fn a_peer_of_several_paths_is_one_peer() {
             hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], paths[1], now));
         }
     }
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     let mut buf = vec![0; 1 << 18];
     assert_eq!(caller.poll_message(&mut buf).map(|received| received.len), Some(14));
     // When the peer has ended, its place and its paths are free.
     caller.close(now, CloseMode::Abort);
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     hub.advance(now);
     assert!(count(&hub) == 0 && !paths.iter().any(|path| hub.knows(WIRE, *path)));
 }

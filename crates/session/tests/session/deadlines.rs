@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, Layer, Message, Role, SendError, Stack, StreamId, Tag};
+use antiphon_core::{Endpoint, Instant, Layer, Message, Role, SendError, StreamId, Tag};
 use antiphon_media::StreamFormat;
 use antiphon_session::{PlayoutDelay, Session};
 use antiphon_testkit::{Around, Kept, Noise, expected, stereo};
