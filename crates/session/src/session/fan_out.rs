@@ -86,14 +86,7 @@ struct FanOut<'a> {
 impl FanOut<'_> {
     /// Sends one message to `peer`, over each of its associations. Returns whether it was still of use: what has waited too long
     /// expires in the endpoints, and takes nothing of the budget.
-    fn to(
-        &mut self,
-        peer: &mut Peer,
-        emit: Emit,
-        track: &SendTrack,
-        stored: &Stored,
-        bytes: &[u8],
-    ) -> bool {
+    fn to(&mut self, peer: &mut Peer, emit: Emit, track: &SendTrack, stored: &Stored, bytes: &[u8]) -> bool {
         let destinations = Destinations::of(peer);
         let Some((first, others)) = destinations.ids().split_first() else { return false };
         let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
