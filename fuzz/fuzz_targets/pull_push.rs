@@ -16,7 +16,6 @@ enum Step {
     Next {
         skip: i8,
         frames: u16,
-        marker: bool,
     },
     /// Anywhere.
     Any {
@@ -52,20 +51,17 @@ fuzz_target!(|input: (u8, u8, Vec<Step>)| {
     let (mut now, mut sequence, mut timestamp) = (Instant::from_millis(1), 1_000u64, 1_000_000u64);
     let mut out = vec![0.0; 8192 * channels];
     let sound = vec![0u8; 8192 * channels * 2];
-    let insert = |playout: &mut Playout, now, sequence, timestamp, frames: u16, marker, recovered| {
+    let insert = |playout: &mut Playout, now, sequence, timestamp, frames: u16, recovered| {
         let frames = 1 + usize::from(frames) % 4096;
         let payload = &sound[..frames * channels * 2];
         let sample = SampleFormat::L16;
-        let ntp = None;
-        let packet =
-            MediaPacket { sequence, timestamp, frames, sample, channels, marker, recovered, ntp, payload };
+        let packet = MediaPacket { sequence, timestamp, frames, sample, channels, recovered, payload };
         (playout.insert(now, &packet), frames)
     };
     for step in steps {
         match step {
-            Step::Next { skip, frames, marker } => {
-                let (inserted, frames) =
-                    insert(&mut playout, now, sequence, timestamp, frames, marker, false);
+            Step::Next { skip, frames } => {
+                let (inserted, frames) = insert(&mut playout, now, sequence, timestamp, frames, false);
                 if inserted != Inserted::Full {
                     sequence = sequence.saturating_add_signed(1 + i64::from(skip) / 16);
                     timestamp = timestamp.saturating_add(frames as u64);
@@ -74,7 +70,7 @@ fuzz_target!(|input: (u8, u8, Vec<Step>)| {
             // The depacketiser's numbers begin in the middle of 64 bits and move by half a cycle at most.
             Step::Any { sequence, timestamp, frames, recovered } => {
                 let (sequence, timestamp) = (sequence >> 1, timestamp >> 1);
-                insert(&mut playout, now, sequence, timestamp, frames, false, recovered);
+                insert(&mut playout, now, sequence, timestamp, frames, recovered);
             }
             Step::Pull { frames } => {
                 let frames = usize::from(frames) % 8192;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
-use antiphon_media::rtcp::{App, RtcpConfig, RtcpItem, RtcpSession, visit_compound};
+use antiphon_media::rtcp::{App, PlayoutDelay, RtcpConfig, RtcpItem, RtcpSession, visit_compound};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -31,7 +31,8 @@ fuzz_target!(|data: &[u8]| {
             }
             // Sixteen bits of milliseconds (RFC 7005 §3).
             RtcpItem::Buffered { told, .. } => {
-                assert!(told.delay.is_none_or(|delay| delay < Duration::from_millis(1 << 16)));
+                let bound = PlayoutDelay::Of(Duration::from_millis(1 << 16));
+                assert!(told.delay == PlayoutDelay::Unbounded || told.delay < bound);
             }
             RtcpItem::Bye { .. } | RtcpItem::Group { .. } => {}
         });

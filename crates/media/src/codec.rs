@@ -12,32 +12,14 @@ pub fn encode(format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
     let count = samples.len().min(out.len() / width);
     let (samples, out) = (&samples[..count], &mut out[..count * width]);
     match format {
-        SampleFormat::L16 => {
-            for (x, bytes) in samples.iter().zip(out.as_chunks_mut().0) {
-                *bytes = to_i16(*x).to_be_bytes();
-            }
-        }
-        SampleFormat::L24 => {
-            for (x, bytes) in samples.iter().zip(out.as_chunks_mut().0) {
-                let [_, high, middle, low] = to_i24(*x).to_be_bytes();
-                *bytes = [high, middle, low];
-            }
-        }
-        SampleFormat::F32 => {
-            for (x, bytes) in samples.iter().zip(out.as_chunks_mut().0) {
-                *bytes = finite(*x).to_be_bytes();
-            }
-        }
-        SampleFormat::MuLaw => {
-            for (x, byte) in samples.iter().zip(out) {
-                *byte = mulaw_encode(to_i16(*x));
-            }
-        }
-        SampleFormat::ALaw => {
-            for (x, byte) in samples.iter().zip(out) {
-                *byte = alaw_encode(to_i16(*x));
-            }
-        }
+        SampleFormat::L16 => write(samples, out, |x| to_i16(x).to_be_bytes()),
+        SampleFormat::L24 => write(samples, out, |x| {
+            let [_, high, middle, low] = to_i24(x).to_be_bytes();
+            [high, middle, low]
+        }),
+        SampleFormat::F32 => write(samples, out, |x| finite(x).to_be_bytes()),
+        SampleFormat::MuLaw => write(samples, out, |x| [mulaw_encode(to_i16(x))]),
+        SampleFormat::ALaw => write(samples, out, |x| [alaw_encode(to_i16(x))]),
     }
     count * width
 }
@@ -48,34 +30,28 @@ pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
     let count = out.len().min(bytes.len() / width);
     let (bytes, out) = (&bytes[..count * width], &mut out[..count]);
     match format {
-        SampleFormat::L16 => {
-            for (b, x) in bytes.as_chunks().0.iter().zip(out) {
-                *x = from_i16(i16::from_be_bytes(*b));
-            }
-        }
-        SampleFormat::L24 => {
-            for ([high, middle, low], x) in bytes.as_chunks().0.iter().zip(out) {
-                // The arithmetic shift extends the sign from the top byte.
-                *x = (i32::from_be_bytes([*high, *middle, *low, 0]) >> 8) as f32 / SCALE_24;
-            }
-        }
-        SampleFormat::F32 => {
-            for (b, x) in bytes.as_chunks().0.iter().zip(out) {
-                *x = finite(f32::from_be_bytes(*b));
-            }
-        }
-        SampleFormat::MuLaw => {
-            for (b, x) in bytes.iter().zip(out) {
-                *x = from_i16(MULAW[usize::from(*b)]);
-            }
-        }
-        SampleFormat::ALaw => {
-            for (b, x) in bytes.iter().zip(out) {
-                *x = from_i16(ALAW[usize::from(*b)]);
-            }
-        }
+        SampleFormat::L16 => read(bytes, out, |b| from_i16(i16::from_be_bytes(b))),
+        // The arithmetic shift extends the sign from the top byte.
+        SampleFormat::L24 => read(bytes, out, |[high, middle, low]| {
+            (i32::from_be_bytes([high, middle, low, 0]) >> 8) as f32 / SCALE_24
+        }),
+        SampleFormat::F32 => read(bytes, out, |b| finite(f32::from_be_bytes(b))),
+        SampleFormat::MuLaw => read(bytes, out, |[b]| from_i16(MULAW[usize::from(b)])),
+        SampleFormat::ALaw => read(bytes, out, |[b]| from_i16(ALAW[usize::from(b)])),
     }
     count
+}
+
+fn write<const N: usize>(samples: &[f32], out: &mut [u8], bytes_of: impl Fn(f32) -> [u8; N]) {
+    for (x, bytes) in samples.iter().zip(out.as_chunks_mut().0) {
+        *bytes = bytes_of(*x);
+    }
+}
+
+fn read<const N: usize>(bytes: &[u8], out: &mut [f32], sample_of: impl Fn([u8; N]) -> f32) {
+    for (b, x) in bytes.as_chunks().0.iter().zip(out) {
+        *x = sample_of(*b);
+    }
 }
 
 const SCALE_16: f32 = 32_768.0;

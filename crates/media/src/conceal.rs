@@ -28,9 +28,6 @@ pub trait Conceal: Send {
 
     /// Fills `out`, the next part of a gap.
     fn lost(&mut self, gap: Gap<'_>, out: &mut [f32]);
-
-    /// Discards the history: another stream begins.
-    fn reset(&mut self);
 }
 
 /// The kinds of concealment.
@@ -58,15 +55,15 @@ impl Concealment {
     /// Makes one for a stream.
     pub fn open(self, format: StreamFormat) -> Box<dyn Conceal> {
         match self {
-            Concealment::Silence => Box::new(Silence::new(format)),
-            Concealment::Repetition => Box::new(Repetition::new(format)),
+            Concealment::Silence => Box::new(Inventive::new(format, Silence::new(format))),
+            Concealment::Repetition => Box::new(Inventive::new(format, Repetition::new(format))),
         }
     }
 }
 
 /// The text is not the name of a kind of concealment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown concealment '{name}'{}; known: silence, repetition", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+#[error("unknown concealment '{name}'{}; known: silence, repetition", antiphon_core::did_you_mean(*.nearest))]
 pub struct UnknownConcealment {
     name: String,
     nearest: Option<&'static str>,
@@ -94,92 +91,115 @@ impl Conceal for Blank {
     fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
         out.fill(0.0);
     }
-
-    fn reset(&mut self) {}
 }
 
-/// Silence, reached and left without a click: the last sample fades out, the sound fades in.
+/// What is heard in a gap, made of the sound before it.
+trait Invention: Send {
+    /// A gap begins.
+    fn begin(&mut self);
+
+    /// The sample of a channel, `since` sample frames into the gap.
+    fn sample(&self, since: usize, channel: usize) -> f32;
+
+    /// `block` goes out, whether it came or was invented.
+    fn remember(&mut self, block: &[f32]);
+
+    /// Sample frames of the blend after a gap of `lost` sample frames.
+    fn blend(&self, lost: usize) -> usize;
+}
+
+/// A concealer that fills gaps with an invention, and blends what comes after them with it.
 #[derive(Clone, Debug)]
-pub struct Silence {
+struct Inventive<I> {
+    invention: I,
     channels: usize,
-    fade: usize,
-    /// The last sample frame that went out, and the one at which the last gap began.
-    heard: Vec<f32>,
-    from: Vec<f32>,
     /// Sample frames since the last gap began.
     since: usize,
-    /// Sample frames of the blend after a gap still to do.
+    /// Sample frames of the blend after the last gap, and how many of them are still to do.
+    blend: usize,
     returning: usize,
     lost: bool,
 }
 
-impl Silence {
-    /// Creates one for a stream of that format.
-    pub fn new(format: StreamFormat) -> Self {
-        let fade = frames(format, JOIN_MS);
-        Silence {
-            channels: format.channels(),
-            fade,
-            heard: vec![0.0; format.channels()],
-            from: vec![0.0; format.channels()],
-            since: fade,
-            returning: 0,
-            lost: false,
-        }
-    }
-
-    /// The faded last sample, `since` sample frames into the gap.
-    fn fading(&self, channel: usize) -> f32 {
-        self.from[channel] * (1.0 - rise(self.since, self.fade))
-    }
-
-    fn remember(&mut self, block: &[f32]) {
-        if let Some(frame) = block.chunks_exact(self.channels).next_back() {
-            self.heard.copy_from_slice(frame);
-        }
+impl<I: Invention> Inventive<I> {
+    fn new(format: StreamFormat, invention: I) -> Self {
+        let channels = format.channels();
+        Inventive { invention, channels, since: 0, blend: 0, returning: 0, lost: false }
     }
 }
 
-impl Conceal for Silence {
+impl<I: Invention> Conceal for Inventive<I> {
     fn good(&mut self, block: &mut [f32]) {
         if std::mem::take(&mut self.lost) {
-            self.returning = self.fade;
+            self.blend = self.invention.blend(self.since);
+            self.returning = self.blend;
         }
         for frame in block.chunks_exact_mut(self.channels).take(self.returning) {
-            let weight = rise(self.fade - self.returning, self.fade);
+            let weight = rise(self.blend - self.returning, self.blend);
             for (channel, x) in frame.iter_mut().enumerate() {
-                *x = *x * weight + self.fading(channel) * (1.0 - weight);
+                *x = *x * weight + self.invention.sample(self.since, channel) * (1.0 - weight);
             }
             self.returning -= 1;
             self.since += 1;
         }
-        self.remember(block);
+        self.invention.remember(block);
     }
 
     fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
         if !self.lost {
-            self.from.copy_from_slice(&self.heard);
+            self.invention.begin();
             (self.lost, self.since, self.returning) = (true, 0, 0);
         }
         for frame in out.chunks_exact_mut(self.channels) {
             for (channel, x) in frame.iter_mut().enumerate() {
-                *x = self.fading(channel);
+                *x = self.invention.sample(self.since, channel);
             }
             self.since = self.since.saturating_add(1);
         }
-        self.remember(out);
+        self.invention.remember(out);
+    }
+}
+
+/// Silence, reached and left without a click: the last sample fades out, the sound fades in.
+#[derive(Clone, Debug)]
+struct Silence {
+    fade: usize,
+    /// The last sample frame that went out, and the one at which the last gap began.
+    heard: Vec<f32>,
+    from: Vec<f32>,
+}
+
+impl Silence {
+    fn new(format: StreamFormat) -> Self {
+        let frame = vec![0.0; format.channels()];
+        Silence { fade: frames(format, JOIN_MS), heard: frame.clone(), from: frame }
+    }
+}
+
+impl Invention for Silence {
+    fn begin(&mut self) {
+        self.from.copy_from_slice(&self.heard);
     }
 
-    fn reset(&mut self) {
-        self.heard.fill(0.0);
-        (self.since, self.returning, self.lost) = (self.fade, 0, false);
+    fn sample(&self, since: usize, channel: usize) -> f32 {
+        self.from[channel] * (1.0 - rise(since, self.fade))
+    }
+
+    fn remember(&mut self, block: &[f32]) {
+        if let Some(frame) = block.chunks_exact(self.heard.len()).next_back() {
+            self.heard.copy_from_slice(frame);
+        }
+    }
+
+    fn blend(&self, _lost: usize) -> usize {
+        self.fade
     }
 }
 
 /// The last 10 ms over and over, joined by blends of 2.5 ms, at full strength for 10 ms and then fading to nothing at
 /// 60 ms: the times of ITU-T G.711 Appendix I, without its search for the pitch.
 #[derive(Clone, Debug)]
-pub struct Repetition {
+struct Repetition {
     channels: usize,
     period: usize,
     join: usize,
@@ -190,16 +210,10 @@ pub struct Repetition {
     next: usize,
     /// The same in order, as of the beginning of the gap.
     template: Vec<f32>,
-    /// Sample frames since the gap began.
-    since: usize,
-    returning: usize,
-    return_len: usize,
-    lost: bool,
 }
 
 impl Repetition {
-    /// Creates one for a stream of that format.
-    pub fn new(format: StreamFormat) -> Self {
+    fn new(format: StreamFormat) -> Self {
         let (join, period) = (frames(format, JOIN_MS), frames(format, PERIOD_MS));
         let len = (join + period) * format.channels();
         Repetition {
@@ -211,11 +225,41 @@ impl Repetition {
             history: vec![0.0; len],
             next: 0,
             template: vec![0.0; len],
-            since: 0,
-            returning: 0,
-            return_len: join,
-            lost: false,
         }
+    }
+
+    fn gain(&self, since: usize) -> f32 {
+        let faded = since.saturating_sub(self.hold) as f32 / (self.end - self.hold) as f32;
+        (1.0 - faded).max(0.0)
+    }
+}
+
+impl Invention for Repetition {
+    fn begin(&mut self) {
+        let tail = self.history.len() - self.next;
+        self.template[..tail].copy_from_slice(&self.history[self.next..]);
+        self.template[tail..].copy_from_slice(&self.history[..self.next]);
+    }
+
+    fn sample(&self, since: usize, channel: usize) -> f32 {
+        if since >= self.end {
+            return 0.0;
+        }
+        let at = |frame: usize| self.template[frame * self.channels + channel];
+        let phase = since % self.period;
+        let seam = self.period - self.join;
+        let mut x = at(self.join + phase);
+        if phase >= seam {
+            // The end of the period is faded into the sound before its beginning.
+            let weight = rise(phase - seam, self.join);
+            x = x * (1.0 - weight) + at(phase - seam) * weight;
+        }
+        if since < self.join {
+            // The history in reverse starts at the sample where the sound stopped, whatever its phase.
+            let weight = rise(since, self.join);
+            x = x * weight + at(self.join + self.period - 1 - since) * (1.0 - weight);
+        }
+        x * self.gain(since)
     }
 
     fn remember(&mut self, block: &[f32]) {
@@ -227,77 +271,9 @@ impl Repetition {
         self.next = (self.next + block.len()) % len;
     }
 
-    fn begin(&mut self) {
-        let tail = self.history.len() - self.next;
-        self.template[..tail].copy_from_slice(&self.history[self.next..]);
-        self.template[tail..].copy_from_slice(&self.history[..self.next]);
-        (self.since, self.lost) = (0, true);
-    }
-
-    /// The concealment at `since`, for one channel.
-    fn invented(&self, channel: usize) -> f32 {
-        if self.since >= self.end {
-            return 0.0;
-        }
-        let at = |frame: usize| self.template[frame * self.channels + channel];
-        let phase = self.since % self.period;
-        let seam = self.period - self.join;
-        let mut x = at(self.join + phase);
-        if phase >= seam {
-            // The end of the period is faded into the sound before its beginning.
-            let weight = rise(phase - seam, self.join);
-            x = x * (1.0 - weight) + at(phase - seam) * weight;
-        }
-        if self.since < self.join {
-            // The history in reverse starts at the sample where the sound stopped, whatever its phase.
-            let weight = rise(self.since, self.join);
-            x = x * weight + at(self.join + self.period - 1 - self.since) * (1.0 - weight);
-        }
-        x * self.gain()
-    }
-
-    fn gain(&self) -> f32 {
-        let faded = self.since.saturating_sub(self.hold) as f32 / (self.end - self.hold) as f32;
-        (1.0 - faded).max(0.0)
-    }
-}
-
-impl Conceal for Repetition {
-    fn good(&mut self, block: &mut [f32]) {
-        if std::mem::take(&mut self.lost) {
-            // 2.5 ms, and 4 ms for each 10 ms lost beyond the first, at most 10 ms (Appendix I).
-            let further = self.since.saturating_sub(self.hold);
-            self.return_len = (self.join + further * 2 / 5).min(self.period);
-            self.returning = self.return_len;
-        }
-        for frame in block.chunks_exact_mut(self.channels).take(self.returning) {
-            let weight = rise(self.return_len - self.returning, self.return_len);
-            for (channel, x) in frame.iter_mut().enumerate() {
-                *x = *x * weight + self.invented(channel) * (1.0 - weight);
-            }
-            self.returning -= 1;
-            self.since += 1;
-        }
-        self.remember(block);
-    }
-
-    fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
-        if !self.lost {
-            self.begin();
-            self.returning = 0;
-        }
-        for frame in out.chunks_exact_mut(self.channels) {
-            for (channel, x) in frame.iter_mut().enumerate() {
-                *x = self.invented(channel);
-            }
-            self.since = self.since.saturating_add(1);
-        }
-        self.remember(out);
-    }
-
-    fn reset(&mut self) {
-        self.history.fill(0.0);
-        (self.since, self.returning, self.lost) = (self.end, 0, false);
+    /// 2.5 ms, and 4 ms for each 10 ms lost beyond the first, at most 10 ms (Appendix I).
+    fn blend(&self, lost: usize) -> usize {
+        (self.join + lost.saturating_sub(self.hold) * 2 / 5).min(self.period)
     }
 }
 

@@ -31,7 +31,7 @@ pub enum FormatError {
         frames: u32,
     },
     /// Not the name of a sample format.
-    #[error("unknown sample format '{name}'{}; known: l16, l24, f32, mulaw, alaw", .nearest.map(|n| format!(", did you mean '{n}'?")).unwrap_or_default())]
+    #[error("unknown sample format '{name}'{}; known: l16, l24, f32, mulaw, alaw", antiphon_core::did_you_mean(*.nearest))]
     UnknownSample {
         /// The text.
         name: String,

@@ -106,11 +106,6 @@ impl Resampler {
         self.inner.output_delay()
     }
 
-    /// Discards the sound inside.
-    pub fn reset(&mut self) {
-        self.inner.reset();
-    }
-
     fn set_block(&mut self, frames: usize) {
         self.inner
             .set_chunk_size(frames.clamp(1, self.max_block))

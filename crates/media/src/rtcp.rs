@@ -10,7 +10,7 @@ mod summary;
 mod wire;
 
 pub use app::{App, AppKind, Token};
-pub use extended::NominalDelay;
+pub use extended::{NominalDelay, PlayoutDelay};
 pub use presence::Presence;
 pub use receipt::Receipt;
 pub use reception::Reception;

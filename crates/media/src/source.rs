@@ -148,9 +148,9 @@ impl SourceTracker {
             Some(source) if source.key == key => self.follow(now, key, origin, sequence),
             Some(source) => {
                 let free = !source.proven || now.since(source.last_heard) >= self.silence;
-                match self.contend(now, key, origin.ssrc, sequence) {
-                    Contest::Proved if free => self.begin(now, key, origin, sequence, true),
-                    other => other.unknown_source(),
+                match self.contend(now, key, origin.ssrc, sequence, free) {
+                    Ok(()) => self.begin(now, key, origin, sequence, true),
+                    Err(first) => Verdict::UnknownSource { first },
                 }
             }
         };
@@ -230,9 +230,9 @@ impl SourceTracker {
         };
         if member.ssrc != origin.ssrc {
             let free = !member.proven || now.since(member.last_heard) >= self.silence;
-            return match self.contend(now, key, origin.ssrc, sequence) {
-                Contest::Proved if free => self.resume(now, origin, sequence),
-                other => other.unknown_source(),
+            return match self.contend(now, key, origin.ssrc, sequence, free) {
+                Ok(()) => self.resume(now, origin, sequence),
+                Err(first) => Verdict::UnknownSource { first },
             };
         }
         let ahead = i32::from(sequence.distance(member.highest));
@@ -269,14 +269,22 @@ impl SourceTracker {
         Verdict::Resumed
     }
 
-    /// A packet of another sender than the followed one.
-    fn contend(&mut self, now: Instant, key: Key, ssrc: u32, sequence: Seq16) -> Contest {
+    /// A packet of another sender than the followed one, which takes over after two packets in a row if the place is
+    /// `free`. Otherwise whether this one is new, as far as remembered.
+    fn contend(
+        &mut self,
+        now: Instant,
+        key: Key,
+        ssrc: u32,
+        sequence: Seq16,
+        free: bool,
+    ) -> Result<(), bool> {
         let (mut in_a_row, mut first) = (1, true);
         if let Some(candidate) = self.candidate.filter(|candidate| candidate.key == key) {
             first = false;
             // The groups of one sender alternate: the first one represents all while packets of it come.
             if candidate.ssrc != ssrc && now.since(candidate.last_heard) < TURN {
-                return Contest::Unproved { first };
+                return Err(false);
             }
             if candidate.ssrc == ssrc && candidate.next == sequence {
                 in_a_row = candidate.in_a_row + 1;
@@ -284,29 +292,13 @@ impl SourceTracker {
         }
         // Only one unknown source is remembered at a time: many cost no memory, and two that alternate never take over.
         self.candidate = Some(Candidate { key, ssrc, next: sequence.next(), in_a_row, last_heard: now });
-        if in_a_row >= MIN_SEQUENTIAL { Contest::Proved } else { Contest::Unproved { first } }
+        if in_a_row >= MIN_SEQUENTIAL && free { Ok(()) } else { Err(first) }
     }
 }
 
 impl Member {
     fn new(now: Instant, ssrc: u32, sequence: Seq16, proven: bool) -> Self {
         Member { ssrc, highest: sequence, last_heard: now, proven, jump_next: None }
-    }
-}
-
-/// State of a sender that may take over.
-#[derive(Clone, Copy)]
-enum Contest {
-    /// Two packets in a row.
-    Proved,
-    Unproved {
-        first: bool,
-    },
-}
-
-impl Contest {
-    fn unknown_source(self) -> Verdict {
-        Verdict::UnknownSource { first: matches!(self, Contest::Unproved { first: true }) }
     }
 }
 

@@ -68,7 +68,7 @@ impl Receiver {
         };
         self.file.insert(now, &packet);
         self.recording.insert(now, &packet);
-        self.device.insert(now, &packet);
+        self.device.playout_mut().insert(now, &packet);
     }
 }
 
@@ -207,7 +207,7 @@ fn live_sound_and_what_is_left_out_allocate_nothing() {
                 let packet = depacketiser.accept(&view).unwrap();
                 // In the first second the path is longer by 100 ms.
                 let early = if n < 188 { 0 } else { 100 };
-                device.insert(now + Duration::from_millis(100 - early), &packet);
+                device.playout_mut().insert(now + Duration::from_millis(100 - early), &packet);
             });
             device.pull(now, &mut block);
         }

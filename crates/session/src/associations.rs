@@ -19,8 +19,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, ConnectionId, Endpoint, Event, Instant, Message, PathId, PathStats, Received,
-    Role, SendError, Stack, Transmit, WireId, sooner,
+    CloseMode, CloseReason, ConnectionId, Endpoint, Event, Instant, Message, PathId, PathStats, Profile,
+    Received, Role, SendError, Stack, StreamId, Tag, Transmit, WireId, sooner,
 };
 
 pub use admission::{AdmissionCounters, Policy};
@@ -329,6 +329,34 @@ impl Associations {
         sent
     }
 
+    /// Hands over a message of a track, on the stream of its channel group.
+    pub(crate) fn send_media(
+        &mut self,
+        now: Instant,
+        id: AssociationId,
+        group: usize,
+        message: Message<'_>,
+    ) -> Result<(), SendError> {
+        let stream = self.profile(id).map_or_else(StreamId::default, |profile| profile.media_stream(group));
+        self.send(now, id, Message { stream, ..message })
+    }
+
+    /// Hands over an RTCP packet: on the stream beside the sound, as a lost packet must not hold up sound where each
+    /// stream keeps its own order, or on that of a channel group. It may get lost (RFC 3550 §6.4: reports repeat; so do
+    /// tokens and receipts).
+    pub(crate) fn send_control(
+        &mut self,
+        now: Instant,
+        id: AssociationId,
+        group: Option<usize>,
+        bytes: &[u8],
+    ) {
+        let Some(profile) = self.profile(id) else { return };
+        let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
+        let message = Message { stream, ..Message::new(Tag::NONE, bytes, Some(now + CONTROL_LIFE)) };
+        let _the_next_one_tells_it_again = self.send(now, id, message);
+    }
+
     /// Ends an association; [`Event::Closed`] follows.
     pub fn close(&mut self, now: Instant, id: AssociationId, mode: CloseMode) {
         if let Some(association) = &mut self.slots[id.index()] {
@@ -349,7 +377,7 @@ impl Associations {
 
     /// See [`antiphon_core::Participant::poll_transmit`]. Associations that share a wire take turns.
     pub fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
-        if let Some(reply) = self.admissions.get_mut(&wire).and_then(|one| one.poll_transmit(buf)) {
+        if let Some(reply) = self.admissions.get_mut(&wire).and_then(|one| one.replies.poll_transmit(buf)) {
             return Some(reply);
         }
         while let Some(id) = self.wires.next_ready(wire) {
@@ -399,36 +427,44 @@ impl Associations {
 
     /// The endpoint of an association.
     pub fn endpoint(&self, id: AssociationId) -> Option<&dyn Endpoint> {
-        self.slots.get(id.index())?.as_ref().map(|one| &*one.endpoint)
+        self.get(id).map(|one| &*one.endpoint)
+    }
+
+    /// What its endpoint offers.
+    pub fn profile(&self, id: AssociationId) -> Option<Profile> {
+        self.endpoint(id).map(Endpoint::profile)
+    }
+
+    fn get(&self, id: AssociationId) -> Option<&Association> {
+        self.slots.get(id.index())?.as_ref()
     }
 
     /// The wire that an association uses now.
     pub fn wire_of(&self, id: AssociationId) -> Option<WireId> {
-        self.slots.get(id.index())?.as_ref()?.wire
+        self.get(id)?.wire
     }
 
     /// The wire that an association uses now, and the wire's number of the association's first path.
     pub fn first_path_of(&self, id: AssociationId) -> Option<(WireId, PathId)> {
-        let association = self.slots.get(id.index())?.as_ref()?;
+        let association = self.get(id)?;
         Some((association.wire?, association.paths.first()?.path))
     }
 
     /// The listening wire on which an association began.
     pub fn listener_of(&self, id: AssociationId) -> Option<WireId> {
-        self.slots.get(id.index())?.as_ref()?.listener
+        self.get(id)?.listener
     }
 
     /// Whether the peer of an association has sent its stream within `silence`, or has just begun, and has not ended it.
     pub fn is_alive(&self, now: Instant, id: AssociationId, silence: Duration) -> bool {
-        let association = self.slots.get(id.index()).and_then(Option::as_ref);
-        association.is_some_and(|one| !one.released && one.presence.is_there(now, silence, true))
+        self.get(id).is_some_and(|one| !one.released && one.presence.is_there(now, silence, true))
     }
 
     /// Whether so many bytes may be sent to its peer without being asked for. To an address that has not shown that it
     /// receives them, no more goes than came from there (RFC 9000 §8 allows three times as much), and nothing after
     /// `silence`: who forged it pays for each byte.
     pub fn may_tell(&self, now: Instant, id: AssociationId, len: usize, silence: Duration) -> bool {
-        let Some(association) = self.slots.get(id.index()).and_then(Option::as_ref) else { return false };
+        let Some(association) = self.get(id) else { return false };
         let counters = association.endpoint.stats().counters;
         let len = len + association.endpoint.profile().message_overhead;
         association.validated
@@ -461,10 +497,13 @@ impl Associations {
 
     /// What the admission of a listening wire has counted.
     pub fn admission(&self, wire: WireId) -> AdmissionCounters {
-        self.admissions.get(&wire).map_or_else(AdmissionCounters::default, |admission| admission.counters())
+        self.admissions.get(&wire).map_or_else(AdmissionCounters::default, |admission| admission.counters)
     }
 
     fn admission_mut(&mut self, listener: WireId) -> &mut Admission {
         self.admissions.get_mut(&listener).expect("it listens")
     }
 }
+
+/// A report, a token or a receipt that waited this long is out of date.
+const CONTROL_LIFE: Duration = Duration::from_secs(1);

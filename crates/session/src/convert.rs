@@ -1,5 +1,7 @@
 //! Converts sources and sinks to another rate or other channels.
 
+use std::ops::Range;
+
 use antiphon_media::{
     ChannelMap, ChannelMapError, FormatError, Pull, Ready, Resampler, SampleFormat, Sink, SinkError, Source,
     StreamFormat, Wake,
@@ -31,22 +33,28 @@ pub fn converted(
     if has == wanted && map.is_identity() {
         return Ok(source);
     }
-    Ok(Box::new(ConvertedSource::new(source, wanted, map)?))
+    let raw = vec![0.0; CHUNK * has.channels()];
+    Ok(Box::new(ConvertedSource { conversion: Conversion::new(has, wanted, map)?, source, wanted, raw }))
 }
 
 /// A source behind a channel map and a resampler.
 struct ConvertedSource {
     source: Box<dyn Source>,
     wanted: StreamFormat,
+    conversion: Conversion,
+    raw: Vec<f32>,
+}
+
+/// A channel map and a resampler.
+struct Conversion {
     map: ChannelMap,
     resampler: Option<Resampler>,
-    raw: Vec<f32>,
-    mapped: Vec<f32>,
-    /// Converted sound that did not fit into the block asked for: `ready[at..len]`.
-    ready: Vec<f32>,
-    at: usize,
-    len: usize,
     ledger: Ledger,
+    mapped: Vec<f32>,
+    /// What the resampler gave; the output is the map's where there is none.
+    resampled: Vec<f32>,
+    /// Samples of the output that have not been used.
+    made: Range<usize>,
 }
 
 /// Counts of what a conversion has taken and given, so that its output has the length and position of its input.
@@ -86,56 +94,66 @@ impl Ledger {
     }
 }
 
-impl ConvertedSource {
-    fn new(source: Box<dyn Source>, wanted: StreamFormat, map: ChannelMap) -> Result<Self, ConvertError> {
-        let has = source.format();
-        let resampler = (has.rate() != wanted.rate())
-            .then(|| Resampler::pushing(has.rate(), wanted.rate(), wanted.channels(), CHUNK))
+impl Conversion {
+    fn new(from: StreamFormat, to: StreamFormat, map: ChannelMap) -> Result<Self, FormatError> {
+        let resampler = (from.rate() != to.rate())
+            .then(|| Resampler::pushing(from.rate(), to.rate(), to.channels(), CHUNK))
             .transpose()?;
-        let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
-        Ok(ConvertedSource {
-            ledger: Ledger::new(has, wanted, resampler.as_ref()),
-            resampler,
-            raw: vec![0.0; CHUNK * has.channels()],
-            mapped: vec![0.0; CHUNK * wanted.channels()],
-            ready: vec![0.0; most * wanted.channels()],
-            at: 0,
-            len: 0,
-            source,
-            wanted,
+        let most = resampler.as_ref().map_or(0, Resampler::max_other_side);
+        Ok(Conversion {
             map,
+            ledger: Ledger::new(from, to, resampler.as_ref()),
+            resampler,
+            mapped: vec![0.0; CHUNK * to.channels()],
+            resampled: vec![0.0; most * to.channels()],
+            made: 0..0,
         })
     }
 
-    /// Converts the next chunk into `ready`; `None` when that was possible.
-    fn refill(&mut self) -> Option<Pull> {
-        let channels = self.wanted.channels();
-        let (mut ended, mut due) = (false, usize::MAX);
-        let frames = match self.source.pull(&mut self.raw) {
-            Pull::Frames(frames) => {
-                self.ledger.taken += frames as u64;
-                self.map.apply(&self.raw[..frames * self.map.inputs()], &mut self.mapped)
-            }
-            Pull::Starved => return Some(Pull::Starved),
-            Pull::End if self.resampler.is_none() || self.ledger.due() == 0 => return Some(Pull::End),
-            Pull::End => {
-                // Silence after the end pushes out what the resampler still holds.
-                self.mapped.fill(0.0);
-                (ended, due) = (true, self.ledger.due() as usize);
-                CHUNK
-            }
-        };
-        let mapped = &self.mapped[..frames * channels];
+    /// Converts `input` of up to [`CHUNK`] sample frames to [`Self::output`].
+    fn convert(&mut self, input: &[f32]) {
+        let frames = self.map.apply(input, &mut self.mapped);
+        self.ledger.taken += frames as u64;
+        self.resample(frames, usize::MAX);
+    }
+
+    /// Has `frames` of silence push out what the resampler holds, of which at most `most` are of use. Returns how many
+    /// came, the filter's delay included.
+    fn push_out(&mut self, frames: usize, most: usize) -> usize {
+        self.mapped.fill(0.0);
+        self.resample(frames, most)
+    }
+
+    fn resample(&mut self, frames: usize, most: usize) -> usize {
+        let channels = self.map.outputs();
         let given = match &mut self.resampler {
-            None => {
-                self.ready[..mapped.len()].copy_from_slice(mapped);
-                frames
-            }
-            Some(resampler) => resampler.process(mapped, &mut self.ready).1,
+            None => frames,
+            Some(resampler) => resampler.process(&self.mapped[..frames * channels], &mut self.resampled).1,
         };
         let skipped = self.ledger.book(given);
-        let end = if ended { given.min(skipped.saturating_add(due)) } else { given };
-        (self.at, self.len) = (skipped * channels, end * channels);
+        self.made = skipped * channels..given.min(skipped.saturating_add(most)) * channels;
+        given
+    }
+
+    /// What the last conversion gave and was not used.
+    fn output(&self) -> &[f32] {
+        let all = if self.resampler.is_some() { &self.resampled } else { &self.mapped };
+        &all[self.made.clone()]
+    }
+}
+
+impl ConvertedSource {
+    /// Converts the next chunk; `None` when that was possible.
+    fn refill(&mut self) -> Option<Pull> {
+        let due = self.conversion.ledger.due();
+        match self.source.pull(&mut self.raw) {
+            Pull::Frames(frames) => {
+                self.conversion.convert(&self.raw[..frames * self.conversion.map.inputs()]);
+            }
+            Pull::Starved => return Some(Pull::Starved),
+            Pull::End if self.conversion.resampler.is_none() || due == 0 => return Some(Pull::End),
+            Pull::End => drop(self.conversion.push_out(CHUNK, due as usize)),
+        }
         None
     }
 }
@@ -148,7 +166,7 @@ impl Source for ConvertedSource {
     fn sample_format(&self) -> SampleFormat {
         // Converted sound has more precision than its 16-bit source; 24 bits keep it.
         match self.source.sample_format() {
-            SampleFormat::L16 if self.resampler.is_some() => SampleFormat::L24,
+            SampleFormat::L16 if self.conversion.resampler.is_some() => SampleFormat::L24,
             other => other,
         }
     }
@@ -157,20 +175,22 @@ impl Source for ConvertedSource {
         let channels = self.wanted.channels();
         let mut filled = 0;
         while filled < block.len() {
-            if self.at == self.len
+            if self.conversion.made.is_empty()
                 && let Some(nothing) = self.refill()
             {
                 return if filled == 0 { nothing } else { Pull::Frames(filled / channels) };
             }
-            let n = (self.len - self.at).min(block.len() - filled);
-            block[filled..filled + n].copy_from_slice(&self.ready[self.at..self.at + n]);
-            (self.at, filled) = (self.at + n, filled + n);
+            let made = self.conversion.output();
+            let n = made.len().min(block.len() - filled);
+            block[filled..filled + n].copy_from_slice(&made[..n]);
+            self.conversion.made.start += n;
+            filled += n;
         }
         Pull::Frames(filled / channels)
     }
 
     fn length(&self) -> Option<u64> {
-        self.source.length().map(|frames| self.ledger.worth(frames))
+        self.source.length().map(|frames| self.conversion.ledger.worth(frames))
     }
 
     fn is_live(&self) -> bool {
@@ -179,12 +199,13 @@ impl Source for ConvertedSource {
 
     fn ready(&self) -> Ready {
         let Ready { frames, ended } = self.source.ready();
-        let waiting = (self.len - self.at) / self.wanted.channels();
+        let Conversion { ledger, made, resampler, .. } = &self.conversion;
+        let waiting = made.len() / self.wanted.channels();
         // Whole chunks are taken, except for the last; a resampler's output may come a sample frame later.
         let taken = if ended || frames == usize::MAX { frames } else { frames / CHUNK * CHUNK };
-        let made = match self.resampler {
+        let made = match resampler {
             Some(_) if taken < usize::MAX => {
-                self.ledger.worth(taken as u64).saturating_sub(self.ledger.skip as u64 + 1) as usize
+                ledger.worth(taken as u64).saturating_sub(ledger.skip as u64 + 1) as usize
             }
             _ => taken,
         };
@@ -193,9 +214,9 @@ impl Source for ConvertedSource {
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
         // What is already converted is less than a chunk; the source joins what follows to it.
-        let (from, to) = (self.ledger.from, self.ledger.to);
-        let kept = (frames as u64).saturating_mul(from).div_ceil(to);
-        self.ledger.worth(self.source.keep_newest(usize::try_from(kept).unwrap_or(usize::MAX)))
+        let ledger = self.conversion.ledger;
+        let kept = (frames as u64).saturating_mul(ledger.from).div_ceil(ledger.to);
+        ledger.worth(self.source.keep_newest(usize::try_from(kept).unwrap_or(usize::MAX)))
     }
 
     fn set_waker(&mut self, wake: Wake) {
@@ -211,29 +232,13 @@ pub fn converted_sink(sink: Box<dyn Sink>, stream: StreamFormat) -> Result<Box<d
         return Ok(sink);
     }
     let map = ChannelMap::standard(stream.channels(), wanted.channels())?;
-    let resampler = (stream.rate() != wanted.rate())
-        .then(|| Resampler::pushing(stream.rate(), wanted.rate(), wanted.channels(), CHUNK))
-        .transpose()?;
-    let most = resampler.as_ref().map_or(CHUNK, Resampler::max_other_side);
-    Ok(Box::new(ConvertedSink {
-        ledger: Ledger::new(stream, wanted, resampler.as_ref()),
-        sink,
-        stream,
-        map,
-        resampler,
-        mapped: vec![0.0; CHUNK * wanted.channels()],
-        out: vec![0.0; most * wanted.channels()],
-    }))
+    Ok(Box::new(ConvertedSink { sink, stream, conversion: Conversion::new(stream, wanted, map)? }))
 }
 
 struct ConvertedSink {
     sink: Box<dyn Sink>,
     stream: StreamFormat,
-    map: ChannelMap,
-    resampler: Option<Resampler>,
-    mapped: Vec<f32>,
-    out: Vec<f32>,
-    ledger: Ledger,
+    conversion: Conversion,
 }
 
 impl Sink for ConvertedSink {
@@ -242,19 +247,9 @@ impl Sink for ConvertedSink {
     }
 
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        let channels = self.map.outputs();
-        for chunk in block.chunks(CHUNK * self.map.inputs()) {
-            let frames = self.map.apply(chunk, &mut self.mapped);
-            let mapped = &self.mapped[..frames * channels];
-            match &mut self.resampler {
-                None => self.sink.push(mapped)?,
-                Some(resampler) => {
-                    let (_, given) = resampler.process(mapped, &mut self.out);
-                    self.ledger.taken += frames as u64;
-                    let skipped = self.ledger.book(given);
-                    self.sink.push(&self.out[skipped * channels..given * channels])?;
-                }
-            }
+        for chunk in block.chunks(CHUNK * self.conversion.map.inputs()) {
+            self.conversion.convert(chunk);
+            self.sink.push(self.conversion.output())?;
         }
         Ok(())
     }
@@ -281,40 +276,36 @@ impl Sink for ConvertedSink {
     }
 
     fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
-        let Some(resampler) = &mut self.resampler else { return self.sink.silence(frames) };
+        let conversion = &mut self.conversion;
+        if conversion.resampler.is_none() {
+            return self.sink.silence(frames);
+        }
         // Silence pushes out what the resampler holds; of the rest, it is known what would come out.
-        let (held, channels) = (frames.min(FLUSH), self.map.outputs());
-        self.mapped.fill(0.0);
+        let held = frames.min(FLUSH);
         let mut left = held as usize;
         while left > 0 {
             let part = left.min(CHUNK);
-            let (_, given) = resampler.process(&self.mapped[..part * channels], &mut self.out);
-            self.ledger.taken += part as u64;
-            let skipped = self.ledger.book(given);
-            self.sink.push(&self.out[skipped * channels..given * channels])?;
+            conversion.ledger.taken += part as u64;
+            conversion.push_out(part, usize::MAX);
+            self.sink.push(conversion.output())?;
             left -= part;
         }
         // The resampler's delay stays between what was taken and what was given.
-        let before = self.ledger.worth(self.ledger.taken);
-        self.ledger.taken += frames - held;
-        let rest = self.ledger.worth(self.ledger.taken) - before;
-        self.ledger.given += rest;
+        let ledger = &mut conversion.ledger;
+        let before = ledger.worth(ledger.taken);
+        ledger.taken += frames - held;
+        let rest = ledger.worth(ledger.taken) - before;
+        ledger.given += rest;
         self.sink.silence(rest)
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        let channels = self.map.outputs();
-        if let Some(resampler) = &mut self.resampler {
-            // Silence after the end pushes out what the resampler still holds. A failing sink is reported below.
-            self.mapped.fill(0.0);
-            while self.ledger.due() > 0 {
-                let due = self.ledger.due() as usize;
-                let (_, given) = resampler.process(&self.mapped, &mut self.out);
-                let skipped = self.ledger.book(given);
-                let end = given.min(skipped.saturating_add(due));
-                if given == 0 || self.sink.push(&self.out[skipped * channels..end * channels]).is_err() {
-                    break;
-                }
+        // Silence after the end pushes out what the resampler still holds. A failing sink is reported below.
+        while self.conversion.resampler.is_some() && self.conversion.ledger.due() > 0 {
+            let due = self.conversion.ledger.due() as usize;
+            let came = self.conversion.push_out(CHUNK, due);
+            if came == 0 || self.sink.push(self.conversion.output()).is_err() {
+                break;
             }
         }
         self.sink.finish()

@@ -39,6 +39,7 @@ mod session;
 mod spool;
 mod store;
 
+pub use antiphon_media::rtcp::PlayoutDelay;
 pub use arrivals::ArrivalTable;
 pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};
 pub use call_log::{CallLog, CallProgress};
@@ -46,10 +47,11 @@ pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
+pub use looks::of_messages;
 pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
 pub use members::Member;
 pub use observer::{Arrived, Observer, Seen, Sent};
-pub use peer::{Joining, Peer, PeerCounters, PeerEnd, PlayoutDelay};
+pub use peer::{Joining, Peer, PeerCounters, PeerEnd};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
     GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,

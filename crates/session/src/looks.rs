@@ -34,7 +34,7 @@ impl Validator for ByLooks {
 
 /// `stack` for an application's messages: on bare datagrams every byte is the application's, so that any datagram begins an
 /// association.
-pub(crate) fn of_messages(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
+pub fn of_messages(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
     Rc::new(OfMessages { inner: stack })
 }
 

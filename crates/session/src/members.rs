@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_media::rtcp::RemoteReport;
-
-use crate::peer::PlayoutDelay;
+use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
 
 /// A receiver of what is sent, as its reports show it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,10 +76,7 @@ impl Members {
             .list
             .iter()
             .filter(|member| !member.left && now.since(member.heard) <= self.interval * LATELY);
-        lately.filter_map(|member| member.playout_delay).max_by_key(|delay| match delay {
-            PlayoutDelay::Of(delay) => *delay,
-            PlayoutDelay::Unbounded => Duration::MAX,
-        })
+        lately.filter_map(|member| member.playout_delay).max()
     }
 
     /// The member of that SSRC; `None` if there are too many.

@@ -4,6 +4,8 @@ use antiphon_core::{BrokenReason, Instant, NtpTime, Outcome, SendError};
 use antiphon_media::packet::PacketInfo;
 use antiphon_media::playout::Inserted;
 
+use crate::store::Stored;
+
 /// Receives a report of every packet. Called on the media thread, so it must not allocate, lock or wait: an observer
 /// that writes to a file copies the report into a bounded queue.
 pub trait Observer {
@@ -83,4 +85,11 @@ pub struct Sent {
     pub due: Instant,
     /// Whether the transport took it.
     pub result: Result<(), SendError>,
+}
+
+impl Sent {
+    pub(crate) fn of(stored: &Stored, len: usize, result: Result<(), SendError>) -> Self {
+        let Stored { number, group, info, due, .. } = *stored;
+        Sent { number, group, info, len, due, result }
+    }
 }

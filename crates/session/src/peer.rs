@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, CloseReason, Instant, Outcome, WireId};
-use antiphon_media::rtcp::{RemoteReport, RtcpSession};
+use antiphon_media::rtcp::{PlayoutDelay, RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
@@ -56,25 +56,6 @@ pub enum PeerEnd {
     Closed(CloseReason),
     /// A recording confirmed nothing more for the patience.
     Silent,
-}
-
-/// How long a packet is of use to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlayoutDelay {
-    /// It plays each packet so long after an undelayed one arrived.
-    Of(Duration),
-    /// It waits for every packet, however late: a recording.
-    Unbounded,
-}
-
-impl PlayoutDelay {
-    /// The latest instant at which a message that was captured at `due` may leave (`Message::deadline`).
-    pub fn deadline(self, due: Instant) -> Option<Instant> {
-        match self {
-            PlayoutDelay::Of(delay) => Some(due + delay),
-            PlayoutDelay::Unbounded => None,
-        }
-    }
 }
 
 /// The other party, or a group.
@@ -275,6 +256,12 @@ impl Outcomes {
             open.best = Some(outcome);
         }
         open.best.filter(|_| open.left == 0)
+    }
+
+    /// So many copies of a message were refused. Returns whether it has an outcome now: 1, or 0 if copies are open, or
+    /// all of them were refused.
+    pub fn refuse(&mut self, number: u64, copies: usize) -> u64 {
+        (0..copies).filter(|_| self.settle(number, None).is_some()).count() as u64
     }
 }
 

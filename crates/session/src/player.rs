@@ -123,12 +123,12 @@ impl Stream {
         packet: &MediaPacket<'_>,
         error: &mut Option<ReceiveError>,
     ) -> (Inserted, u64) {
-        let inserted = self.playout.insert(group, arrived, packet);
+        let inserted = self.playout.buffer_mut().insert_in(group, arrived, packet);
         if inserted != Inserted::Full {
             return (inserted, 0);
         }
         let dropped = self.play(now, error);
-        (self.playout.insert(group, arrived, packet), dropped)
+        (self.playout.buffer_mut().insert_in(group, arrived, packet), dropped)
     }
 
     /// Another sender divides the same channels differently: the sink and the totals continue.
@@ -148,7 +148,7 @@ impl Stream {
     /// A channel group continues with other sequence numbers.
     pub fn restart_group(&mut self, group: usize) {
         self.depacketiser.restart_group(group);
-        self.playout.restart_group(group);
+        self.playout.buffer_mut().restart_group(group);
     }
 
     /// Whether everything that the sender sent has been played.
@@ -288,28 +288,6 @@ impl Player {
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
-    pub fn insert(&mut self, group: usize, arrived: Instant, packet: &MediaPacket<'_>) -> Inserted {
-        match self {
-            Player::Unclocked(playout) => playout.insert_in(group, arrived, packet),
-            Player::Clocked { playout, .. } => playout.insert_in(group, arrived, packet),
-        }
-    }
-
-    /// The next packet goes on after a gap.
-    pub fn expect_jump(&mut self) {
-        match self {
-            Player::Unclocked(playout) => playout.expect_jump(),
-            Player::Clocked { playout, .. } => playout.expect_jump(),
-        }
-    }
-
-    fn restart_group(&mut self, group: usize) {
-        match self {
-            Player::Unclocked(playout) => playout.restart_group(group),
-            Player::Clocked { playout, .. } => playout.restart_group(group),
-        }
-    }
-
     /// Writes into `block`; no sample frames when nothing is due. A device always gets a whole block, however much of
     /// it is sound; its blocks report no media time.
     fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> Pulled {
@@ -350,6 +328,13 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout,
             Player::Clocked { playout, .. } => playout.playout(),
+        }
+    }
+
+    pub fn buffer_mut(&mut self) -> &mut Playout {
+        match self {
+            Player::Unclocked(playout) => playout,
+            Player::Clocked { playout, .. } => playout.playout_mut(),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
-use crate::recover::{Distinct, Got, Recoverer};
+use crate::recover::Recoverer;
 use bridging::BehindGap;
 use continuing::{Continues, Newest};
 use end::DOUBT;
@@ -34,7 +34,7 @@ pub struct ReceiveTrack {
     open_sink: OpenSink,
     tracker: SourceTracker,
     stream: Option<Stream>,
-    recoverer: Box<dyn Recoverer>,
+    recoverer: Recoverer,
     /// Of each channel group the packet that was sent last, as far as packets have come.
     newest: Vec<Option<Newest>>,
     /// When the recording began.
@@ -92,6 +92,15 @@ pub(crate) enum Told<'a> {
     },
 }
 
+/// A packet that has come.
+#[derive(Clone, Copy)]
+struct Came<'a> {
+    now: Instant,
+    received: Received,
+    view: &'a RtpView<'a>,
+    bytes: &'a [u8],
+}
+
 /// A packet that is held back until the next one arrives.
 struct Held {
     ssrc: u32,
@@ -99,6 +108,9 @@ struct Held {
     received: Received,
     bytes: Box<[u8]>,
 }
+
+/// To whom a track reports its packets.
+type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
 
 impl ReceiveTrack {
     /// A track that opens its sink with `open_sink` when the first packet tells the format. `own_ssrc`: the SSRC that
@@ -110,7 +122,7 @@ impl ReceiveTrack {
             config,
             open_sink,
             stream: None,
-            recoverer: Box::new(Distinct::new(1)),
+            recoverer: Recoverer::new(1),
             newest: Vec::with_capacity(1),
             began: Instant::ZERO,
             behind_gap: None,
@@ -132,15 +144,9 @@ impl ReceiveTrack {
     }
 
     /// Takes an RTP packet; reports it and whether a stream begins with it.
-    pub(crate) fn on_rtp(
-        &mut self,
-        now: Instant,
-        received: Received,
-        bytes: &[u8],
-        tell: &mut dyn FnMut(Told<'_>),
-    ) {
+    pub(crate) fn on_rtp(&mut self, now: Instant, received: Received, bytes: &[u8], tell: Tell<'_>) {
         match parse_rtp(bytes, ExtensionIds::default()) {
-            Ok(view) => self.on_view(now, received, &view, bytes, tell),
+            Ok(view) => self.on_packet(Came { now, received, view: &view, bytes }, tell),
             Err(_) => self.on_malformed(),
         }
     }
@@ -175,14 +181,8 @@ impl ReceiveTrack {
         }
     }
 
-    fn on_view(
-        &mut self,
-        now: Instant,
-        received: Received,
-        view: &RtpView<'_>,
-        bytes: &[u8],
-        tell: &mut dyn FnMut(Told<'_>),
-    ) {
+    fn on_packet(&mut self, came: Came<'_>, tell: Tell<'_>) {
+        let Came { received, view, bytes, .. } = came;
         let part = self.formats.part_of(view, self.known_part(view.ssrc));
         let sender = part.map_or(view.ssrc, |part| part.origin.sender);
         if self.lingering.is_some() && self.tracker.ssrc() != Some(sender) {
@@ -207,22 +207,15 @@ impl ReceiveTrack {
                 return;
             };
             if let Ok(first) = parse_rtp(&held.bytes, ExtensionIds::default()) {
-                self.follow(now, held.received, &first, &held.bytes, part, tell);
+                let first = Came { received: held.received, view: &first, bytes: &held.bytes, ..came };
+                self.follow(first, part, tell);
             }
         }
-        self.follow(now, received, view, bytes, part, tell);
+        self.follow(came, part, tell);
     }
 
-    fn follow(
-        &mut self,
-        now: Instant,
-        received: Received,
-        view: &RtpView<'_>,
-        bytes: &[u8],
-        part: Part,
-        tell: &mut dyn FnMut(Told<'_>),
-    ) {
-        let Part { origin, .. } = part;
+    fn follow(&mut self, came: Came<'_>, part: Part, tell: Tell<'_>) {
+        let (Came { now, received, view, .. }, Part { origin, .. }) = (came, part);
         // A copy may come later than RFC 3550 A.1 lets a packet come, and a restarted sender's packet may look like
         // such a copy.
         let behind = self.is_behind(view, origin);
@@ -268,8 +261,7 @@ impl ReceiveTrack {
             len: received.len,
             payload: view.payload.len(),
             repaired: received.repaired,
-            duplicate: self.recoverer.on_packet(origin.group, view.sequence, view.timestamp)
-                == Got::Duplicate,
+            duplicate: !self.recoverer.on_packet(origin.group, view.sequence, view.timestamp),
             inserted: None,
         };
         if arrived.duplicate {
@@ -282,7 +274,7 @@ impl ReceiveTrack {
         self.note_newest(view, &part);
         self.counters.packets += 1;
         self.counters.bytes += received.len as u64;
-        arrived.inserted = self.insert(now, received, view, bytes, part);
+        arrived.inserted = self.insert(came, part);
         tell(Told::Arrived { ssrc: view.ssrc, arrived: &arrived, behind });
     }
 
@@ -294,14 +286,8 @@ impl ReceiveTrack {
     }
 
     /// Buffers a packet of the stream; returns what became of it.
-    fn insert(
-        &mut self,
-        now: Instant,
-        received: Received,
-        view: &RtpView<'_>,
-        bytes: &[u8],
-        part: Part,
-    ) -> Option<Inserted> {
+    fn insert(&mut self, came: Came<'_>, part: Part) -> Option<Inserted> {
+        let Came { now, received, view, bytes } = came;
         let most_gap = self.most_gap(now);
         let stream = self.stream.as_mut()?;
         if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
@@ -340,13 +326,13 @@ impl ReceiveTrack {
         Some(Part { origin, groups, format, sample })
     }
 
-    fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: &mut dyn FnMut(Told<'_>)) {
+    fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: Tell<'_>) {
         let Part { origin, groups, format, sample } = part;
         (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
         self.newest.clear();
         self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
-        self.recoverer = Box::new(Distinct::new(groups.count()));
+        self.recoverer = Recoverer::new(groups.count());
         self.finish_playout(now);
         self.is_new = true;
         let config = &self.config;
@@ -380,27 +366,20 @@ impl ReceiveTrack {
             .range(origin.group)
             .map_or(0, |channels| first.payload.len() / (sample.bytes() * channels.len()).max(1));
         let pull = pull_frames(in_packet, sink.period()).min(SINK_BLOCK_FRAMES);
-        let playout = Player::new(&self.config, format, groups, &*sink, pull, now)?;
-        let channels = format.channels();
-        let block = vec![0.0; SINK_BLOCK_FRAMES * channels];
-        let depacketiser = Depacketiser::grouped(format, sample, groups);
-        let past = PlayoutCounters::default();
-        let (end, played_to, gaps, origin) = (self.end, None, Gaps::new(), RecordedFrom::Of(origin.sender));
-        let (ending, written, bridge) = (false, 0, None);
         Ok(Stream {
-            depacketiser,
+            depacketiser: Depacketiser::grouped(format, sample, groups),
             groups,
-            past,
-            playout,
+            past: PlayoutCounters::default(),
+            playout: Player::new(&self.config, format, groups, &*sink, pull, now)?,
             sink,
-            block,
-            ending,
-            end,
-            played_to,
-            written,
-            gaps,
-            origin,
-            bridge,
+            block: vec![0.0; SINK_BLOCK_FRAMES * format.channels()],
+            ending: false,
+            end: self.end,
+            played_to: None,
+            written: 0,
+            gaps: Gaps::new(),
+            origin: RecordedFrom::Of(origin.sender),
+            bridge: None,
         })
     }
 

@@ -124,7 +124,7 @@ impl Reflector {
                 self.open.resize(id.index() + 1, 0);
             }
             self.open[id.index()] = 0;
-            let room = self.associations.endpoint(id).map_or(0, |endpoint| endpoint.profile().max_receive);
+            let room = self.associations.profile(id).map_or(0, |profile| profile.max_receive);
             if self.buf.len() < room {
                 self.buf.resize(room, 0);
             }

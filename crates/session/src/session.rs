@@ -27,7 +27,7 @@ use antiphon_core::{
     BrokenReason, Epoch, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag,
     Transmit, WireId, sooner,
 };
-use antiphon_media::rtcp::RemoteReport;
+use antiphon_media::rtcp::PlayoutDelay;
 
 pub use change::{Change, ChangeFailure};
 pub use figures::SenderCounters;
@@ -36,9 +36,8 @@ use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
 use crate::looks::of_messages;
 use crate::manager::{CongestionManager, GrantAll};
-use crate::members::Members;
 use crate::observer::{Observer, Seen};
-use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, number_of};
 use data::DataTrack;
@@ -136,22 +135,16 @@ pub struct Session {
     room: usize,
     unanswered: bool,
     opened_at: Instant,
-    /// Counters of peers that are gone, and the last one's reports.
+    /// Counters of peers that are gone.
     past: PeerCounters,
-    past_reports: Vec<Option<RemoteReport>>,
-    past_members: Members,
-    /// The playout delay that the last peer reported.
-    past_delay: Option<PlayoutDelay>,
-    /// Why the last peer, which never answered, could not be reached.
-    past_unanswered: Option<BrokenReason>,
+    /// The last peer that is gone; [`Peer::broken`] says why it could not be reached when it was given up.
+    gone: Option<Box<Peer>>,
     /// The longest time between two reports on what is sent.
     longest_gap: Option<Duration>,
     /// Whether a peer's transport itself answers datagrams.
     answers: bool,
     /// Bytes that had come when sending ended, from a peer whose transport answers all that it gets.
     heard_by_end: Option<u64>,
-    /// Why the last peer could not be reached when it was given up.
-    past_broken: Option<BrokenReason>,
     unknown_sources: u64,
     /// Messages from a reflector that are not ours.
     foreign: u64,
@@ -196,13 +189,9 @@ impl Session {
             unanswered: false,
             opened_at: now,
             past: PeerCounters::default(),
-            past_reports: Vec::new(),
-            past_members: Members::default(),
-            past_delay: None,
-            past_unanswered: None,
+            gone: None,
             answers: false,
             heard_by_end: None,
-            past_broken: None,
             longest_gap: None,
             unknown_sources: 0,
             foreign: 0,

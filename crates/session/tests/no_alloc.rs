@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{Input, Instant, Participant, PathId, Rng, WireId, Wires, pump};
-use antiphon_media::{ChannelGroups, NullSink, Pull, Ready, SampleFormat, Sink, Source, StreamFormat, Wake};
+use antiphon_media::{ChannelGroups, NullSink, Sink, StreamFormat};
 use antiphon_proto::{Substrate, TRANSPORTS, Transport};
 use antiphon_session::{
     OpenSink, PlayoutDelay, Policy, Reflector, ReflectorConfig, Repetition, SendTrackConfig, StreamFraming,
 };
+use antiphon_testkit::Noise;
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
 use common::{Comparison, SILENCE, WIRE, comparing, ms, receiving, sending, stack, track_config};
@@ -26,39 +27,9 @@ const STALL: u64 = 249;
 /// Datagrams that a driver delivers before it lets the participant act (`net`).
 const AT_ONCE: usize = 128;
 
-struct Quiet(StreamFormat);
-
-impl Source for Quiet {
-    fn format(&self) -> StreamFormat {
-        self.0
-    }
-
-    fn sample_format(&self) -> SampleFormat {
-        SampleFormat::L16
-    }
-
-    fn pull(&mut self, block: &mut [f32]) -> Pull {
-        block.fill(0.25);
-        Pull::Frames(block.len() / self.0.channels())
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
-    }
-
-    fn is_live(&self) -> bool {
-        false
-    }
-
-    fn ready(&self) -> Ready {
-        Ready::ALWAYS
-    }
-
-    fn keep_newest(&mut self, _frames: usize) -> u64 {
-        0
-    }
-
-    fn set_waker(&mut self, _wake: Wake) {}
+/// Sound without an end.
+fn endless(format: StreamFormat) -> Box<Noise> {
+    Noise::like(format, u64::MAX, |_, _| 0.25)
 }
 
 fn format(channels: u32) -> StreamFormat {
@@ -72,7 +43,7 @@ fn nowhere() -> OpenSink {
 /// What `compare` runs.
 fn comparison(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     let setting = Comparison { delay: PlayoutDelay::Of(LATENCY), ..Comparison::new(format(2), LATENCY) };
-    let near = comparing(transport.scheme, Box::new(Quiet(format(2))), nowhere(), setting);
+    let near = comparing(transport.scheme, endless(format(2)), nowhere(), setting);
     let interval = Some(Duration::from_nanos(5_333_333));
     let config = ReflectorConfig { interval, ..ReflectorConfig::default() };
     let policy = Policy::Single { silence: SILENCE, streams: true };
@@ -100,7 +71,7 @@ fn repeated(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
 }
 
 fn stream_of(scheme: &str, config: SendTrackConfig) -> [Box<dyn Participant>; 2] {
-    let source = Box::new(Quiet(config.packet.format));
+    let source = endless(config.packet.format);
     let near = sending(&*stack(scheme), source, config, PlayoutDelay::Of(LATENCY));
     let far = receiving(scheme, StreamFraming::Rtp, Some(LATENCY), nowhere(), false, Instant::ZERO);
     [Box::new(near), Box::new(far)]

@@ -4,6 +4,7 @@
 //! For tests alone: nothing that ships depends on it.
 
 mod allocations;
+mod around;
 mod parties;
 mod party;
 mod served;
@@ -16,6 +17,7 @@ mod wires;
 mod world;
 
 pub use allocations::Counting;
+pub use around::Around;
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
 pub use served::Served;
@@ -24,5 +26,5 @@ pub use sound::{Kept, Noise, expected, sample, stereo};
 pub use steps::Steps;
 pub use talk::{Shape, Talk, message, number_of, numbers_in};
 pub use threads::CountingThreads;
-pub use wires::{Datagram, Leaves, Leaving, Pipe, Shown, Taken, Trouble, Wire};
+pub use wires::{Datagram, Leaves, Leaving, Pipe, Sent, Shown, Taken, Trouble, Wire, sent_on};
 pub use world::{NEAR, World, datagram, ms};

@@ -1,5 +1,6 @@
 //! Sound with known positions, and sinks that store it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake};
@@ -17,21 +18,32 @@ pub fn expected(format: StreamFormat, from: u64, frames: u64) -> Vec<f32> {
     (from..from + frames).flat_map(|n| (0..format.channels()).map(move |c| sample(n, c))).collect()
 }
 
-/// Noise of a known length; with `gap`, nothing is there while that many pulls are made from a frame on.
+/// Sound of a known length, noise if nothing else is said; with `starve`, nothing is there while that many pulls are made
+/// from a frame on.
 pub struct Noise {
     format: StreamFormat,
     at: u64,
     end: u64,
     starve: Option<(u64, u32)>,
+    sample: Box<dyn Fn(u64, usize) -> f32 + Send>,
 }
 
 impl Noise {
     /// So many sample frames.
     pub fn new(format: StreamFormat, frames: u64) -> Box<Self> {
-        Box::new(Noise { format, at: 0, end: frames, starve: None })
+        Self::like(format, frames, sample)
     }
 
-    /// The same, which has nothing for so many pulls from sample frame `at` on.
+    /// The same of another sound, by the numbers of sample frame and channel.
+    pub fn like(
+        format: StreamFormat,
+        frames: u64,
+        sample: impl Fn(u64, usize) -> f32 + Send + 'static,
+    ) -> Box<Self> {
+        Box::new(Noise { format, at: 0, end: frames, starve: None, sample: Box::new(sample) })
+    }
+
+    /// Noise that has nothing for so many pulls from sample frame `at` on.
     pub fn starving(format: StreamFormat, frames: u64, at: u64, pulls: u32) -> Box<Self> {
         Box::new(Noise { starve: Some((at, pulls)), ..*Noise::new(format, frames) })
     }
@@ -59,7 +71,11 @@ impl Source for Noise {
         if frames == 0 {
             return Pull::End;
         }
-        block[..frames as usize * channels].copy_from_slice(&expected(self.format, self.at, frames));
+        for (number, frame) in (self.at..self.end).zip(block.chunks_exact_mut(channels)) {
+            for (channel, to) in frame.iter_mut().enumerate() {
+                *to = (self.sample)(number, channel);
+            }
+        }
         self.at += frames;
         Pull::Frames(frames as usize)
     }
@@ -84,18 +100,30 @@ impl Source for Noise {
 }
 
 /// What a `Keep` got.
-#[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<Vec<f32>>>);
+#[derive(Clone)]
+pub struct Kept {
+    samples: Arc<Mutex<Vec<f32>>>,
+    room: Arc<AtomicUsize>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept { samples: Arc::default(), room: Arc::new(AtomicUsize::new(usize::MAX)) }
+    }
+}
+
+/// Opens a sink once the format is known.
+type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
 
 impl Kept {
     /// All samples.
     pub fn samples(&self) -> Vec<f32> {
-        self.0.lock().unwrap().clone()
+        self.samples.lock().unwrap().clone()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.samples.lock().unwrap().len()
     }
 
     /// Whether there is none.
@@ -103,9 +131,21 @@ impl Kept {
         self.len() == 0
     }
 
+    /// From now on its sinks take so many sample frames more, like a disk that spins up, and panic if they get more;
+    /// `usize::MAX`: any number.
+    pub fn set_room(&self, frames: usize) {
+        self.room.store(frames, Ordering::Relaxed);
+    }
+
     /// A sink that keeps everything here.
     pub fn sink(&self, format: StreamFormat) -> Box<dyn Sink> {
         Box::new(Keep { format, kept: self.clone() })
+    }
+
+    /// The same, of whatever format a stream turns out to have.
+    pub fn opener(&self) -> OpenSink {
+        let kept = self.clone();
+        Box::new(move |format, _| Ok(kept.sink(format)))
     }
 }
 
@@ -120,7 +160,12 @@ impl Sink for Keep {
     }
 
     fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.kept.0.lock().unwrap().extend_from_slice(block);
+        let (frames, room) = (block.len() / self.format.channels(), self.room());
+        assert!(frames <= room, "{frames} sample frames where there is room for {room}");
+        if room < usize::MAX {
+            self.kept.set_room(room - frames);
+        }
+        self.kept.samples.lock().unwrap().extend_from_slice(block);
         Ok(())
     }
 
@@ -137,12 +182,12 @@ impl Sink for Keep {
     }
 
     fn room(&self) -> usize {
-        usize::MAX
+        self.kept.room.load(Ordering::Relaxed)
     }
 
     fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
         let samples = frames as usize * self.format.channels();
-        self.kept.0.lock().unwrap().extend(std::iter::repeat_n(0.0, samples));
+        self.kept.samples.lock().unwrap().extend(std::iter::repeat_n(0.0, samples));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Participant, Rng, Transmit, WireId, Wires};
+use antiphon_core::{Instant, Participant, PathId, Pumped, Rng, Transmit, WireId, Wires, pump};
 use antiphon_link::{Direction, Duplex, DuplexSpec, Packet};
 
 /// What lies between the two.
@@ -210,4 +210,47 @@ impl Wires for Side<'_> {
     }
 
     fn close(&mut self, _now: Instant, _wire: WireId) {}
+}
+
+/// What participants send at one instant.
+#[derive(Default)]
+pub struct Sent {
+    /// On which wire, to which of its paths, and the bytes.
+    pub datagrams: Vec<(WireId, PathId, Vec<u8>)>,
+    /// Wires that were closed.
+    pub closed: Vec<WireId>,
+}
+
+impl Wires for Sent {
+    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
+        let mut buf = [0; 2048];
+        while let Some(Transmit { path, len }) = participant.poll_transmit(now, wire, &mut buf) {
+            self.datagrams.push((wire, path, buf[..len].to_vec()));
+        }
+    }
+
+    fn close(&mut self, _now: Instant, wire: WireId) {
+        self.closed.push(wire);
+    }
+}
+
+impl Sent {
+    /// What `participant` does at this instant, until it is quiet.
+    pub fn of(participant: &mut dyn Participant, now: Instant) -> Self {
+        let mut sent = Sent::default();
+        assert_eq!(pump(participant, now, &mut sent), Pumped::Quiet);
+        sent
+    }
+
+    /// The bytes of all datagrams.
+    pub fn bytes(self) -> impl Iterator<Item = Vec<u8>> {
+        self.datagrams.into_iter().map(|(.., bytes)| bytes)
+    }
+}
+
+/// What `participant` has to send on a wire, without doing anything else.
+pub fn sent_on(participant: &mut dyn Participant, now: Instant, wire: WireId) -> Vec<(PathId, Vec<u8>)> {
+    let mut sent = Sent::default();
+    sent.flush(now, wire, participant);
+    sent.datagrams.into_iter().map(|(_, path, bytes)| (path, bytes)).collect()
 }

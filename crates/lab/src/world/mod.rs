@@ -57,7 +57,6 @@ mod check;
 pub(crate) mod counters;
 mod error;
 pub(crate) mod generator;
-mod loopback;
 pub(crate) mod medium;
 mod medusa;
 pub(crate) mod meter;

@@ -10,12 +10,13 @@ use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
 use antiphon_media::rtcp::Token;
 use antiphon_proto::{OpenError, StackArgs, Substrate, Transport};
-use antiphon_session::{Change, Framing, Joining, Policy, Reflector, ReflectorConfig, Session, framed};
+use antiphon_session::{
+    Change, Framing, Joining, Policy, Reflector, ReflectorConfig, Session, framed, of_messages,
+};
 
 use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace};
-use super::loopback::unread;
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
 use super::meter::{Meter, SentLog, SharedLog, frames_between};
 use super::network::Network;
@@ -265,7 +266,9 @@ impl<'a> StreamBuilder<'a> {
         let medusa = matches!(self.spec.content, Content::Medusa { .. });
         let one_at_a_time = medusa && self.is_stream();
         let stack = self.stack(seed)?;
-        let stack = if medusa { unread(stack) } else { stack };
+        // The program returns what it receives without decoding it: where datagrams hold parts of a stream of bytes, none
+        // of them looks like a message.
+        let stack = if medusa { of_messages(stack) } else { stack };
         let config = ReflectorConfig { patience, one_at_a_time, ..ReflectorConfig::default() };
         let policy = Policy::Single { silence: SILENCE, streams: true };
         let reflector = Reflector::new(Instant::ZERO, WIRE, stack, policy, config);

@@ -78,7 +78,7 @@ fn both_end_in_silence() {
 #[test]
 fn repetition_keeps_energy_as_appendix_i_does() {
     let mut rng = Rng::new(5);
-    let mut conceal = Repetition::new(format(1));
+    let mut conceal = Concealment::Repetition.open(format(1));
     let mut noise: Vec<f32> = (0..4800).map(|_| rng.unit() as f32 - 0.5).collect();
     conceal.good(&mut noise);
     let mut gap = vec![0.0; 2880];

@@ -104,12 +104,8 @@ pub struct MediaPacket<'a> {
     pub sample: SampleFormat,
     /// Samples per sample frame.
     pub channels: usize,
-    /// First packet after silence.
-    pub marker: bool,
     /// Whether error correction or retransmission brought it back.
     pub recovered: bool,
-    /// When the sender sent it, if the packet says so.
-    pub ntp: Option<NtpTime>,
     /// The sound.
     pub payload: &'a [u8],
 }
@@ -191,9 +187,7 @@ impl Depacketiser {
             frames: len / frame,
             sample: self.sample,
             channels: *channels,
-            marker: view.marker,
             recovered: false,
-            ntp: view.ntp,
             payload: view.payload,
         })
     }

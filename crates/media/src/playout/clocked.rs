@@ -10,7 +10,6 @@ use antiphon_core::{Instant, MediaTime, Ppm};
 
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
-use crate::packet::MediaPacket;
 use crate::resample::Resampler;
 use crate::{FormatError, StreamFormat};
 
@@ -41,8 +40,6 @@ pub struct ClockedPlayout {
     playout: Playout,
     resampler: Resampler,
     scratch: Vec<f32>,
-    max_block: usize,
-    channels: usize,
     /// The resampler's delay.
     held: Duration,
     control: Control,
@@ -57,55 +54,28 @@ impl ClockedPlayout {
         let resampler = Resampler::pulling(format.rate(), rate, format.channels(), max_block)?;
         Ok(ClockedPlayout {
             scratch: vec![0.0; resampler.max_other_side() * format.channels()],
-            channels: format.channels(),
             held: MediaTime::new(resampler.delay() as u64, rate).duration(),
             control: Control::default(),
             playout,
             resampler,
-            max_block,
         })
     }
 
-    /// Takes a packet of the first channel group that arrived at `now`.
-    pub fn insert(&mut self, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
-        self.playout.insert(now, packet)
-    }
-
-    /// [`Playout::insert_in`].
-    pub fn insert_in(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>) -> super::Inserted {
-        self.playout.insert_in(group, now, packet)
-    }
-
-    /// [`Playout::restart_group`].
-    pub fn restart_group(&mut self, group: usize) {
-        self.playout.restart_group(group);
-    }
-
-    /// [`Playout::expect_jump`].
-    pub fn expect_jump(&mut self) {
-        self.playout.expect_jump();
-    }
-
-    /// Fills `out`, whole sample frames of any number.
+    /// Fills `out`, whole sample frames, at most as many as a block has.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
-        let whole = out.len() / self.channels * self.channels;
-        let out = &mut out[..whole];
+        let channels = self.playout.config().format.channels();
         let rate = f64::from(self.playout.config().format.rate());
         // Sound taken from the buffer now is played after the resampler's delay.
         let due = now + self.held;
         let lag = self.playout.lag(due).filter(|_| self.playout.playing);
         self.control.update(now, lag.map(|frames| frames / rate), self.playout.clock().drift());
         self.resampler.set_speed(Ppm(self.control.speed));
-        let mut sum: Option<Pulled> = None;
-        for block in out.chunks_mut(self.max_block * self.channels) {
-            let needed = self.resampler.needed(block.len() / self.channels);
-            let input = &mut self.scratch[..needed * self.channels];
-            let pulled = self.playout.pull(due, input);
-            self.resampler.process(input, block);
-            sum = Some(sum.map_or(pulled, |sum| add(sum, pulled)));
-        }
+        let needed = self.resampler.needed(out.len() / channels);
+        let input = &mut self.scratch[..needed * channels];
+        let pulled = self.playout.pull(due, input);
+        self.resampler.process(input, out);
         ClockedPull {
-            pulled: sum.unwrap_or_default(),
+            pulled,
             speed: Ppm(self.control.speed),
             lag_nanos: (self.control.lag.unwrap_or(0.0) * 1e9) as i64,
         }
@@ -122,9 +92,9 @@ impl ClockedPlayout {
         &self.playout
     }
 
-    /// Moves the deadlines; the sound follows at the resampler's limited speed.
-    pub fn set_playout_delay(&mut self, playout_delay: Duration) {
-        self.playout.set_playout_delay(playout_delay);
+    /// The same, to insert packets. When deadlines move, the sound follows at the resampler's limited speed.
+    pub fn playout_mut(&mut self) -> &mut Playout {
+        &mut self.playout
     }
 }
 
@@ -135,17 +105,6 @@ impl ClockedPlayout {
 /// waiting for the next ones, 4 ms for 256 sample frames of packets of 64 at 48 kHz.
 pub fn pull_frames(packet: usize, period: Option<usize>) -> usize {
     packet.min(period.unwrap_or(packet)).clamp(LEAST_PULL, MOST_PULL)
-}
-
-fn add(a: Pulled, b: Pulled) -> Pulled {
-    Pulled {
-        frames: a.frames + b.frames,
-        media: a.media.or(b.media),
-        played: a.played + b.played,
-        concealed: a.concealed + b.concealed,
-        silent: a.silent + b.silent,
-        cause: b.cause.or(a.cause),
-    }
 }
 
 /// The controller: estimated drift of the sender, and a PI on the lag for everything else.

@@ -1,6 +1,6 @@
 //! Several channel groups in one buffer: aligned to the sample, and unaffected by losses of another.
 
-use super::tests::{Sent, at, balanced, micros};
+use super::tests::{Sent, at, balanced, micros, play_groups};
 use super::*;
 use crate::{ChannelGroups, StreamFormat};
 use antiphon_core::Rng;
@@ -39,33 +39,7 @@ fn channels(out: &[f32], group: usize) -> Vec<f32> {
 /// Plays arrivals in microseconds, in order; returns all output.
 fn play(playout: &mut Playout, mut arrivals: Vec<(u64, usize, Sent)>) -> Vec<f32> {
     arrivals.sort_by_key(|(time, ..)| *time);
-    let (mut out, mut buf) = (Vec::new(), vec![0.0; 700 * 4]);
-    let mut drain = |playout: &mut Playout, now: Instant, out: &mut Vec<f32>| {
-        loop {
-            let pulled = playout.pull(now, &mut buf);
-            assert_eq!(pulled.frames, pulled.played + pulled.concealed + pulled.silent);
-            out.extend(&buf[..pulled.frames * 4]);
-            if pulled.frames == 0 {
-                break;
-            }
-        }
-    };
-    let last = arrivals.last().map_or(0, |a| a.0);
-    for (time, group, sent) in arrivals {
-        while let Some(due) = playout.poll_timeout().filter(|due| *due < at(time)) {
-            drain(playout, due, &mut out);
-        }
-        while playout.insert_in(group, at(time), &sent.packet()) == Inserted::Full {
-            drain(playout, at(time), &mut out);
-        }
-        if playout.poll_timeout().is_none() {
-            drain(playout, at(time), &mut out);
-        }
-    }
-    playout.finish();
-    drain(playout, at(last), &mut out);
-    assert!(playout.is_drained());
-    out
+    play_groups(playout, arrivals.iter().map(|(time, group, sent)| (*time, *group, sent)), 700)
 }
 
 proptest! {
@@ -193,13 +167,17 @@ fn drift_and_targets_move_all_groups_alike() {
                     let sent = Sent::new(sequence, next * 256, FRAMES, 2);
                     let mut sent = sent;
                     sine(&mut sent);
-                    playout.insert_in(group, arrived, &sent.packet());
+                    playout.playout_mut().insert_in(group, arrived, &sent.packet());
                 }
             }
             next += 1;
         }
         if step % 500 == 499 {
-            playout.set_playout_delay(Duration::from_millis(if step % 1000 == 999 { 30 } else { 180 }));
+            playout.playout_mut().set_playout_delay(Duration::from_millis(if step % 1000 == 999 {
+                30
+            } else {
+                180
+            }));
         }
         let pulled = playout.pull(now, &mut out);
         speeds = speeds.max(pulled.speed.0.abs());

@@ -47,9 +47,7 @@ impl Sent {
             frames: self.frames,
             sample: SampleFormat::L16,
             channels: self.channels,
-            marker: false,
             recovered: false,
-            ntp: None,
             payload: &self.bytes,
         }
     }
@@ -66,33 +64,46 @@ pub(super) fn balanced(c: &PlayoutCounters) -> bool {
 
 /// Plays packets, each with its arrival in microseconds, pulling whenever the buffer asks to be; returns all output.
 fn play(playout: &mut Playout, arrivals: &[(u64, &Sent)], block: usize) -> Vec<f32> {
-    let channels = playout.config().format.channels();
-    let (mut out, mut buf) = (Vec::new(), vec![0.0; block * channels]);
-    let mut drain = |playout: &mut Playout, now: Instant, out: &mut Vec<f32>| {
-        loop {
-            let pulled = playout.pull(now, &mut buf);
-            assert_eq!(pulled.frames, pulled.played + pulled.concealed + pulled.silent);
-            out.extend(&buf[..pulled.frames * channels]);
-            if pulled.frames == 0 {
-                break;
-            }
+    play_groups(playout, arrivals.iter().map(|(time, sent)| (*time, 0, *sent)), block)
+}
+
+/// The same of packets of several groups, each with the index of its group.
+pub(super) fn play_groups<'a>(
+    playout: &mut Playout,
+    arrivals: impl Iterator<Item = (u64, usize, &'a Sent)>,
+    block: usize,
+) -> Vec<f32> {
+    let (mut out, mut last) = (Vec::new(), 0);
+    for (time, group, sent) in arrivals {
+        while let Some(due) = playout.poll_timeout().filter(|due| *due < at(time)) {
+            drain(playout, due, block, &mut out);
         }
-    };
-    for (time, sent) in arrivals {
-        while let Some(due) = playout.poll_timeout().filter(|due| *due < at(*time)) {
-            drain(playout, due, &mut out);
-        }
-        while playout.insert(at(*time), &sent.packet()) == Inserted::Full {
-            drain(playout, at(*time), &mut out);
+        while playout.insert_in(group, at(time), &sent.packet()) == Inserted::Full {
+            drain(playout, at(time), block, &mut out);
         }
         if playout.poll_timeout().is_none() {
-            drain(playout, at(*time), &mut out);
+            drain(playout, at(time), block, &mut out);
         }
+        last = time;
     }
     playout.finish();
-    drain(playout, at(arrivals.last().map_or(0, |a| a.0)), &mut out);
+    drain(playout, at(last), block, &mut out);
     assert!(playout.is_drained() && playout.poll_timeout().is_none());
     out
+}
+
+/// Pulls all that is due.
+fn drain(playout: &mut Playout, now: Instant, block: usize, out: &mut Vec<f32>) {
+    let channels = playout.config().format.channels();
+    let mut buf = vec![0.0; block * channels];
+    loop {
+        let pulled = playout.pull(now, &mut buf);
+        assert_eq!(pulled.frames, pulled.played + pulled.concealed + pulled.silent);
+        out.extend(&buf[..pulled.frames * channels]);
+        if pulled.frames == 0 {
+            return;
+        }
+    }
 }
 
 /// Packets of random sizes from 16 to 600 sample frames, each sent with its last sample frame.
@@ -391,7 +402,6 @@ impl Conceal for Scribe {
         out.fill(0.0);
         self.0.send((gap.remaining, gap.ahead.to_vec())).unwrap();
     }
-    fn reset(&mut self) {}
 }
 
 #[test]
@@ -478,31 +488,19 @@ fn losses_of_a_former_stream_stay_counted() {
 #[test]
 fn a_full_recording_stops_waiting_and_loses_nothing() {
     let mut playout = playout(Clocking::Unhurried { patience: 100 }, 0, 1);
-    let (mut got, mut block) = (Vec::new(), vec![0.0; 256]);
+    let mut got = Vec::new();
     // Four times the room, the 50th packet missing: it is given up exactly when the room is used up.
     const FRAMES: usize = 1024;
     let packets = 4 * playout.lanes[0].store.capacity() / FRAMES;
     for number in (0..packets as u64).filter(|number| *number != 50) {
         let sent = Sent::new(number, number * FRAMES as u64, FRAMES, 1);
         if playout.insert(at(0), &sent.packet()) == Inserted::Full {
-            loop {
-                let frames = playout.pull(at(0), &mut block).frames;
-                got.extend_from_slice(&block[..frames]);
-                if frames == 0 {
-                    break;
-                }
-            }
+            drain(&mut playout, at(0), 256, &mut got);
             assert_eq!(playout.insert(at(0), &sent.packet()), Inserted::Buffered, "packet {number}");
         }
     }
     playout.finish();
-    loop {
-        let frames = playout.pull(at(0), &mut block).frames;
-        got.extend_from_slice(&block[..frames]);
-        if frames == 0 {
-            break;
-        }
-    }
+    drain(&mut playout, at(0), 256, &mut got);
     let counters = playout.counters();
     assert_eq!((counters.resyncs, counters.discarded, counters.lost), (0, 0, 1));
     assert_eq!(counters.concealed_frames, FRAMES as u64);

@@ -1,6 +1,8 @@
 //! The application-defined RTCP packet (RFC 3550 §6.7) by which a sender with several associations shows that they are one
 //! sender's. It is sent by itself, as RFC 5506 permits.
 
+use super::wire::{read_app, write_app};
+
 /// What a packet says about the association that it comes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -36,37 +38,22 @@ impl App {
     /// Its bytes.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&[VERSION | self.kind as u8, PACKET_TYPE, 0, (Self::LEN / 4 - 1) as u8]);
-        bytes[4..8].copy_from_slice(&self.ssrc.to_be_bytes());
-        bytes[8..12].copy_from_slice(NAME);
-        bytes[12..].copy_from_slice(&self.token);
+        let token = self.token.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word));
+        write_app(&mut bytes, self.kind as u8, self.ssrc, NAME, token).expect("it has this length");
         bytes
     }
 
     /// Reads one; `None` for any other packet.
     pub fn parse(bytes: &[u8]) -> Option<App> {
-        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
-        let head = bytes[0] & !SUBTYPE == VERSION && bytes[1] == PACKET_TYPE;
-        let length = u16::from_be_bytes([bytes[2], bytes[3]]);
-        if !head || usize::from(length) != Self::LEN / 4 - 1 || &bytes[8..12] != NAME {
-            return None;
-        }
-        let kind = *KINDS.get(usize::from(bytes[0] & SUBTYPE))?;
-        let ssrc = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        let mut token = [0; 16];
-        token.copy_from_slice(&bytes[12..]);
-        Some(App { ssrc, kind, token })
+        let (subtype, ssrc, token) = read_app(bytes, NAME)?;
+        Some(App { ssrc, kind: *KINDS.get(usize::from(subtype))?, token: token.try_into().ok()? })
     }
 }
 
 /// By their subtypes.
 const KINDS: [AppKind; 4] = [AppKind::Announce, AppKind::Join, AppKind::Accept, AppKind::Leave];
-/// Version 2, no padding.
-const VERSION: u8 = 0x80;
-const SUBTYPE: u8 = 0x1f;
-/// RFC 3550 §12.1.
-const PACKET_TYPE: u8 = 204;
-const NAME: &[u8; 4] = b"ANTI";
+
+const NAME: [u8; 4] = *b"ANTI";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! The application-defined RTCP packet (RFC 3550 §6.7) by which a caller whose transport has no handshake asks whether
 //! anybody is there. It is sent by itself, as RFC 5506 permits.
 
+use super::wire::{read_app, write_app};
+
 /// What a packet says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -18,26 +20,21 @@ impl Presence {
     /// The packet that `ssrc` sends.
     pub fn to_bytes(self, ssrc: u32) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&[VERSION | self as u8, PACKET_TYPE, 0, (Self::LEN / 4 - 1) as u8]);
-        bytes[4..8].copy_from_slice(&ssrc.to_be_bytes());
-        bytes[8..].copy_from_slice(NAME);
+        write_app(&mut bytes, self as u8, ssrc, NAME, []).expect("it has this length");
         bytes
     }
 
     /// Reads one, whoever sent it; `None` for any other packet.
     pub fn parse(bytes: &[u8]) -> Option<Presence> {
-        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
-        let of = |kind: Presence| kind.to_bytes(0);
-        let is = |kind: &Presence| bytes[..4] == of(*kind)[..4] && &bytes[8..] == NAME;
-        [Presence::Question, Presence::Answer].into_iter().find(is)
+        match read_app(bytes, NAME)? {
+            (0, _, []) => Some(Presence::Question),
+            (1, _, []) => Some(Presence::Answer),
+            _ => None,
+        }
     }
 }
 
-/// Version 2, no padding.
-const VERSION: u8 = 0x80;
-/// RFC 3550 §12.1.
-const PACKET_TYPE: u8 = 204;
-const NAME: &[u8; 4] = b"ANTP";
+const NAME: [u8; 4] = *b"ANTP";
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,8 @@
 
 use std::ops::Range;
 
+use super::wire::{read_app, u32_at, write_app};
+
 /// What has arrived of a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
@@ -67,35 +69,22 @@ impl Receipt {
 
     /// Writes it; `buf` holds at least [`Self::MOST`] bytes. Returns its length.
     pub fn write(&self, buf: &mut [u8]) -> usize {
-        let len = HEADER + 8 * self.count;
-        buf[..4].copy_from_slice(&[VERSION, PACKET_TYPE, 0, (len / 4 - 1) as u8]);
-        buf[4..8].copy_from_slice(&self.ssrc.to_be_bytes());
-        buf[8..12].copy_from_slice(NAME);
         let runs = self.missing().iter().flat_map(|(first, count)| [*first, *count]);
         let words = [self.source, self.complete, self.next].into_iter().chain(runs);
-        for (out, word) in buf[12..len].chunks_exact_mut(4).zip(words) {
-            out.copy_from_slice(&word.to_be_bytes());
-        }
-        len
+        write_app(buf, 0, self.ssrc, NAME, words).expect("it is no longer than the longest one")
     }
 
     /// Reads one; `None` for any other packet, and for one that contradicts itself.
     pub fn parse(bytes: &[u8]) -> Option<Receipt> {
-        let (header, runs) = bytes.split_first_chunk::<HEADER>()?;
-        let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if header[..2] != [VERSION, PACKET_TYPE] || &header[8..12] != NAME || bytes.len() != 4 * (length + 1)
-        {
-            return None;
-        }
-        let word =
-            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let mut receipt = Receipt::new(word(4), word(12), word(16), word(20));
+        let (0, ssrc, data) = read_app(bytes, NAME)? else { return None };
+        let (fixed, runs) = data.split_first_chunk::<12>()?;
+        let mut receipt = Receipt::new(ssrc, u32_at(fixed, 0), u32_at(fixed, 4), u32_at(fixed, 8));
         let span = receipt.next.wrapping_sub(receipt.complete);
         // Runs ascend between `complete` and `next`; numbers wrap.
         let mut before = 0;
         for run in runs.chunks(8) {
-            let [a, b, c, d, e, f, g, h] = *run else { return None };
-            let (first, count) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+            let run = run.first_chunk::<8>()?;
+            let (first, count) = (u32_at(run, 0), u32_at(run, 4));
             let from = first.wrapping_sub(receipt.complete);
             let to = from.checked_add(count)?;
             if count == 0 || from < before || to > span || !receipt.add(first..first.wrapping_add(count)) {
@@ -113,11 +102,7 @@ const MOST_RUNS: usize = 32;
 const HEADER: usize = 24;
 /// Numbers are compared in a circle: a span of half of it has no direction.
 const MOST_SPAN: u32 = 1 << 31;
-/// Version 2, no padding, subtype 0.
-const VERSION: u8 = 0x80;
-/// RFC 3550 §12.1.
-const PACKET_TYPE: u8 = 204;
-const NAME: &[u8; 4] = b"ANTR";
+const NAME: [u8; 4] = *b"ANTR";
 
 #[cfg(test)]
 mod tests {
@@ -183,8 +168,8 @@ mod tests {
             if frame && bytes.len() >= HEADER {
                 let words = bytes.len() / 4;
                 bytes.truncate(4 * words);
-                bytes[..4].copy_from_slice(&[VERSION, PACKET_TYPE, 0, (words - 1) as u8]);
-                bytes[8..12].copy_from_slice(NAME);
+                bytes[..4].copy_from_slice(&[0x80, 204, 0, (words - 1) as u8]);
+                bytes[8..12].copy_from_slice(&NAME);
             }
             if let Some(receipt) = Receipt::parse(&bytes) {
                 let mut buf = [0; Receipt::MOST];

@@ -15,7 +15,7 @@ use antiphon_core::{Epoch, Instant, Rng};
 pub use compound::MAX_REPORT;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
-use super::{GroupSize, Reception, RtcpError, RtcpItem, visit_compound};
+use super::{GroupSize, PlayoutDelay, Reception, RtcpError, RtcpItem, visit_compound};
 use membership::Member;
 use sources::{Heard, Own, Sent};
 
@@ -41,7 +41,7 @@ pub struct RtcpSession {
     /// Rate of their media clocks in Hz.
     heard_rate: u32,
     /// The playout delay that we report to them.
-    playout: Option<Option<Duration>>,
+    playout: Option<PlayoutDelay>,
     /// What the sender told of its group.
     told: GroupSize,
     /// The receivers of our group when we last told their number.
@@ -151,8 +151,8 @@ impl RtcpSession {
         self.heard_rate = rate.max(1);
     }
 
-    /// Reports to senders how long we buffer their packets (RFC 7005): `Some(None)`: without bound; `None`: no report.
-    pub fn tell_playout(&mut self, delay: Option<Option<Duration>>) {
+    /// Reports to senders how long we buffer their packets (RFC 7005); `None`: no report.
+    pub fn tell_playout(&mut self, delay: Option<PlayoutDelay>) {
         self.playout = delay;
     }
 

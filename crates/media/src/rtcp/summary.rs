@@ -27,17 +27,11 @@ pub struct GroupSize {
     pub average_size: u16,
 }
 
-/// Bytes of the packet after its header, the SSRC of its sender included.
-pub(super) const LEN: usize = 24;
-
-/// Writes the packet's body: the summary of `ssrc`'s stream by its sender.
-pub(super) fn write(ssrc: u32, ntp: NtpTime, size: GroupSize, body: &mut [u8]) {
+/// The packet after its header: the summary of `ssrc`'s stream by its sender.
+pub(super) fn words(ssrc: u32, ntp: NtpTime, size: GroupSize) -> [u32; 6] {
     let ntp = ntp.to_bits();
     let block = u32::from(GROUP_BLOCK) << 24 | 2 << 16 | u32::from(size.average_size);
-    let words = [ssrc, ssrc, (ntp >> 32) as u32, ntp as u32, block, size.receivers];
-    for (out, word) in body.chunks_exact_mut(4).zip(words) {
-        out.copy_from_slice(&word.to_be_bytes());
-    }
+    [ssrc, ssrc, (ntp >> 32) as u32, ntp as u32, block, size.receivers]
 }
 
 /// The size of the group in a packet's body; other sub-reports are skipped.
@@ -67,8 +61,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_other_blocks_are_skipped() {
         let size = GroupSize { receivers: 1_000_000, average_size: 112 };
-        let mut body = [0; LEN];
-        write(7, NtpTime::default(), size, &mut body);
+        let body = words(7, NtpTime::default(), size).map(u32::to_be_bytes).concat();
         assert_eq!(read(&body), Some(size));
         let mut longer = body[..FIXED].to_vec();
         longer.extend([11, 2, 0x80, 0, 0, 1, 0, 0]);

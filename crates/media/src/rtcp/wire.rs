@@ -28,6 +28,13 @@ pub struct SenderInfo {
     pub octets: u32,
 }
 
+impl SenderInfo {
+    fn words(&self) -> [u32; 5] {
+        let ntp = self.ntp.to_bits();
+        [(ntp >> 32) as u32, ntp as u32, self.rtp_timestamp, self.packets, self.octets]
+    }
+}
+
 /// How one source is received (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReportBlock {
@@ -45,6 +52,14 @@ pub struct ReportBlock {
     pub last_sr: u32,
     /// Time since that report arrived, in 1/65536 s.
     pub delay_since_last_sr: u32,
+}
+
+impl ReportBlock {
+    fn words(&self) -> [u32; 6] {
+        let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
+        let lost = u32::from(self.fraction_lost) << 24 | lost;
+        [self.ssrc, lost, self.highest_sequence, self.jitter, self.last_sr, self.delay_since_last_sr]
+    }
 }
 
 /// One item of a compound packet.
@@ -293,28 +308,9 @@ pub fn write_report(
     buf: &mut [u8],
 ) -> Option<usize> {
     let blocks = &blocks[..blocks.len().min(31)];
-    let len = HEADER + 4 + info.map_or(0, |_| 20) + blocks.len() * BLOCK;
     let kind = if info.is_some() { SENDER_REPORT } else { RECEIVER_REPORT };
-    let mut out = begin(buf, kind, blocks.len(), len)?;
-    let mut put = |word: u32| put_u32(&mut out, word);
-    put(ssrc);
-    if let Some(info) = info {
-        put((info.ntp.to_bits() >> 32) as u32);
-        put(info.ntp.to_bits() as u32);
-        put(info.rtp_timestamp);
-        put(info.packets);
-        put(info.octets);
-    }
-    for block in blocks {
-        let lost = block.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
-        put(block.ssrc);
-        put(u32::from(block.fraction_lost) << 24 | lost);
-        put(block.highest_sequence);
-        put(block.jitter);
-        put(block.last_sr);
-        put(block.delay_since_last_sr);
-    }
-    Some(len)
+    let words = std::iter::once(ssrc).chain(info.into_iter().flat_map(SenderInfo::words));
+    write_words(buf, kind, blocks.len(), words.chain(blocks.iter().flat_map(ReportBlock::words)))
 }
 
 /// Writes a source description with the CNAME alone, cut to 255 bytes.
@@ -322,62 +318,89 @@ pub fn write_cname(ssrc: u32, name: &str, buf: &mut [u8]) -> Option<usize> {
     let name = &name[..name.floor_char_boundary(255)];
     // SSRC, item header, text, at least one zero to end the list, whole words.
     let len = HEADER + (4 + 2 + name.len() + 1).next_multiple_of(4);
-    let mut out = begin(buf, SOURCE_DESCRIPTION, 1, len)?;
-    put_u32(&mut out, ssrc);
-    out.fill(0);
-    out[..2].copy_from_slice(&[CNAME, name.len() as u8]);
-    out[2..2 + name.len()].copy_from_slice(name.as_bytes());
+    let buf = buf.get_mut(..len)?;
+    buf.fill(0);
+    write_header(buf, SOURCE_DESCRIPTION, 1);
+    buf[4..8].copy_from_slice(&ssrc.to_be_bytes());
+    buf[8..10].copy_from_slice(&[CNAME, name.len() as u8]);
+    buf[10..10 + name.len()].copy_from_slice(name.as_bytes());
     Some(len)
 }
 
 /// Writes a BYE for one source.
 pub fn write_bye(ssrc: u32, buf: &mut [u8]) -> Option<usize> {
-    let mut out = begin(buf, GOODBYE, 1, HEADER + 4)?;
-    put_u32(&mut out, ssrc);
-    Some(HEADER + 4)
+    write_words(buf, GOODBYE, 1, [ssrc])
 }
 
 /// Writes an extended report on how long packets of a source are buffered (RFC 7005).
 pub fn write_nominal_delay(ssrc: u32, told: NominalDelay, buf: &mut [u8]) -> Option<usize> {
-    let out = begin(buf, EXTENDED_REPORT, 0, extended::LEN)?;
-    extended::write(ssrc, told, out);
-    Some(extended::LEN)
+    write_words(buf, EXTENDED_REPORT, 0, extended::words(ssrc, told))
 }
 
 /// Writes a receiver summary of `ssrc`'s stream with the size of its group (RFC 5760).
 pub fn write_group_size(ssrc: u32, ntp: NtpTime, size: GroupSize, buf: &mut [u8]) -> Option<usize> {
-    let len = HEADER + summary::LEN;
-    summary::write(ssrc, ntp, size, begin(buf, SUMMARY, 0, len)?);
+    write_words(buf, SUMMARY, 0, summary::words(ssrc, ntp, size))
+}
+
+/// Writes an application-defined packet (RFC 3550 §6.7) of these words after its name.
+pub(super) fn write_app(
+    buf: &mut [u8],
+    subtype: u8,
+    ssrc: u32,
+    name: [u8; 4],
+    words: impl IntoIterator<Item = u32>,
+) -> Option<usize> {
+    write_words(buf, APP, subtype.into(), [ssrc, u32::from_be_bytes(name)].into_iter().chain(words))
+}
+
+/// The subtype and SSRC of an application-defined packet of that name, which is all of `bytes` and has no padding, and
+/// what follows its name.
+pub(super) fn read_app(bytes: &[u8], name: [u8; 4]) -> Option<(u8, u32, &[u8])> {
+    let (header, data) = bytes.split_first_chunk::<12>()?;
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let subtype = header[0] ^ VERSION;
+    let fits = subtype < 32 && header[1] == APP && bytes.len() == 4 * (length + 1) && header[8..] == name;
+    fits.then(|| (subtype, u32_at(header, 4), data))
+}
+
+/// Writes a packet of these words after its header; returns its length, or `None` if `buf` is too small.
+fn write_words(
+    buf: &mut [u8],
+    packet_type: u8,
+    count: usize,
+    words: impl IntoIterator<Item = u32>,
+) -> Option<usize> {
+    let mut len = HEADER;
+    for word in words {
+        buf.get_mut(len..len + 4)?.copy_from_slice(&word.to_be_bytes());
+        len += 4;
+    }
+    write_header(&mut buf[..len], packet_type, count);
     Some(len)
 }
 
-/// Writes the header of a packet of `len` bytes and returns the room after it.
-fn begin(buf: &mut [u8], packet_type: u8, count: usize, len: usize) -> Option<&mut [u8]> {
-    let (header, body) = buf.get_mut(..len)?.split_at_mut(HEADER);
-    let words = (len / 4 - 1) as u16;
-    header[..2].copy_from_slice(&[0x80 | count as u8, packet_type]);
-    header[2..].copy_from_slice(&words.to_be_bytes());
-    Some(body)
-}
-
-fn put_u32(out: &mut &mut [u8], word: u32) {
-    let (here, rest) = std::mem::take(out).split_at_mut(4);
-    here.copy_from_slice(&word.to_be_bytes());
-    *out = rest;
+/// Writes the header of the packet that fills `packet`.
+fn write_header(packet: &mut [u8], packet_type: u8, count: usize) {
+    let words = (packet.len() / 4 - 1) as u16;
+    packet[..2].copy_from_slice(&[VERSION | count as u8, packet_type]);
+    packet[2..HEADER].copy_from_slice(&words.to_be_bytes());
 }
 
 /// The word at `at`; callers have checked that it exists.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 const HEADER: usize = 4;
 const BLOCK: usize = 24;
+/// Version 2, no padding (§6.4.1).
+const VERSION: u8 = 0x80;
 // RFC 3550 §12.1 and §12.2.
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
+const APP: u8 = 204;
 // RFC 3611 §2.
 const EXTENDED_REPORT: u8 = 207;
 /// Receiver summary information (RFC 5760 §7.1.1).

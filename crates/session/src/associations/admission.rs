@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{ConnectionId, Instant, PathId, Stack, StreamPlace, Transmit, Validator, Verdict};
+use antiphon_core::{Instant, PathId, Stack, Validator, Verdict};
 
 use super::AssociationId;
 use super::replies::Replies;
@@ -69,7 +69,7 @@ pub struct AdmissionCounters {
 /// The admission of one listening wire.
 pub(super) struct Admission {
     pub stack: Rc<dyn Stack>,
-    validator: Box<dyn Validator>,
+    pub validator: Box<dyn Validator>,
     pub policy: Policy,
     /// The association of a single peer.
     pub current: Option<AssociationId>,
@@ -81,9 +81,9 @@ pub(super) struct Admission {
     once: BTreeSet<(Instant, AssociationId)>,
     /// Paths that were turned away not long ago, each at its number modulo [`TURNED_AWAY`].
     turned_away: Vec<Option<TurnedAway>>,
-    replies: Replies,
+    pub replies: Replies,
     /// What begins the association accepted last, where that is a validator's output and not the datagram itself.
-    block: Vec<u8>,
+    pub block: Vec<u8>,
     /// Before this instant no peer can have been idle long enough to be removed.
     pub no_peer_idle_before: Instant,
     pub counters: AdmissionCounters,
@@ -119,22 +119,6 @@ impl Admission {
         }
     }
 
-    pub fn counters(&self) -> AdmissionCounters {
-        self.counters
-    }
-
-    pub fn flow_label(&self, datagram: &[u8]) -> u16 {
-        self.validator.flow_label(datagram)
-    }
-
-    pub fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
-        self.validator.id_of(datagram)
-    }
-
-    pub fn place_of(&self, datagram: &[u8]) -> Option<StreamPlace> {
-        self.validator.place_of(datagram)
-    }
-
     /// Lets the validator examine a datagram. Without room for a reply the datagram is dropped, as on the wire; the
     /// peer repeats it.
     pub fn decide(&mut self, now: Instant, path: PathId, datagram: &[u8]) -> Decision {
@@ -161,20 +145,6 @@ impl Admission {
                 Decision::Ignore
             }
         }
-    }
-
-    /// There is no room for what [`Self::decide`] has just accepted.
-    pub fn release(&mut self) {
-        self.validator.release();
-    }
-
-    /// The block that was accepted last; to be given back by [`Self::keep_block`].
-    pub fn take_block(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.block)
-    }
-
-    pub fn keep_block(&mut self, block: Vec<u8>) {
-        self.block = block;
     }
 
     /// `path` is turned away: returns how often it was since `since` or a while before.
@@ -237,10 +207,6 @@ impl Admission {
             self.current = None;
             self.turned_away.fill(None);
         }
-    }
-
-    pub fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<Transmit> {
-        self.replies.poll_transmit(buf)
     }
 }
 

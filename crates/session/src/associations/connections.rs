@@ -83,7 +83,7 @@ impl Associations {
 
     /// Whether an association waits for the place of a listening wire's single peer.
     pub fn is_waiting(&self, id: AssociationId) -> bool {
-        self.slots.get(id.index()).and_then(Option::as_ref).is_some_and(|one| one.waiting)
+        self.get(id).is_some_and(|one| one.waiting)
     }
 
     fn claim(&mut self, now: Instant, listener: WireId, id: AssociationId) -> bool {

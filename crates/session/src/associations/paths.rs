@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathId, WireId};
+use antiphon_core::{Instant, PathId};
 
+use super::routing::Datagram;
 use super::{AssociationId, Associations};
 
 /// A path of an association.
@@ -36,15 +37,9 @@ impl Associations {
     }
 
     /// The association of a known peer that sends from a new path. The path is no route until the peer has proved it.
-    pub(super) fn by_id(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        path: PathId,
-        flow: u16,
-        bytes: &[u8],
-    ) -> Option<(AssociationId, PathId)> {
-        let name = self.admissions.get(&wire)?.id_of(bytes)?;
+    pub(super) fn by_id(&mut self, datagram: &Datagram<'_>, flow: u16) -> Option<(AssociationId, PathId)> {
+        let Datagram { now, wire, path, .. } = *datagram;
+        let name = self.admissions.get(&wire)?.validator.id_of(datagram.bytes)?;
         let id = *self.ids.get(&(wire, name))?;
         let association = self.slots[id.index()].as_mut().filter(|association| association.flow == flow)?;
         if let Some(known) = association.paths.iter().find(|known| known.path == path) {

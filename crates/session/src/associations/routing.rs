@@ -8,12 +8,28 @@ use antiphon_core::{CloseReason, Input, Instant, PathId, Role, WireId};
 use super::admission::{Decision, Policy};
 use super::{Association, AssociationId, Associations, Handled};
 
+/// A datagram that came on a wire.
+pub(super) struct Datagram<'a> {
+    pub now: Instant,
+    pub wire: WireId,
+    pub path: PathId,
+    pub bytes: &'a mut [u8],
+    pub received_at: Instant,
+}
+
+impl<'a> Datagram<'a> {
+    /// The same as its endpoint gets it, which numbers its paths itself.
+    fn on(self, path: PathId) -> Input<'a> {
+        Input::Datagram { path, bytes: self.bytes, received_at: self.received_at }
+    }
+}
+
 impl Associations {
     /// Something happened on a wire.
     pub fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) -> Handled {
         match input {
             Input::Datagram { path, bytes, received_at } => {
-                self.handle_datagram(now, wire, path, bytes, received_at)
+                self.handle_datagram(Datagram { now, wire, path, bytes, received_at })
             }
             other => {
                 // Errors of a socket that several peers share cannot be attributed to one of them.
@@ -31,41 +47,25 @@ impl Associations {
         }
     }
 
-    fn handle_datagram(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        path: PathId,
-        bytes: &mut [u8],
-        received_at: Instant,
-    ) -> Handled {
-        let flow = self.admissions.get(&wire).map_or(0, |admission| admission.flow_label(bytes));
+    fn handle_datagram(&mut self, datagram: Datagram<'_>) -> Handled {
+        let Datagram { now, wire, path, .. } = datagram;
+        let admission = self.admissions.get(&wire);
+        let flow = admission.map_or(0, |admission| admission.validator.flow_label(datagram.bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
-        if let Some((id, local)) = known.or_else(|| self.by_id(now, wire, path, flow, bytes)) {
-            self.heard(now, id, local, bytes);
-            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
-            return Handled::Taken;
-        }
-        if let Some((id, local)) = self.move_to(now, wire, path, bytes) {
-            self.heard(now, id, local, bytes);
-            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
-            return Handled::Taken;
-        }
-        self.admit(now, wire, path, flow, bytes, received_at)
+        let known = known.or_else(|| self.by_id(&datagram, flow)).or_else(|| self.move_to(&datagram));
+        let Some((id, local)) = known else { return self.admit(datagram, flow) };
+        self.heard(now, id, local, datagram.bytes);
+        self.give(now, id, datagram.on(local));
+        Handled::Taken
     }
 
     /// A datagram from an unknown source that goes on with the stream of the single peer: a translator has changed the
     /// peer's address, which is then the only one.
-    fn move_to(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        path: PathId,
-        bytes: &[u8],
-    ) -> Option<(AssociationId, PathId)> {
+    fn move_to(&mut self, datagram: &Datagram<'_>) -> Option<(AssociationId, PathId)> {
+        let Datagram { now, wire, path, .. } = *datagram;
         let admission = self.admissions.get(&wire)?;
         let id = admission.current?;
-        let place = admission.place_of(bytes)?;
+        let place = admission.validator.place_of(datagram.bytes)?;
         let association = self.slots[id.index()].as_mut()?;
         let [known] = &mut association.paths[..] else { return None };
         if association.released || !association.presence.goes_on_at(now, place) {
@@ -78,15 +78,8 @@ impl Associations {
     }
 
     /// A datagram of an unknown source.
-    fn admit(
-        &mut self,
-        now: Instant,
-        wire: WireId,
-        path: PathId,
-        flow: u16,
-        bytes: &mut [u8],
-        received_at: Instant,
-    ) -> Handled {
+    fn admit(&mut self, datagram: Datagram<'_>, flow: u16) -> Handled {
+        let Datagram { now, wire, path, ref bytes, .. } = datagram;
         let Some(admission) = self.admissions.get_mut(&wire) else { return Handled::UnknownSource };
         let decision =
             if self.stopping.is_some() { Decision::Ignore } else { admission.decide(now, path, bytes) };
@@ -104,7 +97,7 @@ impl Associations {
         if !self.makes_room(now, wire, path, proved) {
             let admission = self.admission_mut(wire);
             admission.counters.no_room += 1;
-            admission.release();
+            admission.validator.release();
             return Handled::UnknownSource;
         }
         let stack = Rc::clone(&self.admissions[&wire].stack);
@@ -113,11 +106,11 @@ impl Associations {
         self.note_place(id, bytes);
         self.admitted(wire, id, proved);
         if with_block {
-            let block = self.admission_mut(wire).take_block();
+            let block = std::mem::take(&mut self.admission_mut(wire).block);
             self.give(now, id, Input::Accepted { path: local, block: &block });
-            self.admission_mut(wire).keep_block(block);
+            self.admission_mut(wire).block = block;
         } else {
-            self.give(now, id, Input::Datagram { path: local, bytes, received_at });
+            self.give(now, id, datagram.on(local));
         }
         Handled::Taken
     }
@@ -240,7 +233,8 @@ impl Associations {
     fn note_place(&mut self, id: AssociationId, bytes: &[u8]) {
         let Some(association) = &mut self.slots[id.index()] else { return };
         let admission = association.listener.and_then(|listener| self.admissions.get(&listener));
-        let Some(place) = admission.filter(|one| one.current.is_some()).and_then(|one| one.place_of(bytes))
+        let Some(place) =
+            admission.filter(|one| one.current.is_some()).and_then(|one| one.validator.place_of(bytes))
         else {
             return;
         };

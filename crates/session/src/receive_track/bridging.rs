@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, Received};
 use antiphon_media::packet::{ExtensionIds, MediaPacket, parse_rtp};
 
-use super::ReceiveTrack;
+use super::{Came, ReceiveTrack};
 use crate::part::Part;
 use crate::player::{Bridge, Stream};
 
@@ -59,7 +59,7 @@ impl ReceiveTrack {
         if let Some(BehindGap { received, part, bytes }) = self.behind_gap.take()
             && let Ok(view) = parse_rtp(&bytes, ExtensionIds::default())
         {
-            self.insert(now, received, &view, &bytes, part);
+            self.insert(Came { now, received, view: &view, bytes: &bytes }, part);
         }
     }
 }

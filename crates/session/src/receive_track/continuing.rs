@@ -6,7 +6,7 @@
 
 use antiphon_media::packet::RtpView;
 
-use super::{ReceiveTrack, Told};
+use super::{ReceiveTrack, Tell, Told};
 use crate::part::Part;
 
 /// The packet of a channel group that was sent last, of those that have come.
@@ -50,19 +50,13 @@ impl ReceiveTrack {
     }
 
     /// The stream goes on after a gap, of which its sequence numbers hide so many packets.
-    pub(super) fn go_on_after(
-        &mut self,
-        view: &RtpView<'_>,
-        group: usize,
-        packets: u64,
-        tell: &mut dyn FnMut(Told<'_>),
-    ) {
+    pub(super) fn go_on_after(&mut self, view: &RtpView<'_>, group: usize, packets: u64, tell: Tell<'_>) {
         if packets == 0 {
             return;
         }
         if let Some(stream) = &mut self.stream {
             stream.depacketiser.skip_packets(group, packets);
-            stream.playout.expect_jump();
+            stream.playout.buffer_mut().expect_jump();
         }
         self.recoverer.restart(group);
         tell(Told::Skipped { ssrc: view.ssrc, packets });

@@ -4,10 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{
-    CloseReason, Instant, Message, PathId, Profile, SendError, Stack, StreamId, WireId, sooner,
-};
-use antiphon_media::rtcp::Receipt;
+use antiphon_core::{CloseReason, Instant, Message, PathId, SendError, Stack, WireId, sooner};
+use antiphon_media::rtcp::{PlayoutDelay, Receipt};
 
 use super::change::Destinations;
 use super::end::State;
@@ -15,15 +13,20 @@ use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::observer::{Seen, Sent};
-use crate::peer::{Peer, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerEnd};
 use crate::protect::Emit;
 use crate::send_track::{SendTrack, tag};
 
+/// How a wire was called.
+pub(super) struct Called {
+    pub wire: WireId,
+    pub paths: Vec<PathId>,
+    pub stack: Rc<dyn Stack>,
+}
+
 /// How to call the peer again when its association has ended.
 pub(super) struct Redial {
-    wire: WireId,
-    paths: Vec<PathId>,
-    stack: Rc<dyn Stack>,
+    called: Called,
     /// Whether a peer is called again that does not record, or that has never answered.
     always: bool,
     /// When to call next, while there is no connection.
@@ -42,7 +45,8 @@ impl Session {
         always: bool,
     ) {
         self.call(now, wire, paths, &*stack);
-        self.redial = Some(Redial { wire, paths: paths.to_vec(), stack, always, next: None });
+        let called = Called { wire, paths: paths.to_vec(), stack };
+        self.redial = Some(Redial { called, always, next: None });
     }
 
     /// Decides whether the peer at `at` gets every message: it records, and its transport loses nothing.
@@ -50,7 +54,7 @@ impl Session {
         let Some(track) = &self.send else { return };
         let Some(peer) = &mut self.peers[at] else { return };
         let records = peer.playout_delay.unwrap_or(self.config.playout_delay) == PlayoutDelay::Unbounded;
-        let profile = |id| self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        let profile = |id| self.associations.profile(id);
         let is_reliable = peer.association.and_then(profile).is_some_and(|profile| profile.reliable);
         let all = records
             && is_reliable
@@ -97,11 +101,8 @@ impl Session {
         while let Some(number) = delivery.next(now, store) {
             let Some((stored, bytes)) = store.get(number) else { break };
             let mut send = |id: AssociationId| {
-                let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-                let stream =
-                    profile.map_or_else(StreamId::default, |one: Profile| one.media_stream(stored.group));
-                let message = Message { stream, ..Message::new(tag(Emit { number, copy: 0 }), bytes, None) };
-                self.associations.send(now, id, message)
+                let message = Message::new(tag(Emit { number, copy: 0 }), bytes, None);
+                self.associations.send_media(now, id, stored.group, message)
             };
             outcomes.begin(number, destinations.ids().len());
             let result = send(*first);
@@ -115,10 +116,7 @@ impl Session {
                 Err(SendError::TooLarge { .. } | SendError::Empty) => delivery.on_unsendable(),
             }
             let others_refused = others.iter().filter(|id| send(**id).is_err()).count();
-            for _ in 0..others_refused + usize::from(result.is_err()) {
-                let outcome = outcomes.settle(number, None);
-                counters.settled += u64::from(outcome.is_some());
-            }
+            counters.settled += outcomes.refuse(number, others_refused + usize::from(result.is_err()));
             if result.is_err() {
                 counters.refused += 1;
                 continue;
@@ -130,9 +128,7 @@ impl Session {
             counters.accepted += 1;
             counters.accepted_bytes += bytes.len() as u64;
             rtcp.on_sent(now, track.ssrc_of(stored.group), stored.info.timestamp, track.payload_of(&stored));
-            let (group, info, len) = (stored.group, stored.info, bytes.len());
-            let sent = Sent { number, group, info, len, due: stored.due, result };
-            tell(&mut self.observers, now, &Seen::Sent(sent));
+            tell(&mut self.observers, now, &Seen::Sent(Sent::of(&stored, bytes.len(), result)));
         }
     }
 
@@ -224,8 +220,7 @@ impl Session {
         }
         let wire = peer.wire;
         if let Some((wire, always)) = wire.zip(self.redial.as_ref().map(|redial| redial.always)) {
-            let called = self.called(wire);
-            self.redial = called.map(|(paths, stack)| Redial { wire, paths, stack, always, next: None });
+            self.redial = self.called(wire).map(|called| Redial { called, always, next: None });
         }
         self.judge_delivery(now, at);
     }
@@ -252,17 +247,14 @@ impl Session {
             return;
         }
         redial.next = Some(now + CALL_AGAIN);
-        let (wire, stack, paths) = (redial.wire, Rc::clone(&redial.stack), std::mem::take(&mut redial.paths));
         if let Some(id) = peer.and_then(|peer| peer.association) {
             // It has not connected in time; its end is not the peer's.
             self.peer_of[id.index()] = None;
             self.associations.end(now, id, CloseReason::TimedOut);
         }
-        let id = self.associations.call(now, wire, &paths, &*stack);
+        let Called { wire, paths, stack } = &redial.called;
+        let id = self.associations.call(now, *wire, paths, &**stack);
         self.attach(now, id, at);
-        if let Some(redial) = &mut self.redial {
-            redial.paths = paths;
-        }
     }
 
     /// When one of these has something to do.

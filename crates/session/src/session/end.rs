@@ -106,7 +106,7 @@ impl Session {
     fn end_sending(&mut self, now: Instant) {
         if self.sending.is_some_and(|(_, end)| end.is_none()) {
             let id = self.peers().find_map(|peer| peer.association);
-            let profile = id.and_then(|id| self.associations.endpoint(id)).map(|one| one.profile());
+            let profile = id.and_then(|id| self.associations.profile(id));
             let answers = profile.filter(|one| {
                 one.wire == Wire::Datagram && (one.acknowledged || one.capabilities.connection_oriented)
             });
@@ -255,12 +255,8 @@ impl Session {
         } else {
             let messages = self.send.as_ref().map_or(0, |track| track.store().next());
             self.past += peer.counted(messages);
-            self.past_reports = std::mem::take(&mut peer.reports);
-            self.past_members = std::mem::take(&mut peer.members);
-            self.past_delay = peer.playout_delay;
-            self.past_broken = broken;
-            self.past_unanswered = broken.filter(|_| !peer.answered);
-            self.peers[at] = None;
+            peer.broken = broken;
+            self.gone = self.peers[at].take();
             self.report_timers.set(at, None);
         }
         // A session that called has no peer left; a session that listens waits for the next.

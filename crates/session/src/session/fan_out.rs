@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, StreamId, sooner};
+use antiphon_core::{Instant, Message, sooner};
+use antiphon_media::rtcp::PlayoutDelay;
 
 use super::change::Destinations;
 use super::end::State;
@@ -10,9 +11,9 @@ use super::{Session, tell};
 use crate::associations::Associations;
 use crate::manager::{Budget, CongestionManager, TrackId};
 use crate::observer::{Observer, Seen, Sent};
-use crate::peer::{Peer, PlayoutDelay};
+use crate::peer::Peer;
 use crate::protect::Emit;
-use crate::send_track::tag;
+use crate::send_track::{SendTrack, tag};
 use crate::store::Stored;
 
 impl Session {
@@ -51,11 +52,9 @@ impl Session {
                 return;
             };
             let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
-            let source =
-                MediaSource { ssrc: track.ssrc_of(stored.group), payload: track.payload_of(&stored) };
             let mut of_use = false;
             for peer in self.peers.iter_mut().flatten().filter(|peer| peer.delivery.is_none()) {
-                of_use |= fan_out.to(peer, emit, &stored, source, bytes);
+                of_use |= fan_out.to(peer, emit, track, &stored, bytes);
             }
             used += if of_use { bytes.len() } else { 0 };
         }
@@ -70,14 +69,6 @@ impl Session {
             None => track.poll_timeout(),
         }
     }
-}
-
-/// What reports say of a message.
-#[derive(Clone, Copy)]
-struct MediaSource {
-    ssrc: u32,
-    /// Bytes of sound.
-    payload: usize,
 }
 
 /// Hands messages to associations.
@@ -95,14 +86,7 @@ struct FanOut<'a> {
 impl FanOut<'_> {
     /// Sends one message to `peer`, over each of its associations. Returns whether it was still of use: what has waited too long
     /// expires in the endpoints, and takes nothing of the budget.
-    fn to(
-        &mut self,
-        peer: &mut Peer,
-        emit: Emit,
-        stored: &Stored,
-        source: MediaSource,
-        bytes: &[u8],
-    ) -> bool {
+    fn to(&mut self, peer: &mut Peer, emit: Emit, track: &SendTrack, stored: &Stored, bytes: &[u8]) -> bool {
         let destinations = Destinations::of(peer);
         let Some((first, others)) = destinations.ids().split_first() else { return false };
         let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
@@ -110,33 +94,26 @@ impl FanOut<'_> {
         let now = *now;
         let of_use = deadline.is_none_or(|deadline| deadline >= now);
         let mut send = |id| {
-            let profile = associations.endpoint(id).map(|endpoint| endpoint.profile());
-            if let Some(profile) = &profile {
-                *most = (*most).min(profile.max_message);
-            }
-            let stream = profile.map_or_else(StreamId::default, |one| one.media_stream(stored.group));
+            *most = associations.profile(id).map_or(*most, |profile| profile.max_message.min(*most));
             if of_use {
                 manager.on_sent(now, id, TrackId::SOUND, bytes.len());
             }
-            associations.send(now, id, Message { stream, ..Message::new(tag(emit), bytes, deadline) })
+            associations.send_media(now, id, stored.group, Message::new(tag(emit), bytes, deadline))
         };
         if emit.copy == 0 {
             peer.outcomes.begin(emit.number, destinations.ids().len());
         }
         let result = send(*first);
         let others_refused = others.iter().filter(|id| send(**id).is_err()).count();
-        for _ in 0..others_refused + usize::from(result.is_err()) {
-            let outcome = peer.outcomes.settle(emit.number, None);
-            peer.counters.settled += u64::from(outcome.is_some());
-        }
+        let refused = others_refused + usize::from(result.is_err());
+        peer.counters.settled += peer.outcomes.refuse(emit.number, refused);
         if emit.copy == 0 {
             peer.counters.accepted += u64::from(result.is_ok());
             peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
             peer.counters.refused += u64::from(result.is_err());
-            peer.rtcp.on_sent(now, source.ssrc, stored.info.timestamp, source.payload);
-            let (number, group, info, len) = (emit.number, stored.group, stored.info, bytes.len());
-            let sent = Sent { number, group, info, len, due: stored.due, result };
-            tell(self.observers, now, &Seen::Sent(sent));
+            let (ssrc, payload) = (track.ssrc_of(stored.group), track.payload_of(stored));
+            peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, payload);
+            tell(self.observers, now, &Seen::Sent(Sent::of(stored, bytes.len(), result)));
         }
         of_use
     }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, PathId, PathStats, WireId};
-use antiphon_media::rtcp::RemoteReport;
+use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
 
 use super::Session;
 use crate::associations::AdmissionCounters;
 use crate::members::Member;
-use crate::peer::{Peer, PeerCounters, PeerEnd, PlayoutDelay};
+use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, SendTrackCounters};
 
@@ -47,6 +47,11 @@ impl Session {
         self.peers.iter().flatten().map(|peer| &**peer)
     }
 
+    /// The first peer; the last one, once it is gone.
+    fn shown(&self) -> Option<&Peer> {
+        self.peers().next().or(self.gone.as_deref())
+    }
+
     /// Totals of what was sent.
     pub fn sent(&self) -> SenderCounters {
         let mut peers = self.past;
@@ -58,17 +63,17 @@ impl Session {
 
     /// The first peer's last report on each channel group.
     pub fn reports(&self) -> &[Option<RemoteReport>] {
-        self.peers().next().map_or(&self.past_reports, |peer| &peer.reports)
+        self.shown().map_or(&[], Peer::reports)
     }
 
     /// The first peer's receivers by their reports; the last ones, once it is gone.
     pub fn members(&self) -> &[Member] {
-        self.peers().next().map_or(self.past_members.list(), Peer::members)
+        self.shown().map_or(&[], Peer::members)
     }
 
     /// The last report of any peer on any channel group.
     pub fn last_report(&self) -> Option<RemoteReport> {
-        let reports = self.peers().flat_map(|peer| &peer.reports).chain(&self.past_reports);
+        let reports = self.peers().chain(self.gone.as_deref()).flat_map(|peer| &peer.reports);
         reports.flatten().copied().max_by_key(|report| report.at)
     }
 
@@ -104,13 +109,13 @@ impl Session {
 
     /// Why no peer has ever answered, if the path is broken now.
     pub fn never_answered(&self) -> Option<BrokenReason> {
-        let unanswered = self.peers().find(|peer| !peer.answered).and_then(|peer| peer.broken);
-        unanswered.or(self.past_unanswered)
+        let unanswered = self.peers().find(|peer| !peer.answered).and_then(Peer::broken);
+        unanswered.or(self.gone.as_deref().filter(|peer| !peer.answered).and_then(Peer::broken))
     }
 
     /// Why the first peer cannot be reached now, or could not be when it was given up.
     pub fn broken(&self) -> Option<BrokenReason> {
-        self.peers().next().map_or(self.past_broken, Peer::broken)
+        self.shown().and_then(Peer::broken)
     }
 
     /// How long before the end of what was sent the last report of a receiver came, if that is so much longer than between its
@@ -124,17 +129,12 @@ impl Session {
 
     /// The playout delay that the first peer reported, or the last one that is gone.
     pub fn told_delay(&self) -> Option<PlayoutDelay> {
-        self.peers().next().map_or(self.past_delay, Peer::playout_delay)
+        self.shown().and_then(Peer::playout_delay)
     }
 
     /// Why the stream that is sent has ended, if not by its own end or by ours.
     pub fn peer_end(&self) -> Option<PeerEnd> {
         self.peer_end
-    }
-
-    /// Whether the receiver has reported anything on what is sent.
-    pub fn has_reports(&self) -> bool {
-        self.last_report().is_some()
     }
 
     /// Whether the session was given up because nothing came back from the reflector.

@@ -9,15 +9,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{CloseMode, Event, Instant, Message, PathId, Role, Stack, Tag, WireId, sooner};
+use antiphon_core::{CloseMode, Event, Instant, PathId, Role, Stack, WireId, sooner};
 use antiphon_media::packet::{PacketKind, classify};
-use antiphon_media::rtcp::{App, AppKind, Token};
+use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, Token};
 
 use super::Session;
 use super::change::{Change, ChangeFailure};
+use super::deliver::Called;
 use super::end::State;
 use crate::associations::AssociationId;
-use crate::peer::{Further, Joining, Peer, PlayoutDelay};
+use crate::peer::{Further, Joining, Peer};
 
 /// What a session knows of further associations.
 #[derive(Default)]
@@ -27,7 +28,7 @@ pub(super) struct FurtherState {
     /// The token that the sender announced that is followed.
     announced: Option<Token>,
     /// How each further wire was called.
-    stacks: Vec<(WireId, Vec<PathId>, Rc<dyn Stack>)>,
+    stacks: Vec<Called>,
     /// The peer with several associations; sessions with many peers have none.
     at: Option<usize>,
     /// When to announce and show the token next.
@@ -60,7 +61,7 @@ impl Session {
             peer.outcomes.merge_from(track.store().next());
         }
         let id = self.associations.call(now, wire, paths, &**stack);
-        self.further.stacks.push((wire, paths.to_vec(), Rc::clone(stack)));
+        self.further.stacks.push(Called { wire, paths: paths.to_vec(), stack: Rc::clone(stack) });
         self.attach_further(now, id, at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
@@ -101,8 +102,7 @@ impl Session {
         let Some(peer) = &mut self.peers[at] else { return };
         self.further.at = Some(at);
         peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
-        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-        self.hold(profile.map_or(0, |profile| profile.max_receive));
+        self.hold(self.associations.profile(id).map_or(0, |profile| profile.max_receive));
         if self.room > 0 {
             self.associations.reserve_messages(id, self.room);
         }
@@ -208,10 +208,9 @@ impl Session {
     }
 
     /// How a further wire was called.
-    pub(super) fn called(&mut self, wire: WireId) -> Option<(Vec<PathId>, Rc<dyn Stack>)> {
-        let at = self.further.stacks.iter().position(|(one, ..)| *one == wire)?;
-        let (_, paths, stack) = self.further.stacks.remove(at);
-        Some((paths, stack))
+    pub(super) fn called(&mut self, wire: WireId) -> Option<Called> {
+        let at = self.further.stacks.iter().position(|called| called.wire == wire)?;
+        Some(self.further.stacks.remove(at))
     }
 
     /// Another sender takes the place of the peer at `at`: nothing further of the previous one counts.
@@ -303,13 +302,8 @@ impl Session {
     }
 
     fn tell(&mut self, now: Instant, id: AssociationId, kind: AppKind, token: Token) {
-        let Some(profile) = self.associations.endpoint(id).map(|endpoint| endpoint.profile()) else { return };
         let bytes = App { ssrc: self.ssrc, kind, token }.to_bytes();
-        let message = Message {
-            stream: profile.control_stream(),
-            ..Message::new(Tag::NONE, &bytes, Some(now + TELL_LIFE))
-        };
-        let _it_is_told_again = self.associations.send(now, id, message);
+        self.associations.send_control(now, id, None, &bytes);
     }
 
     fn give_up_unused(&mut self, now: Instant, at: usize) {
@@ -389,8 +383,6 @@ const TELL_SOON: Duration = Duration::from_millis(20);
 const EAGER: Duration = Duration::from_secs(2);
 /// And later: a receiver may come late, and others never answer.
 const TELL_LATER: Duration = Duration::from_secs(1);
-/// A token that waited this long has been told again.
-const TELL_LIFE: Duration = Duration::from_secs(1);
 /// How long an association that is to take the first one's place may take until the receiver has it: two lost packets of a
 /// handshake take 3 s.
 const PATIENCE: Duration = Duration::from_secs(5);

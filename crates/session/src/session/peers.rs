@@ -34,7 +34,7 @@ impl Session {
             self.report_timers.set(at, peer.rtcp.poll_timeout());
         }
         self.judge_delivery(now, at);
-        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
+        let profile = self.associations.profile(id);
         self.answers |= profile.is_some_and(|profile| profile.wire == Wire::Datagram && !profile.bare);
         self.hold(profile.map_or(0, |profile| profile.max_receive));
         let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);

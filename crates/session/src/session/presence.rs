@@ -20,7 +20,7 @@ pub(super) struct Asking {
 impl Session {
     /// A peer of the application is called over `id`.
     pub(super) fn begin_asking(&mut self, now: Instant, id: AssociationId) {
-        let asks = self.associations.endpoint(id).is_some_and(|endpoint| is_silent(&endpoint.profile()));
+        let asks = self.associations.profile(id).is_some_and(|profile| is_silent(&profile));
         if let Some(data) = &mut self.data {
             data.asking = asks.then_some(Asking { next: now, pause: FIRST_PAUSE });
         }
@@ -53,7 +53,7 @@ impl Session {
             data.asking = None;
         }
         let Some(presence) = Presence::parse(bytes) else { return false };
-        if !self.associations.endpoint(id).is_some_and(|endpoint| is_silent(&endpoint.profile())) {
+        if !self.associations.profile(id).is_some_and(|profile| is_silent(&profile)) {
             return false;
         }
         if presence == Presence::Question {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, Tag};
-use antiphon_media::rtcp::Receipt;
+use antiphon_core::Instant;
+use antiphon_media::rtcp::{PlayoutDelay, Receipt};
 
 use super::Session;
 use crate::arrived::ArrivedPackets;
-use crate::peer::PlayoutDelay;
 
 /// What is told, and when.
 #[derive(Default)]
@@ -59,9 +58,8 @@ impl Session {
     /// Whether the peer at `at` is told what has arrived: this session records, over a transport that loses nothing.
     pub(super) fn tells_receipts(&self, at: usize) -> bool {
         let association = self.peers[at].as_ref().and_then(|peer| peer.association);
-        let endpoint = association.and_then(|id| self.associations.endpoint(id));
-        self.config.tells == Some(PlayoutDelay::Unbounded)
-            && endpoint.is_some_and(|one| one.profile().reliable)
+        let profile = association.and_then(|id| self.associations.profile(id));
+        self.config.tells == Some(PlayoutDelay::Unbounded) && profile.is_some_and(|profile| profile.reliable)
     }
 
     /// Sends receipts that are due.
@@ -75,18 +73,13 @@ impl Session {
         else {
             return;
         };
-        let profile = self.associations.endpoint(id).map(|endpoint| endpoint.profile());
-        let stream = profile.map_or_else(Default::default, |profile| profile.control_stream());
         let mut bytes = [0; Receipt::MOST];
         for source in &self.receipts.sources {
             let Some(receipt) = source.receipt(self.ssrc) else { continue };
             let len = receipt.write(&mut bytes);
-            if !self.associations.may_tell(now, id, len, Duration::MAX) {
-                continue;
+            if self.associations.may_tell(now, id, len, Duration::MAX) {
+                self.associations.send_control(now, id, None, &bytes[..len]);
             }
-            let deadline = Some(now + RECEIPT_LIFE);
-            let message = Message { stream, ..Message::new(Tag::NONE, &bytes[..len], deadline) };
-            let _the_next_one_says_more = self.associations.send(now, id, message);
         }
     }
 
@@ -103,5 +96,3 @@ const MOST_UNTOLD: u32 = 256;
 const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// How often.
 const REPEATS: u32 = 3;
-/// A receipt that waited this long is out of date.
-const RECEIPT_LIFE: Duration = Duration::from_secs(1);

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, PathStats, Tag};
+use antiphon_core::{Instant, PathStats};
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use super::Session;
 use super::change::Destinations;
 use super::end::State;
-use crate::peer::PlayoutDelay;
 use crate::send_track::SendTrack;
 
 impl Session {
@@ -23,7 +22,7 @@ impl Session {
         for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
         }
-        rtcp.tell_playout(self.config.tells.map(nominal));
+        rtcp.tell_playout(self.config.tells);
         rtcp
     }
 
@@ -63,9 +62,7 @@ impl Session {
                     reports[group] = Some(RemoteReport { round_trip, ..report });
                 }
             }
-            RtcpEvent::Playout { from, delay } => {
-                members.on_playout(now, from, delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of));
-            }
+            RtcpEvent::Playout { from, delay } => members.on_playout(now, from, delay),
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
                 left = true;
@@ -115,7 +112,7 @@ impl Session {
     }
 
     /// Sends the first `len` bytes of the report to the peer at `at`, on the stream of a channel group or on the stream
-    /// beside the sound: a lost report must not hold up sound where each stream keeps its own order.
+    /// beside the sound.
     pub(super) fn send_report(&mut self, now: Instant, at: usize, len: usize, group: Option<usize>) {
         let Some(peer) = &self.peers[at] else { return };
         let silence = peer.rtcp.receiver_interval(now) * SILENT_INTERVALS;
@@ -126,17 +123,9 @@ impl Session {
         }
         let Some(peer) = &self.peers[at] else { return };
         for id in Destinations::of(peer).ids() {
-            if !self.associations.may_tell(now, *id, len, silence) {
-                continue;
+            if self.associations.may_tell(now, *id, len, silence) {
+                self.associations.send_control(now, *id, group, &self.report[..len]);
             }
-            let Some(profile) = self.associations.endpoint(*id).map(|endpoint| endpoint.profile()) else {
-                continue;
-            };
-            let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
-            // A report is obsolete after a second, and reports need not be reliable (RFC 3550 §6.4: they repeat).
-            let deadline = Some(now + REPORT_LIFE);
-            let message = Message { stream, ..Message::new(Tag::NONE, &self.report[..len], deadline) };
-            let _a_report_may_be_lost = self.associations.send(now, *id, message);
         }
     }
 
@@ -150,17 +139,6 @@ impl Session {
         self.report_timers.soonest().filter(|_| self.tells_reports())
     }
 }
-
-/// The nominal delay as a report tells it; `None` for an unbounded one.
-fn nominal(delay: PlayoutDelay) -> Option<Duration> {
-    match delay {
-        PlayoutDelay::Of(delay) => Some(delay),
-        PlayoutDelay::Unbounded => None,
-    }
-}
-
-/// A report that waited this long is obsolete.
-const REPORT_LIFE: Duration = Duration::from_secs(1);
 
 /// Intervals after which a silent party is sent no reports (RFC 3550 §6.3.5).
 const SILENT_INTERVALS: u32 = 5;

@@ -1,55 +1,31 @@
 //! The cost that unknown sources can cause.
 
+use antiphon_testkit::{Around, sent_on};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use antiphon_core::{
-    CloseMode, Dissector, Endpoint, Instant, Message, OverIp, Participant, PathId, Rng, Role, Stack, Tag,
-    Validator,
-};
-use antiphon_session::{Policy, Reflector, ReflectorConfig};
+use antiphon_core::{CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Tag};
+use antiphon_session::{Reflector, ReflectorConfig};
 
 use crate::stream::packets;
-use crate::world::{WIRE, datagram, endpoint, ms, stack, stack_of};
+use crate::world::{WIRE, datagram, endpoint, many, ms, reflector, stack, stack_of};
 
 /// Returns messages from up to `most` peers.
 pub fn hub(name: &str, most: usize) -> Reflector {
-    let policy = Policy::Many { most, idle: ms(10_000) };
-    Reflector::new(Instant::ZERO, WIRE, stack(name), policy, ReflectorConfig::default())
+    reflector(name, many(most))
 }
 
-/// A stack that counts the endpoints that it opened.
-struct Counted {
-    inner: Rc<dyn Stack>,
-    opened: Cell<u64>,
-}
-
-impl Stack for Counted {
-    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
-        self.opened.set(self.opened.get() + 1);
-        self.inner.open(now, role)
-    }
-
-    fn validator(&self, now: Instant) -> Box<dyn Validator> {
-        self.inner.validator(now)
-    }
-
-    fn dissector(&self) -> Box<dyn Dissector> {
-        self.inner.dissector()
-    }
-
-    fn over_ip(&self) -> Option<&dyn OverIp> {
-        self.inner.over_ip()
-    }
-}
-
-/// The same as [`hub`], with its stack.
-fn counted(name: &str, most: usize) -> (Reflector, Rc<Counted>) {
-    let counted = Rc::new(Counted { inner: stack(name), opened: Cell::new(0) });
-    let policy = Policy::Many { most, idle: ms(10_000) };
-    let hub = Reflector::new(Instant::ZERO, WIRE, counted.clone(), policy, ReflectorConfig::default());
-    (hub, counted)
+/// The same as [`hub`], with the number of endpoints that its stack opened.
+fn counted(name: &str, most: usize) -> (Reflector, Rc<Cell<u64>>) {
+    let opened = Rc::new(Cell::new(0));
+    let counter = opened.clone();
+    let wrap = move |endpoint| {
+        counter.set(counter.get() + 1);
+        endpoint
+    };
+    let stack = Rc::new(Around { inner: stack(name), wrap });
+    (Reflector::new(Instant::ZERO, WIRE, stack, many(most), ReflectorConfig::default()), opened)
 }
 
 /// Number of associations.
@@ -59,11 +35,7 @@ fn count(hub: &Reflector) -> usize {
 
 fn echoes(hub: &mut Reflector, now: Instant) -> Vec<(PathId, Vec<u8>)> {
     hub.advance(now);
-    let (mut buf, mut all) = (vec![0; 1500], Vec::new());
-    while let Some(transmit) = hub.poll_transmit(now, WIRE, &mut buf) {
-        all.push((transmit.path, buf[..transmit.len].to_vec()));
-    }
-    all
+    sent_on(hub, now, WIRE)
 }
 
 #[test]
@@ -115,7 +87,7 @@ fn flood_from(mut forge: impl FnMut(&mut Rng) -> PathId) {
         assert!(count(&hub) <= 16);
     }
     assert_eq!(back, 4000, "our own peer is served throughout");
-    let (opened, counters) = (made.opened.get(), hub.admission());
+    let (opened, counters) = (made.get(), hub.admission());
     let repeated = sent - seen.len() as u64;
     println!("{opened} associations, {repeated} of {sent} paths came again, {counters:?}");
     // Eight places for what proved nothing, given anew every four seconds at the most, for twenty seconds. One that comes again
@@ -148,7 +120,7 @@ fn only_first_packets_are_admitted() {
     for bytes in [&[][..], &[0x80], &[0x40; 20], &[0xff; 5], &[0x80, 200, 0, 6, 1, 2, 3, 4, 0, 0, 0, 0]] {
         hub.handle_input(now, WIRE, datagram(&mut bytes.to_vec(), PathId(1), now));
     }
-    assert_eq!((made.opened.get(), hub.admission().not_admitted, hub.poll_timeout()), (0, 5, None));
+    assert_eq!((made.get(), hub.admission().not_admitted, hub.poll_timeout()), (0, 5, None));
     assert!(echoes(&mut hub, now).is_empty() && !hub.knows(WIRE, PathId(1)));
 }
 
@@ -179,27 +151,6 @@ fn a_silent_peer_makes_room_only_when_room_is_needed() {
     assert!(!hub.knows(WIRE, PathId(4)), "a hub that ends admits no peer");
 }
 
-/// Carries packets between a caller and its path of the hub until neither has any.
-fn exchange(caller: &mut dyn Endpoint, hub: &mut Reflector, path: PathId, now: Instant) {
-    let mut buf = vec![0; 2048];
-    loop {
-        let mut moved = false;
-        while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
-            hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], path, now));
-            moved = true;
-        }
-        for (to, bytes) in echoes(hub, now) {
-            if to == path {
-                caller.handle_input(now, datagram(&mut bytes.to_vec(), PathId::default(), now));
-            }
-            moved = true;
-        }
-        if !moved {
-            return;
-        }
-    }
-}
-
 #[test]
 fn a_call_makes_no_association_before_the_caller_answers() {
     let now = Instant::from_millis(1);
@@ -212,7 +163,7 @@ fn a_call_makes_no_association_before_the_caller_answers() {
             assert_eq!(echoes(&mut hub, now).len(), 8);
         }
     }
-    assert_eq!((made.opened.get(), hub.admission().answered, hub.admission().not_admitted), (0, 10_000, 0));
+    assert_eq!((made.get(), hub.admission().answered, hub.admission().not_admitted), (0, 10_000, 0));
     // A driver that fetches nothing: no more than a few replies are kept.
     (0..1000).for_each(|n| hub.handle_input(now, WIRE, datagram(&mut init[..len].to_vec(), PathId(n), now)));
     let kept = echoes(&mut hub, now).len();
@@ -221,32 +172,28 @@ fn a_call_makes_no_association_before_the_caller_answers() {
     let mut buf = vec![0; 1 << 18];
     for path in [PathId(7), PathId(8)] {
         let mut caller = endpoint("sctp", Role::Caller, now);
-        exchange(&mut *caller, &mut hub, path, now);
+        exchange(&mut *caller, &mut hub, &[path], now);
         caller.send(now, Message::new(Tag::NONE, b"there and back", None)).unwrap();
-        exchange(&mut *caller, &mut hub, path, now);
+        exchange(&mut *caller, &mut hub, &[path], now);
         let back = caller.poll_message(&mut buf).expect("the frame comes back");
         assert_eq!(&buf[..back.len], b"there and back");
     }
-    assert_eq!((made.opened.get(), count(&hub)), (2, 2));
+    assert_eq!((made.get(), count(&hub)), (2, 2));
 }
 
 /// Exchanges packets until neither side has any; the caller's path `n` is the hub's `paths[n]`.
-fn exchange_by(caller: &mut dyn Endpoint, hub: &mut Reflector, paths: [PathId; 2], now: Instant) {
+fn exchange(caller: &mut dyn Endpoint, hub: &mut Reflector, paths: &[PathId], now: Instant) {
     let mut buf = vec![0; 2048];
     loop {
         let mut moved = false;
         while let Some(transmit) = caller.poll_transmit(now, &mut buf) {
-            hub.handle_input(
-                now,
-                WIRE,
-                datagram(&mut buf[..transmit.len], paths[transmit.path.0 as usize], now),
-            );
+            let path = paths[transmit.path.0 as usize];
+            hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], path, now));
             moved = true;
         }
-        hub.advance(now);
-        while let Some(transmit) = hub.poll_transmit(now, WIRE, &mut buf) {
-            let at = paths.iter().position(|path| *path == transmit.path).expect("one of the two") as u32;
-            caller.handle_input(now, datagram(&mut buf[..transmit.len], PathId(at), now));
+        for (to, mut bytes) in echoes(hub, now) {
+            let at = paths.iter().position(|path| *path == to).expect("one of the caller's") as u32;
+            caller.handle_input(now, datagram(&mut bytes, PathId(at), now));
             moved = true;
         }
         if !moved {
@@ -261,11 +208,11 @@ fn a_peer_of_several_paths_is_one_peer() {
     let mut hub = hub("sctp", 4);
     let mut caller = stack_of("sctp?peers=192.0.2.1:9906&paths=both", 5).open(now, Role::Caller);
     let paths = [PathId(30), PathId(40)];
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     // The second path is known as soon as it is tried.
     let now = now + ms(1);
     caller.handle_timeout(now);
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     assert_eq!((count(&hub), hub.admission().not_admitted), (1, 0));
     assert!(hub.knows(WIRE, PathId(40)), "a path of the peer's");
     // A frame that came by the second path alone is returned.
@@ -276,12 +223,12 @@ fn a_peer_of_several_paths_is_one_peer() {
             hub.handle_input(now, WIRE, datagram(&mut buf[..transmit.len], paths[1], now));
         }
     }
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     let mut buf = vec![0; 1 << 18];
     assert_eq!(caller.poll_message(&mut buf).map(|received| received.len), Some(14));
     // When the peer has ended, its place and its paths are free.
     caller.close(now, CloseMode::Abort);
-    exchange_by(&mut *caller, &mut hub, paths, now);
+    exchange(&mut *caller, &mut hub, &paths, now);
     hub.advance(now);
     assert!(count(&hub) == 0 && !paths.iter().any(|path| hub.knows(WIRE, *path)));
 }
@@ -323,7 +270,7 @@ fn a_flood_neither_evicts_proved_peers_nor_keeps_others_out() {
             echoes(&mut hub, now);
             assert_eq!(proved, peer as usize, "all that proved something are still there");
         }
-        println!("{most} places: kept out for {began:?} packets, {} associations", made.opened.get());
+        println!("{most} places: kept out for {began:?} packets, {} associations", made.get());
     }
 }
 

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use antiphon_core::{Instant, MediaTime, Participant, Rng};
 use antiphon_link::{Direction, Duplex};
 use antiphon_measure::Fate;
-use antiphon_session::{ArrivalTable, PlayoutDelay, Policy, Reflected, Reflector, ReflectorConfig, Session};
+use antiphon_session::{ArrivalTable, PlayoutDelay, Reflected, Reflector, ReflectorConfig, Session};
 use antiphon_testkit::{Kept, Noise, Trouble, expected, stereo};
 
 use crate::common::{Comparison, comparing};
 use crate::log::Log;
-use crate::world::{WIRE, World, heard, ms, stack};
+use crate::world::{WIRE, World, heard, is_rtcp, many, ms, stack};
 
 const END: Instant = Instant::from_millis(60_000);
 
@@ -37,17 +37,13 @@ impl Way {
     }
 }
 
-fn is_sound(bytes: &[u8]) -> bool {
-    !(200..=204).contains(&bytes[1])
-}
-
 /// Drops no sound before the datagram `lost_from`, and counts it.
 fn counting(way: &Rc<RefCell<Way>>, lost_from: u64) -> Trouble {
     let way = way.clone();
     let taken = move |_, bytes: &[u8]| {
         let mut way = way.borrow_mut();
-        way.offered += u64::from(is_sound(bytes));
-        way.offered_bytes += if is_sound(bytes) { bytes.len() as u64 } else { 0 };
+        way.offered += u64::from(!is_rtcp(bytes));
+        way.offered_bytes += if is_rtcp(bytes) { 0 } else { bytes.len() as u64 };
         way.offered > lost_from
     };
     Trouble { taken: Some(Box::new(taken)), ..Trouble::default() }
@@ -68,20 +64,17 @@ fn call_with(
 ) -> Call {
     let kept = Kept::default();
     let source = Noise::new(setting.track.packet.format, frames);
-    let to = kept.clone();
-    let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
-    let mut near = comparing("rtp", source, open_sink, setting);
+    let mut near = comparing("rtp", source, kept.opener(), setting);
     let log = Log::of(&mut near, rows, table.clone());
     let config = ReflectorConfig { arrivals: table, ..ReflectorConfig::default() };
-    let policy = Policy::Many { most: 4, idle: ms(10_000) };
-    let far = Reflector::new(Instant::ZERO, WIRE, stack("rtp"), policy, config);
+    let far = Reflector::new(Instant::ZERO, WIRE, stack("rtp"), many(4), config);
     let mut world = World::linked(near, far, link, seed);
     let ways: [Rc<RefCell<Way>>; 2] = Default::default();
     (world.up, world.down) = (counting(&ways[0], u64::MAX), counting(&ways[1], u64::MAX));
     let arrived = ways.clone();
     world.arrivals = Some(Box::new(move |direction, bytes| {
         let way = &arrived[usize::from(direction == Direction::Down)];
-        way.borrow_mut().delivered += u64::from(is_sound(bytes));
+        way.borrow_mut().delivered += u64::from(!is_rtcp(bytes));
     }));
     Call { world, kept, log, link: ways }
 }

@@ -5,53 +5,15 @@ use antiphon_media::{Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 use antiphon_session::{PlayoutDelay, converted, converted_sink, limited};
 
 use crate::common::sending;
-use crate::world::{World, ms, receive_session, stack, track_config};
+use crate::world::{linked, ms, stack, track_config};
 use antiphon_testkit::{Kept, Noise, expected};
 
 /// A tone, so that the filter's effect on it can be measured.
-struct Tone {
-    format: StreamFormat,
-    at: u64,
-    end: u64,
-}
-
-impl Source for Tone {
-    fn format(&self) -> StreamFormat {
-        self.format
-    }
-
-    fn sample_format(&self) -> SampleFormat {
-        SampleFormat::L16
-    }
-
-    fn pull(&mut self, block: &mut [f32]) -> Pull {
-        let channels = self.format.channels();
-        let frames = (block.len() / channels).min((self.end - self.at) as usize);
-        for (n, frame) in block.chunks_mut(channels).take(frames).enumerate() {
-            let time = (self.at + n as u64) as f64 / f64::from(self.format.rate());
-            frame.fill((time * 440.0 * std::f64::consts::TAU).sin() as f32 * 0.5);
-        }
-        self.at += frames as u64;
-        if frames == 0 { Pull::End } else { Pull::Frames(frames) }
-    }
-
-    fn length(&self) -> Option<u64> {
-        Some(self.end)
-    }
-
-    fn is_live(&self) -> bool {
-        false
-    }
-
-    fn ready(&self) -> Ready {
-        Ready::ALWAYS
-    }
-
-    fn keep_newest(&mut self, _frames: usize) -> u64 {
-        0
-    }
-
-    fn set_waker(&mut self, _wake: Wake) {}
+fn tone(format: StreamFormat, frames: u64) -> Box<Noise> {
+    let rate = f64::from(format.rate());
+    Noise::like(format, frames, move |n, _| {
+        (n as f64 / rate * 440.0 * std::f64::consts::TAU).sin() as f32 * 0.5
+    })
 }
 
 fn all_of(source: &mut dyn Source, block: usize) -> Vec<f32> {
@@ -71,8 +33,8 @@ fn format(rate: u32, channels: u32) -> StreamFormat {
 fn a_converted_source_keeps_its_length_and_its_sound_in_place() {
     for (from, to) in [(44_100, 48_000), (48_000, 44_100), (8_000, 48_000), (96_000, 16_000)] {
         for (frames, block) in [(44_100 * 2 + 7, 64), (10_000, 4096), (100, 256)] {
-            let tone = Tone { format: format(from, 1), at: 0, end: frames };
-            let mut source = converted(Box::new(tone), format(to, 2), None).unwrap();
+            let tone = tone(format(from, 1), frames);
+            let mut source = converted(tone, format(to, 2), None).unwrap();
             let told = source.length().unwrap();
             let all = all_of(&mut *source, block);
             let exact = frames as f64 * f64::from(to) / f64::from(from);
@@ -180,8 +142,8 @@ fn a_converted_sink_gets_the_whole_stream() {
     for (from, to, frames) in [(48_000, 44_100, 48_000u64), (8_000, 48_000, 8_000), (48_000, 48_000, 5_000)] {
         let kept = Kept::default();
         let mut sink = converted_sink(kept.sink(format(to, 2)), format(from, 1)).unwrap();
-        let mut tone = Tone { format: format(from, 1), at: 0, end: frames };
-        for block in all_of(&mut tone, 256).chunks(100) {
+        let mut tone = tone(format(from, 1), frames);
+        for block in all_of(&mut *tone, 256).chunks(100) {
             sink.push(block).unwrap();
         }
         sink.finish().unwrap();
@@ -197,11 +159,10 @@ fn a_converted_sink_gets_the_whole_stream() {
 #[test]
 fn a_converted_stream_keeps_its_length_from_end_to_end() {
     let wanted = format(48_000, 2);
-    let kept = Kept::default();
-    let tone = Tone { format: format(44_100, 1), at: 0, end: 44_100 };
-    let source = converted(Box::new(tone), wanted, None).unwrap();
+    let tone = tone(format(44_100, 1), 44_100);
+    let source = converted(tone, wanted, None).unwrap();
     let session = sending(&*stack("rtp"), source, track_config(wanted, 1), PlayoutDelay::Unbounded);
-    let mut world = World::linked(session, receive_session("rtp", Some(ms(20)), &kept), "delay=1ms", 1);
+    let (mut world, kept) = linked("rtp", session, Some(ms(20)), "delay=1ms", 1);
     world.run(Instant::from_millis(10_000));
     assert!((kept.len() as i64 / 2 - 48_000).abs() <= 1, "{}", kept.len() / 2);
 }

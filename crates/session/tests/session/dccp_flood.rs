@@ -1,5 +1,6 @@
 //! Floods of DCCP Requests on a socket that serves many peers.
 
+use antiphon_testkit::sent_on;
 use std::time::Duration;
 
 use antiphon_core::{
@@ -85,13 +86,9 @@ fn server(most: usize, idle: Duration) -> Server {
 impl Server {
     fn answers(&mut self) -> Vec<(PathId, Vec<u8>)> {
         self.hub.advance(self.now);
-        let (mut buf, mut all) = (vec![0; 1500], Vec::new());
-        while let Some(transmit) = self.hub.poll_transmit(self.now, WIRE, &mut buf) {
-            if transmit.path.0 >= FORGED {
-                self.went += transmit.len as u64;
-            }
-            all.push((transmit.path, buf[..transmit.len].to_vec()));
-        }
+        let all = sent_on(&mut self.hub, self.now, WIRE);
+        let forged = all.iter().filter(|(path, _)| path.0 >= FORGED);
+        self.went += forged.map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         all
     }
 

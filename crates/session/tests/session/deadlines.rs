@@ -4,45 +4,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{
-    Dissector, Endpoint, Instant, Layer, Message, OverIp, Role, SendError, Stack, StreamId, Tag, Validator,
-};
+use antiphon_core::{Endpoint, Instant, Layer, Message, Role, SendError, StreamId, Tag};
 use antiphon_media::StreamFormat;
 use antiphon_session::{PlayoutDelay, Session};
-use antiphon_testkit::{Kept, Noise, expected, stereo};
+use antiphon_testkit::{Around, Kept, Noise, expected, stereo};
 
 use crate::common::sending;
-use crate::world::{World, heard, ms, receive_session, stack, track_config};
+use crate::world::{World, heard, linked, ms, receive_session, stack, track_config};
 
 const END: Instant = Instant::from_millis(400_000);
 
 /// When each message of the track was handed over, and its deadline.
 type Noted = Rc<RefCell<Vec<(Instant, Option<Instant>)>>>;
 
-/// A stack whose endpoints note deadlines.
-struct Noting {
-    inner: Rc<dyn Stack>,
-    noted: Noted,
-}
-
-impl Stack for Noting {
-    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
-        Box::new(Notes { inner: self.inner.open(now, role), noted: self.noted.clone() })
-    }
-
-    fn validator(&self, now: Instant) -> Box<dyn Validator> {
-        self.inner.validator(now)
-    }
-
-    fn dissector(&self) -> Box<dyn Dissector> {
-        self.inner.dissector()
-    }
-
-    fn over_ip(&self) -> Option<&dyn OverIp> {
-        self.inner.over_ip()
-    }
-}
-
+/// An endpoint that notes deadlines.
 struct Notes {
     inner: Box<dyn Endpoint>,
     noted: Noted,
@@ -70,7 +45,9 @@ impl Layer for Notes {
 /// How long each message was of use when it was handed over, for a sender that assumes `assumed`.
 fn lives(assumed: PlayoutDelay, playout: Option<Duration>) -> (Vec<Option<Duration>>, Session) {
     let noted = Noted::default();
-    let noting = Noting { inner: stack("rtp"), noted: noted.clone() };
+    let all = noted.clone();
+    let wrap = move |inner| Box::new(Notes { inner, noted: all.clone() }) as Box<dyn Endpoint>;
+    let noting = Around { inner: stack("rtp"), wrap };
     let near = sending(&noting, Noise::new(stereo(), 480_000), track_config(stereo(), 5), assumed);
     let far = receive_session("rtp", playout, &Kept::default());
     let mut world = World::linked(near, far, "delay=20ms", 1);
@@ -107,11 +84,10 @@ fn a_recording_tells_that_it_wants_everything() {
 /// about what RFC 9260's window carries there).
 fn in_time(name: &str, seed: u64) -> (f64, f64) {
     const PACKETS: u64 = 20_000;
-    let (kept, mono) = (Kept::default(), StreamFormat::new(48_000, 1).unwrap());
+    let mono = StreamFormat::new(48_000, 1).unwrap();
     let source = Noise::new(mono, PACKETS * 256);
     let near = sending(&*stack(name), source, track_config(mono, 5), PlayoutDelay::Of(ms(80)));
-    let far = receive_session(name, Some(ms(80)), &kept);
-    let mut world = World::linked(near, far, "delay=30ms,loss=1%", seed);
+    let (mut world, _kept) = linked(name, near, Some(ms(80)), "delay=30ms,loss=1%", seed);
     world.run(END);
     let up = world.link().up.counters();
     assert!(up.lost > 150, "{name}: {up:?}");
@@ -143,10 +119,10 @@ fn full_reliability_and_recordings_lose_nothing() {
     for name in ["sctp?reliability=full", "sctp"] {
         assert!(stack(name).open(Instant::ZERO, Role::Caller).profile().reliable);
         // A stream of 0.4 Mbit/s, which no congestion window holds back for long.
-        let (kept, format) = (Kept::default(), StreamFormat::new(24_000, 1).unwrap());
+        let format = StreamFormat::new(24_000, 1).unwrap();
         let source = Noise::new(format, 960_000);
         let near = sending(&*stack(name), source, track_config(format, 5), PlayoutDelay::Unbounded);
-        let mut world = World::linked(near, receive_session(name, None, &kept), "delay=30ms,loss=3%", 5);
+        let (mut world, kept) = linked(name, near, None, "delay=30ms,loss=3%", 5);
         world.run(END);
         assert!(world.link().up.counters().lost > 50);
         assert!(kept.samples() == expected(format, 0, 960_000), "{name}: {}", kept.len());

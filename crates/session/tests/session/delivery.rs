@@ -1,18 +1,14 @@
 //! Recordings over reliable transports: outages, breaks and stopped receivers cost nothing.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use antiphon_core::{Instant, Participant, PathId, Role};
-use antiphon_media::{Sink, SinkError};
 use antiphon_session::{
-    LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, SendTrack, Session, SessionConfig,
+    LongGaps, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, SendTrack, Session, SessionConfig,
 };
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
-use crate::common::{receive_config, sending, session_config};
+use crate::common::{receive_config, session_config};
 use crate::world::{
-    SILENCE, WIRE, World, heard, ms, receive_session, receive_session_with, stack, track_config,
+    SILENCE, WIRE, World, heard, linked, ms, piped, receive_session, send_session, stack, track_config,
 };
 
 const END: Instant = Instant::from_millis(900_000);
@@ -36,24 +32,28 @@ fn recording_with(name: &str, kept: &Kept, long_gaps: LongGaps) -> Session {
         ReceiveTrackConfig { reliable: profile.reliable, long_gaps, ..receive_config(None, profile.ordered) };
     let config = SessionConfig { tells: Some(PlayoutDelay::Unbounded), ..session_config("far", 99) };
     let mut session = Session::new(config, Instant::ZERO);
-    let kept = kept.clone();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    session.set_receive_track(ReceiveTrack::new(track, kept.opener(), None));
     session.listen(Instant::ZERO, WIRE, stack, SILENCE);
     session
 }
 
-/// Whether the recording has all sound, and nothing else.
-fn is_exact(kept: &Kept, frames: u64) -> bool {
-    kept.samples() == expected(stereo(), 0, frames)
+/// The recording has all sound, and nothing else.
+fn assert_exact(world: &World<Session, Session>, kept: &Kept, frames: u64, what: &str) {
+    let samples = kept.samples();
+    assert!(
+        samples == expected(stereo(), 0, frames),
+        "{what}: {} samples of {}, {:?}",
+        samples.len(),
+        2 * frames,
+        world.near.sent()
+    );
 }
 
 #[test]
 fn a_broken_byte_stream_costs_a_recording_nothing() {
     for outage in [300, 8_000, 30_000] {
-        let (kept, frames) = (Kept::default(), 15 * 48_000);
-        let mut world =
-            World::piped(persistent("tcp", frames), receive_session("tcp", None, &kept), ms(10), 100_000);
+        let frames = 15 * 48_000;
+        let (mut world, kept) = piped(persistent("tcp", frames), None, ms(10), 100_000);
         world.run_until(Instant::from_millis(3_000));
         // What is in flight is lost, and what the kernels had taken.
         world.break_pipe();
@@ -61,13 +61,7 @@ fn a_broken_byte_stream_costs_a_recording_nothing() {
         world.connect();
         world.run(END);
         assert!(world.near.is_finished() && world.far.is_finished(), "{outage} ms");
-        assert!(
-            is_exact(&kept, frames),
-            "{outage} ms: {} samples of {}, {:?}",
-            kept.len(),
-            2 * frames,
-            world.near.sent()
-        );
+        assert_exact(&world, &kept, frames, &format!("{outage} ms"));
         let sent = world.near.sent().peers;
         assert!(sent.refused == 0 && sent.accepted == 2813 && sent.repeated > 0, "{sent:?}");
         assert_eq!(heard(&world.far).playout().map(|playout| playout.lost), Some(0));
@@ -76,96 +70,41 @@ fn a_broken_byte_stream_costs_a_recording_nothing() {
 
 #[test]
 fn a_receiver_that_takes_nothing_stops_the_sender() {
-    let (kept, frames) = (Kept::default(), 15 * 48_000);
-    let mut world =
-        World::piped(persistent("tcp", frames), receive_session("tcp", None, &kept), ms(10), 100_000);
+    let frames = 15 * 48_000;
+    let (mut world, kept) = piped(persistent("tcp", frames), None, ms(10), 100_000);
     let stalled = (Instant::from_millis(3_000), Instant::from_millis(63_000));
     world.pipe().stall = Some(stalled);
     world.run_until(Instant::from_millis(50_000));
     let sent = world.near.sent();
     assert!(sent.peers.refused == 0, "{sent:?}");
     world.run(END);
-    assert!(is_exact(&kept, frames), "{} samples of {}", kept.len(), 2 * frames);
+    assert_exact(&world, &kept, frames, "tcp");
 }
 
 #[test]
 fn an_outage_costs_a_recording_nothing() {
     for name in ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
         for outage in [300, 8_000, 30_000, 90_000] {
-            let (kept, frames) = (Kept::default(), 15 * 48_000);
-            let mut world =
-                World::linked(persistent(name, frames), receive_session(name, None, &kept), "delay=10ms", 1);
+            let frames = 15 * 48_000;
+            let (mut world, kept) = linked(name, persistent(name, frames), None, "delay=10ms", 1);
             world.outage(Instant::from_millis(3_000)..Instant::from_millis(3_000 + outage));
             world.run_until(Instant::from_millis(3_000 + outage + 2_000));
             let came = kept.len();
             assert!(came > 2 * 4 * 48_000, "{name}, {outage} ms: {came} samples two seconds after it");
             world.run(END);
             assert!(world.near.is_finished() && world.far.is_finished(), "{name}, {outage} ms");
-            assert!(
-                is_exact(&kept, frames),
-                "{name}, {outage} ms: {} samples of {}, {:?}",
-                kept.len(),
-                2 * frames,
-                world.near.sent()
-            );
+            assert_exact(&world, &kept, frames, &format!("{name}, {outage} ms"));
         }
     }
 }
 
-/// Takes a quarter of a second of sound, then nothing for a minute, as a disk that spins up.
-struct Slow {
-    kept: Kept,
-    format: antiphon_media::StreamFormat,
-    room: Arc<AtomicUsize>,
-}
-
-impl Sink for Slow {
-    fn format(&self) -> antiphon_media::StreamFormat {
-        self.format
-    }
-
-    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        let frames = block.len() / self.format.channels();
-        let room = self.room.load(Ordering::Relaxed);
-        assert!(frames <= room, "{frames} sample frames where there is room for {room}");
-        self.room.store(room - frames, Ordering::Relaxed);
-        self.kept.sink(self.format).push(block)
-    }
-
-    fn clocked(&self) -> bool {
-        false
-    }
-
-    fn wants(&self) -> Option<usize> {
-        None
-    }
-
-    fn period(&self) -> Option<usize> {
-        None
-    }
-
-    fn room(&self) -> usize {
-        self.room.load(Ordering::Relaxed)
-    }
-
-    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
-        panic!("{frames} sample frames are missing");
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-}
-
+/// A disk that takes a quarter of a second of sound, then nothing for a minute, as one that spins up.
 #[test]
 fn a_slow_disk_holds_up_the_sender() {
     for name in ["tcp", "sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
-        let (kept, frames, room) = (Kept::default(), 15 * 48_000, Arc::new(AtomicUsize::new(12_000)));
-        let (sink_kept, sink_room) = (kept.clone(), room.clone());
-        let open: OpenSink = Box::new(move |format, _| {
-            Ok(Box::new(Slow { kept: sink_kept.clone(), format, room: sink_room.clone() }))
-        });
-        let far = receive_session_with(name, None, open, true, Instant::ZERO);
+        let (kept, frames) = (Kept::default(), 15 * 48_000);
+        kept.set_room(12_000);
+        let far = receive_session(name, None, &kept);
         let near = persistent(name, frames);
         let mut world = match name {
             "tcp" => World::piped(near, far, ms(10), 100_000),
@@ -173,15 +112,9 @@ fn a_slow_disk_holds_up_the_sender() {
         };
         world.run_until(Instant::from_millis(60_000));
         assert!(!kept.is_empty() && kept.len() <= 24_000, "{name}: {}", kept.len());
-        room.store(usize::MAX, Ordering::Relaxed);
+        kept.set_room(usize::MAX);
         world.run(END);
-        assert!(
-            is_exact(&kept, frames),
-            "{name}: {} samples of {}, {:?}",
-            kept.len(),
-            2 * frames,
-            world.near.sent()
-        );
+        assert_exact(&world, &kept, frames, name);
     }
 }
 
@@ -192,12 +125,7 @@ fn a_recording_is_as_long_as_the_performance() {
         [(2_500, LongGaps::Silence), (30_000, LongGaps::Silence), (30_000, LongGaps::Cut)]
     {
         let (kept, frames) = (Kept::default(), 45 * 48_000);
-        let near = sending(
-            &*stack("rtp"),
-            Noise::new(stereo(), frames),
-            track_config(stereo(), 5),
-            PlayoutDelay::Unbounded,
-        );
+        let near = send_session("rtp", stereo(), frames, 5);
         let far = recording_with("rtp", &kept, long_gaps);
         let mut world = World::linked(near, far, "delay=10ms", 1);
         world.outage(Instant::from_millis(5_000)..Instant::from_millis(5_000 + outage));
@@ -229,19 +157,12 @@ fn a_recording_is_as_long_as_the_performance() {
 fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
     let names = ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"];
     for (name, seed) in names.into_iter().flat_map(|name| [(name, 1), (name, 2)]) {
-        let (kept, frames) = (Kept::default(), 15 * 48_000);
+        let frames = 15 * 48_000;
         let link = "delay=10ms,loss=20%,duplicate=5%,reorder=5%/30ms";
-        let mut world =
-            World::linked(persistent(name, frames), receive_session(name, None, &kept), link, seed);
+        let (mut world, kept) = linked(name, persistent(name, frames), None, link, seed);
         world.run(END);
         assert!(world.near.is_finished() && world.far.is_finished(), "{name}");
-        assert!(
-            is_exact(&kept, frames),
-            "{name}: {} samples of {}, {:?}",
-            kept.len(),
-            2 * frames,
-            world.near.sent()
-        );
+        assert_exact(&world, &kept, frames, name);
     }
 }
 
@@ -250,12 +171,7 @@ fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
 fn after_an_outage_everything_is_at_its_place() {
     for (name, outage) in [("arq", 2_500), ("arq", 8_000), ("srp", 2_500), ("srp", 8_000), ("sctp", 8_000)] {
         let (kept, frames) = (Kept::default(), 20 * 48_000);
-        let near = sending(
-            &*stack(name),
-            Noise::new(stereo(), frames),
-            track_config(stereo(), 5),
-            PlayoutDelay::Unbounded,
-        );
+        let near = send_session(name, stereo(), frames, 5);
         let mut world = World::linked(near, recording_with(name, &kept, LongGaps::Silence), "delay=10ms", 1);
         world.outage(Instant::from_millis(3_000)..Instant::from_millis(3_000 + outage));
         world.run(END);

@@ -1,23 +1,23 @@
 //! Who gets the place of a listening session: whoever streams, not who came first or knocks most often.
 
-use std::time::Duration;
-
 use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, WireId};
 use antiphon_media::packet::{PacketKind, classify};
-use antiphon_session::{Policy, Reflector, ReflectorConfig, Session};
+use antiphon_session::{Reflector, ReflectorConfig, Session};
 use antiphon_testkit::{Kept, expected, stereo};
 
 use crate::reflectors::captured;
 use crate::stream::packets;
-use crate::world::{NEAR, SILENCE, WIRE, World, datagram, heard, ms, receive_session, send_session, stack};
+use crate::world::{
+    BLOCK_TIME, NEAR, SILENCE, WIRE, World, datagram, heard, linked, many, ms, piped, receive_session,
+    reflector, send_session, stack,
+};
 
 /// A translator changes the sender's port again and again: the stream goes on, and is the same one.
 #[test]
 fn a_sender_whose_address_changes_is_heard_again_at_once() {
     for name in ["rtp", "arq", "srp"] {
-        let kept = Kept::default();
-        let far = receive_session(name, Some(ms(80)), &kept);
-        let mut world = World::linked(send_session(name, stereo(), 480_000, 5), far, "delay=10ms", 1);
+        let (mut world, kept) =
+            linked(name, send_session(name, stereo(), 480_000, 5), Some(ms(80)), "delay=10ms", 1);
         for n in 1..9 {
             world.run_until(Instant::from_millis(n * 1_000));
             let before = heard(&world.far).counters().packets;
@@ -48,7 +48,7 @@ fn a_stream_that_goes_on_is_not_moved() {
     let all = packets(1, 256 * 400);
     let mut now = Instant::from_millis(1);
     for (n, packet) in all.iter().enumerate() {
-        now += Duration::from_nanos(5_333_333);
+        now += BLOCK_TIME;
         session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
         for forged in [n.saturating_sub(3), n + 1, n + 40].into_iter().filter(|_| n > 3) {
             let mut forged = all[forged.min(399)].clone();
@@ -72,7 +72,7 @@ fn a_stray_sender_does_not_keep_out_one_that_streams() {
     session.handle_input(now, WIRE, datagram(&mut stray[0].to_vec(), PathId(9), now));
     let mut taken = None;
     for (n, packet) in stream.iter().enumerate() {
-        now += Duration::from_nanos(5_333_333);
+        now += BLOCK_TIME;
         if n % 188 == 1 {
             let packet = &stray[n / 188 + 1];
             session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), PathId(9), now));
@@ -92,9 +92,7 @@ fn a_stray_sender_does_not_keep_out_one_that_streams() {
 #[test]
 fn an_idle_connection_keeps_nobody_out_of_a_receiver() {
     for rubbish in [&[][..], &[0, 3, 1, 2, 3], &[0, 40]] {
-        let kept = Kept::default();
-        let far = receive_session("tcp", None, &kept);
-        let mut world = World::piped(send_session("tcp", stereo(), 96_000, 5), far, ms(1), 2896);
+        let (mut world, kept) = piped(send_session("tcp", stereo(), 96_000, 5), None, ms(1), 2896);
         world.break_pipe();
         let mut idle = Vec::new();
         for _ in 0..100 {
@@ -112,8 +110,10 @@ fn an_idle_connection_keeps_nobody_out_of_a_receiver() {
     }
 }
 
-fn stream_bytes(packet: &[u8]) -> Vec<u8> {
-    [&(packet.len() as u16).to_be_bytes()[..], packet].concat()
+/// A packet comes on a connection, behind its length (RFC 4571).
+fn hand_in(session: &mut Session, now: Instant, wire: WireId, packet: &[u8]) {
+    let mut bytes = [&(packet.len() as u16).to_be_bytes()[..], packet].concat();
+    session.handle_input(now, wire, Input::Stream { bytes: &mut bytes, received_at: now });
 }
 
 fn connected(session: &mut Session, now: Instant) -> WireId {
@@ -132,13 +132,11 @@ fn a_connection_that_streams_keeps_its_place_until_it_is_silent() {
     let one = connected(&mut session, now);
     let mut closed = Vec::new();
     for n in 0..500 {
-        now += Duration::from_nanos(5_333_333);
-        let input = Input::Stream { bytes: &mut stream_bytes(&first[n]), received_at: now };
-        session.handle_input(now, one, input);
+        now += BLOCK_TIME;
+        hand_in(&mut session, now, one, &first[n]);
         if n % 50 == 20 {
             let other = connected(&mut session, now);
-            let input = Input::Stream { bytes: &mut stream_bytes(&second[n]), received_at: now };
-            session.handle_input(now, other, input);
+            hand_in(&mut session, now, other, &second[n]);
         }
         session.advance(now);
         closed.extend(std::iter::from_fn(|| session.poll_close()));
@@ -149,8 +147,7 @@ fn a_connection_that_streams_keeps_its_place_until_it_is_silent() {
     now += SILENCE;
     let other = connected(&mut session, now);
     for packet in &second[..100] {
-        let input = Input::Stream { bytes: &mut stream_bytes(packet), received_at: now };
-        session.handle_input(now, other, input);
+        hand_in(&mut session, now, other, packet);
         session.advance(now);
     }
     assert_eq!((heard(&session).counters().packets, heard(&session).sources().streams), (600, 2));
@@ -159,9 +156,8 @@ fn a_connection_that_streams_keeps_its_place_until_it_is_silent() {
 
 #[test]
 fn idle_connections_keep_nobody_out_of_a_reflector() {
-    let policy = Policy::Many { most: 64, idle: ms(10_000) };
-    let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, ReflectorConfig::default());
-    let mut world = World::piped(send_session("tcp", stereo(), 480_000, 5), far, ms(1), 2896);
+    let near = send_session("tcp", stereo(), 480_000, 5);
+    let mut world = World::piped(near, reflector("tcp", many(64)), ms(1), 2896);
     world.break_pipe();
     let mut wires: Vec<WireId> = Vec::new();
     let mut knock = |world: &mut World<Session, Reflector>| {
@@ -222,9 +218,8 @@ fn reports_to_an_address_that_proved_nothing_stop() {
 fn forged_openings_keep_no_caller_out_of_a_reflector() {
     for (name, addresses) in ["rtp", "arq", "srp"].into_iter().flat_map(|name| [(name, 1 << 30), (name, 80)])
     {
-        let policy = Policy::Many { most: 64, idle: ms(10_000) };
         let config = ReflectorConfig { marks: true, ..ReflectorConfig::default() };
-        let far = Reflector::new(Instant::ZERO, WIRE, stack(name), policy, config);
+        let far = Reflector::new(Instant::ZERO, WIRE, stack(name), many(64), config);
         let near = send_session(name, stereo(), 480_000, 5);
         let opening = captured(name)[0].clone();
         let mut world = World::linked(near, far, "delay=5ms", 1);

@@ -2,11 +2,13 @@
 
 use antiphon_core::{Input, Instant, Participant, PathId};
 use antiphon_media::StreamFormat;
-use antiphon_proto::{Substrate, TRANSPORTS};
-use antiphon_session::{Notice, OpenSink, PlayoutDelay, ReceiveError, Session, StreamFraming};
+use antiphon_proto::TRANSPORTS;
+use antiphon_session::{Notice, PlayoutDelay, ReceiveError, Session, StreamFraming};
 
 use crate::common::sending;
-use crate::world::{MAX_DATAGRAM, WIRE, World, datagram, framed_stack, heard, ms, receiving, track_config};
+use crate::world::{
+    MAX_DATAGRAM, WIRE, World, datagram, framed_stack, heard, ms, receiving, track_config, world_of,
+};
 use antiphon_testkit::{Kept, Noise, expected};
 
 const END: Instant = Instant::from_millis(60_000);
@@ -26,9 +28,7 @@ fn sender(scheme: &'static str, framing: StreamFraming) -> Session {
 }
 
 fn receiver(scheme: &'static str, framing: StreamFraming, ends: bool, kept: &Kept) -> Session {
-    let kept = kept.clone();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    receiving(scheme, framing, None, open_sink, ends, Instant::ZERO)
+    receiving(scheme, framing, None, kept.opener(), ends, Instant::ZERO)
 }
 
 fn world(
@@ -38,12 +38,8 @@ fn world(
 ) -> (World<Session, Session>, Kept) {
     let kept = Kept::default();
     let (near, far) = (sender(scheme, near), receiver(scheme, far, ends, &kept));
-    let datagrams = antiphon_proto::find(scheme).unwrap().substrate == Substrate::Udp;
-    let world = match datagrams {
-        true => World::linked(near, far, "delay=5ms", 1),
-        false => World::piped(near, far, ms(5), 64 * 1024),
-    };
-    (world, kept)
+    let transport = antiphon_proto::find(scheme).unwrap();
+    (world_of(transport, near, far, ("delay=5ms", 1), (ms(5), 64 * 1024)), kept)
 }
 
 #[test]

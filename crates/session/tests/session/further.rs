@@ -22,8 +22,7 @@ fn a_stream_moves_through_all_transports_without_a_gap() {
             assert_eq!(world.changes, [Change::Joined(wire), Change::Moved(wire)], "{name}");
             world.changes.clear();
         }
-        world.end();
-        assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+        world.end_flawless();
         // Of rtp's 1.5 s and the overlap, at 1.6 Mbit/s.
         assert!(world.sent[&WireId(0)] < 450_000, "{:?}", world.sent);
     }
@@ -126,8 +125,7 @@ fn a_forged_association_without_the_token_joins_nothing() {
         }
         world.run_for(ms(5));
     }
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
     assert!(world.far.unknown_sources() >= 490, "{}", world.far.unknown_sources());
 }
 
@@ -139,7 +137,6 @@ fn without_the_first_the_other_goes_on() {
     world.go_further(1, "srp", Joining::Beside);
     world.run_for(ms(1000));
     world.links.remove(&WireId(0));
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
     assert_eq!(world.changes, [Change::Joined(WireId(1))]);
 }

@@ -133,8 +133,7 @@ fn answers_and_goodbyes_with_another_token_count_for_nothing() {
     }
     assert_eq!(world.changes, []);
     assert!(world.far.unknown_sources() >= 199, "{}", world.far.unknown_sources());
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
 }
 
 #[test]
@@ -210,8 +209,7 @@ fn a_stream_has_at_most_four_wires_and_makes_one_move_at_a_time() {
     world.go_further(4, "rtp", Joining::Beside);
     world.run_for(ms(500));
     assert_eq!(of_wire(&world, 4).last(), Some(&Change::Joined(WireId(4))));
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
 }
 
 #[test]
@@ -262,8 +260,7 @@ fn a_wire_beside_the_first_goes_on_when_the_first_ends() {
     (2..5).for_each(|wire| world.go_further(wire, "rtp", Joining::Beside));
     world.run_for(ms(1_000));
     assert_eq!(world.changes[2..], [2, 3, 4].map(|wire| Change::Joined(WireId(wire))));
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
 }
 
 #[test]
@@ -277,8 +274,7 @@ fn a_wire_that_the_receiver_has_taken_goes_before_one_that_it_has_not() {
     world.run_for(ms(5_000));
     let failed = Change::Failed(WireId(1), ChangeFailure::NotTaken);
     assert_eq!(world.changes, [Change::Joined(WireId(2)), ENDED, failed]);
-    world.end();
-    assert!(world.is_flawless(), "{:?}", heard(&world.far).playout());
+    world.end_flawless();
 }
 
 #[test]

@@ -6,19 +6,18 @@ use std::rc::Rc;
 use antiphon_core::Instant;
 use antiphon_media::StreamFormat;
 use antiphon_session::{SendTrackConfig, Session};
-use antiphon_testkit::{Kept, Noise, expected};
+use antiphon_testkit::{Noise, expected};
 
 use crate::groups::{channels, config};
-use crate::world::{World, heard, ms, receive_session, send_session_with, track_config};
+use crate::world::{heard, linked, ms, send_session_with, track_config};
 
 const END: Instant = Instant::from_millis(60_000);
 
 #[test]
 fn a_goodbye_does_not_cut_off_a_group_that_is_behind() {
     let scheme = "sctp?order=ordered&streams=3&reliability=full";
-    let kept = Kept::default();
     // Repetitions take longer than the receiver waits for stragglers after a goodbye, 100 ms.
-    let mut world = World::linked(slow(scheme), receive_session(scheme, None, &kept), "delay=150ms", 1);
+    let (mut world, kept) = linked(scheme, slow(scheme), None, "delay=150ms", 1);
     let (lost, last) = (Rc::new(Cell::new(0)), (SLOW_FRAMES / 256 - 1) as u16);
     let counted = Rc::clone(&lost);
     world.up.taken = Some(Box::new(move |_, packet| {
@@ -58,10 +57,8 @@ fn slow_format() -> StreamFormat {
 #[test]
 fn losses_of_a_group_on_its_own_stream_delay_no_other_group() {
     let run = |scheme: &'static str| {
-        let kept = Kept::default();
         // A repetition takes longer than the playout delay: a round trip of 30 ms, and a quarter of it for reordering.
-        let far = receive_session(scheme, Some(ms(30)), &kept);
-        let mut world = World::linked(slow(scheme), far, "delay=15ms", 1);
+        let (mut world, kept) = linked(scheme, slow(scheme), Some(ms(30)), "delay=15ms", 1);
         let mut sent = 0u64;
         world.up.taken = Some(Box::new(move |_, packet| {
             // One in twenty of stream 0, from the second second on: the first group's only, or those of all groups.
@@ -93,9 +90,7 @@ fn through_mixed_losses_whatever_comes_is_in_its_place() {
         ("dccp", "delay=10ms,loss=5%"),
         ("arq", "delay=10ms,loss=5%"),
     ] {
-        let kept = Kept::default();
-        let far = receive_session(scheme, Some(ms(40)), &kept);
-        let mut world = World::linked(slow(scheme), far, link, 21);
+        let (mut world, kept) = linked(scheme, slow(scheme), Some(ms(40)), link, 21);
         world.run(END);
         let (samples, whole) = (kept.samples(), expected(slow_format(), 0, SLOW_FRAMES));
         // The last packets may be among the lost.

@@ -4,14 +4,14 @@
 use antiphon_core::{Instant, Participant};
 use antiphon_media::packet::{ExtensionIds, parse_rtp};
 use antiphon_media::{ChannelGroups, StreamFormat};
-use antiphon_session::{Notice, OpenSink, SendTrackConfig, Session};
+use antiphon_session::{Notice, SendTrackConfig, Session};
 
 use crate::stream::notices;
 use crate::world::{
-    NEAR, WIRE, World, datagram, heard, ms, receive_session, receive_session_with, send_session,
+    NEAR, WIRE, datagram, feed, heard, is_rtcp, linked, listening, ms, piped, send_session,
     send_session_with, track_config,
 };
-use antiphon_testkit::{Kept, Noise, expected, stereo};
+use antiphon_testkit::{Kept, Noise, expected, sent_on, stereo};
 
 const END: Instant = Instant::from_millis(60_000);
 const FRAMES: u64 = 480_017;
@@ -36,8 +36,7 @@ pub fn channels(samples: &[f32], of: usize, which: std::ops::Range<usize>) -> Ve
 
 /// The SSRC of an RTP packet that crosses bare UDP; `None` for RTCP.
 fn ssrc(bytes: &[u8]) -> Option<u32> {
-    let sound = !(200..=204).contains(&bytes[1]);
-    sound.then(|| u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]))
+    (!is_rtcp(bytes)).then(|| u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]))
 }
 
 #[test]
@@ -54,10 +53,8 @@ fn groups_arrive_sample_exact_over_every_transport() {
         ("arq", Some(60)),
     ] {
         for (count, groups) in [(4, "2,2"), (3, "1,2")] {
-            let kept = Kept::default();
-            let far = receive_session(scheme, latency.map(ms), &kept);
             let near = sending(scheme, count, groups);
-            let mut world = World::linked(near, far, "delay=5ms,jitter=4ms", 11);
+            let (mut world, kept) = linked(scheme, near, latency.map(ms), "delay=5ms,jitter=4ms", 11);
             world.run(END);
             let playout = heard(&world.far).playout().unwrap();
             let case = format!("{scheme} {groups}: {playout:?}");
@@ -75,9 +72,7 @@ fn groups_arrive_sample_exact_over_every_transport() {
 
 #[test]
 fn groups_arrive_sample_exact_over_a_byte_stream() {
-    let kept = Kept::default();
-    let mut world =
-        World::piped(sending("tcp", 8, "2,2,4"), receive_session("tcp", None, &kept), ms(5), 60_000);
+    let (mut world, kept) = piped(sending("tcp", 8, "2,2,4"), None, ms(5), 60_000);
     world.run(END);
     assert!(kept.samples() == expected(format(8), 0, FRAMES), "{} samples", kept.len());
     assert_eq!(heard(&world.far).groups().map(|g| g.channels).collect::<Vec<_>>(), [0..2, 2..4, 4..8]);
@@ -86,11 +81,10 @@ fn groups_arrive_sample_exact_over_a_byte_stream() {
 /// Sixty-four channels, each a group: the maximum.
 #[test]
 fn sixty_four_groups_are_one_stream() {
-    let kept = Kept::default();
     let config =
         SendTrackConfig { groups: ChannelGroups::parse(64, "1").unwrap(), ..track_config(format(64), 5) };
     let near = send_session_with("rtp", Noise::new(format(64), 192_000), config);
-    let mut world = World::linked(near, receive_session("rtp", Some(ms(40)), &kept), "delay=5ms", 3);
+    let (mut world, kept) = linked("rtp", near, Some(ms(40)), "delay=5ms", 3);
     world.run(END);
     assert!(kept.samples() == expected(format(64), 0, 192_000), "{} samples", kept.len());
     assert_eq!(world.near.reports().iter().flatten().count(), 64);
@@ -110,11 +104,9 @@ fn one_group_is_the_stream_as_it_ever_was() {
 
 #[test]
 fn losses_of_a_group_do_not_affect_the_others() {
-    let kept = Kept::default();
     let near = sending("rtp", 4, "2,2");
     let second = near.send_track().unwrap().ssrcs().nth(1);
-    let mut world =
-        World::linked(near, receive_session("rtp", Some(ms(40)), &kept), "delay=5ms,jitter=5ms", 1);
+    let (mut world, kept) = linked("rtp", near, Some(ms(40)), "delay=5ms,jitter=5ms", 1);
     // Seeded by the packet's number: one in ten, and none at the ends.
     world.up.taken = Some(Box::new(move |n, bytes| {
         ssrc(bytes) == second && (40..3_600).contains(&n) && n * 7919 % 101 < 10
@@ -139,14 +131,11 @@ fn losses_of_a_group_do_not_affect_the_others() {
 
 /// The wanted part of what a sender sends on bare UDP in four seconds.
 fn crossing(mut session: Session, wanted: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
-    let (mut now, mut all, mut buf) = (Instant::ZERO, Vec::new(), vec![0; 1500]);
+    let (mut now, mut all) = (Instant::ZERO, Vec::new());
     while now < Instant::from_millis(3_900) {
         session.advance(now);
-        while let Some(transmit) = session.poll_transmit(now, WIRE, &mut buf) {
-            if wanted(&buf[..transmit.len]) {
-                all.push(buf[..transmit.len].to_vec());
-            }
-        }
+        let sent = sent_on(&mut session, now, WIRE).into_iter().map(|(_, bytes)| bytes);
+        all.extend(sent.filter(|bytes| wanted(bytes)));
         let Some(next) = session.poll_timeout() else { break };
         now = now.max(next);
     }
@@ -160,31 +149,13 @@ fn packets(groups: &str, seed: u64) -> Vec<Vec<u8>> {
     crossing(session, |packet| ssrc(packet).is_some())
 }
 
-/// An endless receiver with a playout delay.
-fn listening(kept: &Kept) -> Session {
-    let kept = kept.clone();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    receive_session_with("rtp", Some(ms(40)), open_sink, false, Instant::ZERO)
-}
-
-/// Hands over the packets of a block every 256/48 000 s.
-fn feed(session: &mut Session, now: &mut Instant, per_block: usize, packets: &[Vec<u8>]) {
-    for block in packets.chunks(per_block) {
-        *now += std::time::Duration::from_nanos(5_333_333);
-        for packet in block {
-            session.handle_input(*now, WIRE, datagram(&mut packet.to_vec(), NEAR, *now));
-        }
-        session.advance(*now);
-    }
-}
-
 #[test]
 fn a_late_receiver_has_all_groups_within_sixteen_blocks() {
     let kept = Kept::default();
     let (mut session, mut now) = (listening(&kept), Instant::from_millis(1));
     // Block 5 is odd: the first packet received is of the second group.
     let all = packets("2,2", 5);
-    feed(&mut session, &mut now, 2, &all[2 * 100 + 1..]);
+    feed(&mut session, &mut now, NEAR, 2, &all[2 * 100 + 1..]);
     session.stop(now);
     let whole = expected(format(4), 0, 192_000);
     let samples = kept.samples();
@@ -211,9 +182,9 @@ fn a_group_that_falls_silent_is_concealed_and_comes_back() {
         .filter(|(n, packet)| !(400..900).contains(n) || ssrc(packet) != second)
         .map(|(_, packet)| packet.clone())
         .collect();
-    feed(&mut session, &mut now, 2, &came[..400]);
-    feed(&mut session, &mut now, 1, &came[400..650]);
-    feed(&mut session, &mut now, 2, &came[650..]);
+    feed(&mut session, &mut now, NEAR, 2, &came[..400]);
+    feed(&mut session, &mut now, NEAR, 1, &came[400..650]);
+    feed(&mut session, &mut now, NEAR, 2, &came[650..]);
     session.stop(now);
     let (samples, whole) = (kept.samples(), expected(format(4), 0, 192_000));
     let begin = samples.chunks_exact(4).position(|frame| frame[0] != 0.0).unwrap() * 4;
@@ -240,7 +211,7 @@ fn unknown_sources_can_neither_take_a_group_nor_cost_memory() {
         }
         packet
     };
-    feed(&mut session, &mut now, 2, &all[..8]);
+    feed(&mut session, &mut now, NEAR, 2, &all[..8]);
     let (mut before, mut attempts) = (0, 0);
     for (n, block) in all[8..].chunks(2).enumerate() {
         for k in 0..20 {
@@ -249,7 +220,7 @@ fn unknown_sources_can_neither_take_a_group_nor_cost_memory() {
             session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
             attempts += 1;
         }
-        feed(&mut session, &mut now, 2, block);
+        feed(&mut session, &mut now, NEAR, 2, block);
         if n == 100 {
             before = heard(&session).groups().count();
         }
@@ -268,11 +239,11 @@ fn unknown_sources_can_neither_take_a_group_nor_cost_memory() {
 fn another_division_of_the_same_channels_is_followed() {
     let kept = Kept::default();
     let (mut session, mut now) = (listening(&kept), Instant::from_millis(1));
-    feed(&mut session, &mut now, 2, &packets("2,2", 5)[..600]);
+    feed(&mut session, &mut now, NEAR, 2, &packets("2,2", 5)[..600]);
     now += ms(2_500);
-    feed(&mut session, &mut now, 3, &packets("1,1,2", 6)[..900]);
+    feed(&mut session, &mut now, NEAR, 3, &packets("1,1,2", 6)[..900]);
     now += ms(2_500);
-    feed(&mut session, &mut now, 2, &packets("4", 7)[..600]);
+    feed(&mut session, &mut now, NEAR, 2, &packets("4", 7)[..600]);
     session.stop(now);
     let playout = heard(&session).playout().unwrap();
     assert_eq!(heard(&session).groups().count(), 1);
@@ -292,7 +263,7 @@ fn a_group_whose_numbers_begin_anew_goes_on_in_its_place() {
         let sequence = u16::from_be_bytes([packet[2], packet[3]]).wrapping_sub(20_000);
         packet[2..4].copy_from_slice(&sequence.to_be_bytes());
     }
-    feed(&mut session, &mut now, 2, &all);
+    feed(&mut session, &mut now, NEAR, 2, &all);
     session.stop(now);
     let (samples, whole) = (kept.samples(), expected(format(4), 0, 192_000));
     let begin = samples.chunks_exact(4).position(|frame| frame[0] != 0.0).unwrap() * 4;
@@ -313,7 +284,7 @@ fn a_stream_that_is_not_divided_ignores_what_is() {
     let ours = crossing(send_session("rtp", stereo(), 96_000, 9), |packet| ssrc(packet).is_some());
     let (mut now, theirs) = (Instant::from_millis(1), packets("2,2", 5));
     for (our, their) in ours.iter().zip(&theirs) {
-        feed(&mut session, &mut now, 1, std::slice::from_ref(our));
+        feed(&mut session, &mut now, NEAR, 1, std::slice::from_ref(our));
         session.handle_input(now, WIRE, datagram(&mut their.to_vec(), NEAR, now));
     }
     session.stop(now);

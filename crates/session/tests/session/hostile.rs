@@ -7,7 +7,9 @@ use crate::associations::hub;
 use crate::common::{Comparison, comparing};
 use crate::log::Log;
 use crate::stream::packets;
-use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receive_session, send_session};
+use crate::world::{
+    BLOCK_TIME, NEAR, WIRE, World, datagram, heard, ms, piped, receive_session, send_session,
+};
 
 const END: Instant = Instant::from_millis(60_000);
 
@@ -37,7 +39,7 @@ fn garbage_between_packets_changes_no_sample() {
     let all = packets(1, 256_000);
     let (mut rng, mut now, mut offered) = (Rng::fork(3, "rubbish"), Instant::from_millis(1), 0);
     for (n, packet) in all.iter().enumerate() {
-        now += std::time::Duration::from_nanos(5_333_333);
+        now += BLOCK_TIME;
         session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
         for _ in 0..20 {
             // Half of it under our peer's address. The whole of what is cut off was received before.
@@ -82,9 +84,8 @@ fn a_sender_and_a_caller_take_no_harm_from_what_comes_back() {
     let mut rng = Rng::fork(5, "rubbish");
     let (good, kept) = (packets(5, 25_600), Kept::default());
     let mut sender = send_session("rtp", stereo(), 48_000, 5);
-    let (setting, to) = (Comparison::new(stereo(), ms(40)), kept.clone());
-    let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
-    let mut caller = comparing("rtp", Noise::new(stereo(), 48_000), open_sink, setting);
+    let setting = Comparison::new(stereo(), ms(40));
+    let mut caller = comparing("rtp", Noise::new(stereo(), 48_000), kept.opener(), setting);
     let log = Log::of(&mut caller, 1_000, None);
     let mut world = World::linked(caller, hub("rtp", 1), "delay=3ms", 1);
     let mut offered = 0;
@@ -112,9 +113,7 @@ fn a_sender_and_a_caller_take_no_harm_from_what_comes_back() {
 
 #[test]
 fn rubbish_on_a_byte_stream_spoils_no_later_connection() {
-    let kept = Kept::default();
-    let session = receive_session("tcp", None, &kept);
-    let mut world = World::piped(send_session("tcp", stereo(), 96_000, 5), session, ms(1), 2896);
+    let (mut world, kept) = piped(send_session("tcp", stereo(), 96_000, 5), None, ms(1), 2896);
     let mut rng = Rng::fork(6, "rubbish");
     let mut bytes: Vec<u8> = (0..200_000).map(|_| rng.next_u32() as u8).collect();
     for piece in bytes.chunks_mut(997) {

@@ -15,7 +15,7 @@ use antiphon_session::{
 use antiphon_testkit::{Kept, Noise, expected, sample, stereo};
 
 use crate::common::{sending, session_config};
-use crate::world::{WIRE, World, heard, ms, receive_session, stack, track_config};
+use crate::world::{WIRE, World, heard, linked, ms, receive_session, stack, track_config};
 
 /// Captures noise in periods by a clock that runs `ppm` faster than the world's, from the start of time; its frame *n*
 /// is that of `expected`.
@@ -196,8 +196,7 @@ fn short_packets_of_a_long_block_leave_one_by_one() {
                 noted.borrow_mut().push(now);
             }
         }));
-        let kept = Kept::default();
-        let mut world = World::linked(near, receive_session("rtp", Some(ms(40)), &kept), "delay=5ms", 1);
+        let (mut world, kept) = linked("rtp", near, Some(ms(40)), "delay=5ms", 1);
         world.run(Instant::from_millis(30_000));
         assert!(world.near.is_finished() && kept.samples() == expected(stereo(), 0, 240_000));
         let sent = sent.borrow();

@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Event, Input, Instant, Message, Participant, PathId, Pumped, Rng, Role, Stack, Tag,
-    Validator, Verdict, WireId, Wires, pump,
+    CloseMode, Endpoint, Event, Input, Instant, Message, Participant, PathId, Rng, Role, Stack, Tag,
+    Validator, Verdict,
 };
-use antiphon_proto::{Substrate, TRANSPORTS};
-use antiphon_session::{Policy, Reflector, ReflectorConfig};
+use antiphon_session::{Reflector, ReflectorConfig};
 
-use crate::world::{WIRE, datagram, ms, stack, stack_of};
+use crate::world::{WIRE, datagram, datagram_transports, many, ms, stack, stack_of};
 
 /// Endpoints in the order in which they came.
 struct Plain {
@@ -111,20 +110,6 @@ impl Plain {
 
 type Sent = (Instant, PathId, Vec<u8>);
 
-/// Records what is sent.
-struct Keeps<'a>(&'a mut Vec<Sent>);
-
-impl Wires for Keeps<'_> {
-    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        let mut buf = vec![0; 1500];
-        while let Some(transmit) = participant.poll_transmit(now, wire, &mut buf) {
-            self.0.push((now, transmit.path, buf[..transmit.len].to_vec()));
-        }
-    }
-
-    fn close(&mut self, _now: Instant, _wire: WireId) {}
-}
-
 /// Callers of 50 messages/s over a path that loses 5 % each way, the reflector and its simple reference.
 struct Crowd {
     callers: Vec<Box<dyn Endpoint>>,
@@ -139,12 +124,11 @@ struct Crowd {
 impl Crowd {
     fn new(scheme: &'static str, callers: usize) -> Self {
         let now = Instant::from_millis(1);
-        // Unproved peers have half of the places.
-        let policy = Policy::Many { most: 2 * callers, idle: ms(10_000) };
         Crowd {
             // Programs of their own, which draw other numbers.
             callers: (0..callers as u64).map(|n| stack_of(scheme, 100 + n).open(now, Role::Caller)).collect(),
-            hub: Reflector::new(now, WIRE, stack(scheme), policy, ReflectorConfig::default()),
+            // Unproved peers have half of the places.
+            hub: Reflector::new(now, WIRE, stack(scheme), many(2 * callers), ReflectorConfig::default()),
             plain: Plain::new(stack(scheme), now),
             rng: Rng::fork(1, "crowd"),
             now,
@@ -176,7 +160,8 @@ impl Crowd {
         }
         let first = self.sent[0].len();
         let [sent, of_plain] = &mut self.sent;
-        assert_eq!(pump(&mut self.hub, self.now, &mut Keeps(sent)), Pumped::Quiet);
+        let of_hub = antiphon_testkit::Sent::of(&mut self.hub, self.now).datagrams;
+        sent.extend(of_hub.into_iter().map(|(_, path, bytes)| (self.now, path, bytes)));
         self.plain.pump(self.now, of_plain);
         self.answer(first);
         self.now += ms(1);
@@ -228,7 +213,7 @@ fn a_thousand_associations_are_served_as_if_each_were_asked() {
 
 #[test]
 fn many_of_every_transport_are_served_as_if_each_were_asked() {
-    for transport in TRANSPORTS.iter().filter(|transport| transport.substrate == Substrate::Udp) {
+    for transport in datagram_transports() {
         let mut crowd = Crowd::new(transport.scheme, 30);
         crowd.run(400);
         // Some callers end, and their associations with them where the transport says so.

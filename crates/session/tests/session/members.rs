@@ -2,47 +2,33 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Participant, PathId, WireId, Wires, pump, sooner};
+use antiphon_core::{Instant, Participant, PathId, sooner};
 use antiphon_link::{Direction, Duplex};
-use antiphon_session::{OpenSink, PlayoutDelay, ReceiveTrack, Session, SessionConfig};
-use antiphon_testkit::{Kept, Noise, stereo};
+use antiphon_session::{PlayoutDelay, ReceiveTrack, Session, SessionConfig};
+use antiphon_testkit::{Kept, Noise, Sent, stereo};
 
 use crate::common::{receive_config, session_config};
-use crate::world::{SILENCE, WIRE, ms, sending, stack, track_config};
+use crate::world::{SILENCE, WIRE, datagram, ms, sending, stack, track_config};
 
 const MEMBERS: u64 = 100;
-
-/// What a participant sends at one instant.
-#[derive(Default)]
-struct Sent(Vec<Vec<u8>>);
-
-impl Wires for Sent {
-    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        let mut buf = [0; 2048];
-        while let Some(transmit) = participant.poll_transmit(now, wire, &mut buf) {
-            self.0.push(buf[..transmit.len].to_vec());
-        }
-    }
-
-    fn close(&mut self, _now: Instant, _wire: WireId) {}
-}
 
 /// A receiver with a playout delay and a seed of its own.
 fn member(n: u64) -> Session {
     let delay = ms(20 + n);
-    let kept = Kept::default();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
     let tells = Some(PlayoutDelay::Of(delay));
     let config = SessionConfig { tells, ..session_config(&format!("member {n}"), 1_000 + n) };
     let mut session = Session::new(config, Instant::ZERO);
-    session.set_receive_track(ReceiveTrack::new(receive_config(Some(delay), false), open_sink, None));
+    session.set_receive_track(ReceiveTrack::new(
+        receive_config(Some(delay), false),
+        Kept::default().opener(),
+        None,
+    ));
     session.listen(Instant::ZERO, WIRE, stack("rtp"), SILENCE);
     session
 }
 
 fn hand_in(session: &mut Session, now: Instant, bytes: &mut [u8]) {
-    let input = Input::Datagram { path: PathId(0), bytes, received_at: now };
-    session.handle_input(now, WIRE, input);
+    session.handle_input(now, WIRE, datagram(bytes, PathId(0), now));
 }
 
 #[test]
@@ -62,15 +48,11 @@ fn a_hundred_members_of_a_group_have_figures_of_their_own() {
     let mut links: Vec<_> = (0..MEMBERS).map(link).collect();
     let (mut now, end) = (Instant::ZERO, Instant::ZERO + Duration::from_secs(25));
     loop {
-        let mut sent = Sent::default();
-        pump(&mut near, now, &mut sent);
-        for link in &mut links {
-            sent.0.iter().for_each(|bytes| drop(link.offer(now, Direction::Up, bytes.clone())));
+        for bytes in Sent::of(&mut near, now).bytes() {
+            links.iter_mut().for_each(|link| drop(link.offer(now, Direction::Up, bytes.clone())));
         }
         for (member, link) in members.iter_mut().zip(&mut links) {
-            let mut sent = Sent::default();
-            pump(member, now, &mut sent);
-            sent.0.into_iter().for_each(|bytes| drop(link.offer(now, Direction::Down, bytes)));
+            Sent::of(member, now).bytes().for_each(|bytes| drop(link.offer(now, Direction::Down, bytes)));
         }
         let arrive = links.iter().filter_map(Duplex::poll_timeout).min();
         let due = members.iter().filter_map(Participant::poll_timeout).min();

@@ -8,12 +8,11 @@ use antiphon_core::{
     BrokenReason, Event, Input, Instant, Message, Outcome, Participant, PathId, PathStats, Received,
     SendError, Tag,
 };
-use antiphon_proto::{Substrate, TRANSPORTS, Transport};
 use antiphon_session::{LinkState, MessagePort, Session};
-use antiphon_testkit::World;
+use antiphon_testkit::{World, sent_on};
 
 use crate::common::session_config;
-use crate::world::{MAX_DATAGRAM, WIRE, datagram, ms, stack};
+use crate::world::{MAX_DATAGRAM, WIRE, datagram, datagram_transports, ms, stack};
 
 /// Queues without another thread.
 #[derive(Default)]
@@ -104,15 +103,10 @@ pub fn waiting(name: &str) -> (Session, Shared) {
     (session, queues)
 }
 
-fn datagram_transports() -> impl Iterator<Item = &'static Transport> {
-    TRANSPORTS.iter().copied().filter(|transport| transport.substrate == Substrate::Udp)
-}
-
 /// Carries what `from` sends to `to`, as coming from `path`.
 fn carry(now: Instant, from: &mut Session, to: &mut Session, path: PathId) {
-    let mut buf = [0; 2048];
-    while let Some(sent) = from.poll_transmit(now, WIRE, &mut buf) {
-        to.handle_input(now, WIRE, datagram(&mut buf[..sent.len], path, now));
+    for (_, mut bytes) in sent_on(from, now, WIRE) {
+        to.handle_input(now, WIRE, datagram(&mut bytes, path, now));
     }
 }
 

@@ -10,10 +10,10 @@ use antiphon_proto::{Substrate, TRANSPORTS};
 use antiphon_session::{
     PlayoutDelay, ReceiveTrack, Repetition, Seen, SendTrack, SendTrackConfig, Session, SessionConfig,
 };
-use antiphon_testkit::{Kept, Noise, stereo};
+use antiphon_testkit::{Kept, Noise, sent_on, stereo};
 
 use crate::common::{receive_config, sending, session_config};
-use crate::world::{WIRE, World, datagram, ms, receive_session, stack, stack_of, track_config};
+use crate::world::{WIRE, datagram, ms, receive_session, stack, stack_of, track_config, world_of};
 
 const END: Instant = Instant::from_millis(120_000);
 
@@ -57,10 +57,7 @@ fn each_accepted_message_has_one_outcome_over_every_transport() {
             let mut near = sending(&*stack(name), source, config, PlayoutDelay::Of(ms(60)));
             told.observe(&mut near);
             let far = receive_session(name, Some(ms(60)), &Kept::default());
-            let mut world = match transport.substrate {
-                Substrate::Udp => World::linked(near, far, "delay=30ms,loss=5%", 3),
-                Substrate::Tcp => World::piped(near, far, ms(30), 30_000),
-            };
+            let mut world = world_of(transport, near, far, ("delay=30ms,loss=5%", 3), (ms(30), 30_000));
             if stops {
                 // In the middle of it, when the peer has gone without closing.
                 world.run_until(Instant::from_millis(3_000));
@@ -107,26 +104,23 @@ fn serve(mut server: Session, name: &str, receivers: u32) -> (Session, Vec<u64>)
             let tells = Some(PlayoutDelay::Of(ms(80)));
             let config = SessionConfig { tells, ..session_config("far", 60 + u64::from(n)) };
             let mut session = Session::new(config, Instant::ZERO);
-            let kept = Kept::default();
             let track = receive_config(Some(ms(80)), false);
-            let open_sink = Box::new(move |format, _| Ok(kept.sink(format)));
-            session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+            session.set_receive_track(ReceiveTrack::new(track, Kept::default().opener(), None));
             session.call(Instant::ZERO, WIRE, &[PathId(0)], &*stack);
             session
         })
         .collect();
-    let (mut now, mut buf) = (Instant::from_millis(1), [0; 2048]);
+    let mut now = Instant::from_millis(1);
     while now < Instant::from_millis(30_000) && !server.is_finished() {
         for (at, caller) in callers.iter_mut().enumerate() {
             caller.advance(now);
-            while let Some(sent) = caller.poll_transmit(now, WIRE, &mut buf) {
-                server.handle_input(now, WIRE, datagram(&mut buf[..sent.len], PathId(at as u32 + 1), now));
+            for (_, mut bytes) in sent_on(caller, now, WIRE) {
+                server.handle_input(now, WIRE, datagram(&mut bytes, PathId(at as u32 + 1), now));
             }
         }
         server.advance(now);
-        while let Some(sent) = server.poll_transmit(now, WIRE, &mut buf) {
-            let (bytes, path) = (&mut buf[..sent.len], PathId(0));
-            callers[sent.path.0 as usize - 1].handle_input(now, WIRE, datagram(bytes, path, now));
+        for (path, mut bytes) in sent_on(&mut server, now, WIRE) {
+            callers[path.0 as usize - 1].handle_input(now, WIRE, datagram(&mut bytes, PathId(0), now));
         }
         now += ms(1);
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use antiphon_core::{Input, Instant, Participant, PathId, Transmit, WireId};
 use antiphon_proto::{Substrate, TRANSPORTS, Transport};
-use antiphon_session::{PlayoutDelay, Policy, Reflector, ReflectorConfig, StreamFraming};
+use antiphon_session::{PlayoutDelay, Reflector, ReflectorConfig, StreamFraming};
 use antiphon_testkit::{Kept, Noise, stereo};
 
 use crate::common::{Comparison, comparing, receiving, sending};
 use crate::messages::{calling, waiting};
-use crate::world::{SILENCE, WIRE, World, framed_stack, ms, stack, track_config};
+use crate::world::{SINGLE, WIRE, World, framed_stack, ms, stack, track_config, world_of};
 
 /// A participant with checks of how it is driven.
 struct Watched {
@@ -107,16 +107,12 @@ impl Participant for Watched {
 
 type Pair = [Watched; 2];
 
-fn sink(kept: Kept) -> antiphon_session::OpenSink {
-    Box::new(move |format, _| Ok(kept.sink(format)))
-}
-
 fn stream_in(name: &str, framing: StreamFraming) -> Pair {
     let mut config = track_config(stereo(), 5);
     config.packet.max_packet -= 100;
     let source = Noise::new(stereo(), 480_000);
     let near = sending(&*framed_stack(name, framing), source, config, PlayoutDelay::Of(ms(80)));
-    let far = receiving(name, framing, Some(ms(80)), sink(Kept::default()), true, Instant::ZERO);
+    let far = receiving(name, framing, Some(ms(80)), Kept::default().opener(), true, Instant::ZERO);
     [Watched::new(near), Watched::new(far)]
 }
 
@@ -130,7 +126,7 @@ fn framed(name: &str) -> Pair {
 
 fn comparison(name: &str) -> Pair {
     let setting = Comparison { delay: PlayoutDelay::Of(ms(80)), ..Comparison::new(stereo(), ms(80)) };
-    let near = comparing(name, Noise::new(stereo(), 480_000), sink(Kept::default()), setting);
+    let near = comparing(name, Noise::new(stereo(), 480_000), Kept::default().opener(), setting);
     [Watched::new(near), Watched::new(reflector(name, false))]
 }
 
@@ -142,13 +138,7 @@ fn patient_comparison(name: &str) -> Pair {
 
 fn reflector(name: &str, one_at_a_time: bool) -> Reflector {
     let config = ReflectorConfig { one_at_a_time, ..ReflectorConfig::default() };
-    Reflector::new(
-        Instant::ZERO,
-        WIRE,
-        stack(name),
-        Policy::Single { silence: SILENCE, streams: true },
-        config,
-    )
+    Reflector::new(Instant::ZERO, WIRE, stack(name), SINGLE, config)
 }
 
 fn messages(name: &str) -> Pair {
@@ -171,10 +161,7 @@ const KINDS: [(&str, Make); 5] = [
 ];
 
 fn world(transport: &Transport, [near, far]: Pair, link: &str, seed: u64) -> World<Watched, Watched> {
-    match transport.substrate {
-        Substrate::Udp => World::linked(near, far, link, seed),
-        Substrate::Tcp => World::piped(near, far, ms(10), 3_000),
-    }
+    world_of(transport, near, far, (link, seed), (ms(10), 3_000))
 }
 
 /// The world checks that each is quiet after `pump`; `Watched` checks the rest.
@@ -185,20 +172,12 @@ fn time_outs_are_spent_and_what_stops_ends() {
             println!("{} {kind}, stopped after {at} ms", transport.scheme);
             let mut world = world(transport, pair(transport.scheme), link, 9);
             world.run_until(Instant::from_millis(at));
-            world.near.stop(world.now);
-            let (stopped, end) = (world.now, world.now + ms(60_000));
-            world.run_while(end, |world| !world.near.is_finished());
-            let took = world.now.since(stopped);
-            println!("  the near end took {took:?}");
-            assert!(world.near.is_finished() && took < ms(5_000), "{took:?}");
-            world.near.assert_over();
-            world.far.stop(world.now);
-            let (stopped, end) = (world.now, world.now + ms(60_000));
-            world.run_while(end, |world| !world.far.is_finished());
-            let took = world.now.since(stopped);
-            println!("  the far end took {took:?}");
-            assert!(world.far.is_finished() && took < ms(5_000), "{took:?}");
-            world.far.assert_over();
+            for near_stops in [true, false] {
+                let took = stops_after(&mut world, near_stops);
+                println!("  the near end: {near_stops}; it took {took:?}");
+                assert!(took < ms(5_000), "{took:?}");
+                if near_stops { world.near.assert_over() } else { world.far.assert_over() }
+            }
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use antiphon_core::{BrokenReason, Input, Instant, Participant, WireId};
 use antiphon_measure::Fate;
-use antiphon_session::{Peer, PlayoutDelay, Policy, Reflector, ReflectorConfig, Session};
+use antiphon_session::{Peer, PlayoutDelay, Reflector, Session};
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
 use crate::common::{Comparison, comparing};
 use crate::log::Log;
 use crate::world::{
-    SILENCE, WIRE, World, heard, ms, receive_session, send_session, send_session_within, stack, track_config,
+    SINGLE, WIRE, World, heard, many, ms, piped, reflector, send_session, send_session_within, track_config,
 };
 
 const END: Instant = Instant::from_millis(60_000);
@@ -26,13 +26,9 @@ fn piped_call(patience: Option<u64>, frames: u64) -> Call {
     let delay = patience.map_or(PlayoutDelay::Unbounded, |patience| PlayoutDelay::Of(ms(patience)));
     let setting = Comparison { delay, ..Comparison::new(stereo(), ms(80)) };
     let kept = Kept::default();
-    let to = kept.clone();
-    let open_sink = Box::new(move |format, _| Ok(to.sink(format)));
-    let mut near = comparing("tcp", Noise::new(stereo(), frames), open_sink, setting);
+    let mut near = comparing("tcp", Noise::new(stereo(), frames), kept.opener(), setting);
     let log = Log::of(&mut near, 10_000, None);
-    let (policy, config) = (Policy::Single { silence: SILENCE, streams: true }, ReflectorConfig::default());
-    let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, config);
-    Call { world: World::piped(near, far, ms(1), ROOM), kept, log }
+    Call { world: World::piped(near, reflector("tcp", SINGLE), ms(1), ROOM), kept, log }
 }
 
 impl Call {
@@ -45,9 +41,7 @@ impl Call {
 #[test]
 fn a_clean_pipe_is_sample_exact_for_players_and_recordings() {
     for latency in [None, Some(ms(40))] {
-        let kept = Kept::default();
-        let near = send_session("tcp", stereo(), 240_017, 5);
-        let mut world = World::piped(near, receive_session("tcp", latency, &kept), ms(1), 1500);
+        let (mut world, kept) = piped(send_session("tcp", stereo(), 240_017, 5), latency, ms(1), 1500);
         world.run(END);
         assert!(world.near.is_finished() && world.far.is_finished(), "{latency:?}");
         assert!(kept.samples() == expected(stereo(), 0, 240_017), "{latency:?}: {} samples", kept.len());
@@ -56,9 +50,7 @@ fn a_clean_pipe_is_sample_exact_for_players_and_recordings() {
 
 #[test]
 fn a_recording_survives_a_stall_with_every_sample() {
-    let kept = Kept::default();
-    let near = send_session("tcp", stereo(), 240_000, 5);
-    let mut world = World::piped(near, receive_session("tcp", None, &kept), ms(1), ROOM);
+    let (mut world, kept) = piped(send_session("tcp", stereo(), 240_000, 5), None, ms(1), ROOM);
     world.pipe().stall = Some((Instant::from_millis(1000), Instant::from_millis(3500)));
     world.run(END);
     assert_eq!((world.near.sent().peers.refused, world.near.sent().peers.expired), (0, 0));
@@ -111,9 +103,8 @@ fn broken(session: &Session) -> Option<BrokenReason> {
 
 #[test]
 fn a_broken_connection_comes_back_and_the_stream_goes_on() {
-    let kept = Kept::default();
     let near = send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));
-    let mut world = World::piped(near, receive_session("tcp", Some(ms(300)), &kept), ms(8), ROOM);
+    let (mut world, _kept) = piped(near, Some(ms(300)), ms(8), ROOM);
     world.run_until(Instant::from_millis(3000));
     world.break_pipe();
     world.run_until(Instant::from_millis(3200));
@@ -134,9 +125,7 @@ fn a_broken_connection_comes_back_and_the_stream_goes_on() {
 /// A byte stream's peer is the other end of its connection: when that is gone, no silence need pass before the next.
 #[test]
 fn a_new_connections_sender_is_heard_from_its_first_packet() {
-    let kept = Kept::default();
-    let first = send_session("tcp", stereo(), 480_000, 5);
-    let mut world = World::piped(first, receive_session("tcp", None, &kept), ms(1), ROOM);
+    let (mut world, kept) = piped(send_session("tcp", stereo(), 480_000, 5), None, ms(1), ROOM);
     world.run_until(Instant::from_millis(1000));
     world.break_pipe();
     let (before, sources) = (kept.len(), heard(&world.far).sources().streams);
@@ -169,11 +158,10 @@ fn a_break_longer_than_the_playout_delay_expires_messages() {
 /// A listening wire serves one connection after the other with the same association, or each with one of its own.
 #[test]
 fn a_listener_of_one_keeps_its_association_and_of_many_does_not() {
-    let many = Policy::Many { most: 2, idle: ms(10_000) };
-    for (policy, associations) in [(Policy::Single { silence: SILENCE, streams: true }, 1), (many, 3)] {
+    for (policy, associations) in [(SINGLE, 1), (many(2), 3)] {
         let near =
             send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));
-        let far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, ReflectorConfig::default());
+        let far = reflector("tcp", policy);
         let mut world = World::piped(near, far, ms(5), ROOM);
         let mut wires = Vec::new();
         for (second, back) in [(1, 110), (2, 250), (3, 370)] {
@@ -199,9 +187,8 @@ fn a_listener_of_one_keeps_its_association_and_of_many_does_not() {
 /// if there is one.
 #[test]
 fn who_sends_keeps_its_place_and_who_does_not_makes_room() {
-    let many = Policy::Many { most: 2, idle: ms(10_000) };
-    for (policy, most) in [(Policy::Single { silence: SILENCE, streams: true }, 1), (many, 2)] {
-        let mut far = Reflector::new(Instant::ZERO, WIRE, stack("tcp"), policy, ReflectorConfig::default());
+    for (policy, most) in [(SINGLE, 1), (many(2), 2)] {
+        let mut far = reflector("tcp", policy);
         let mut now = Instant::from_millis(1);
         let send = |far: &mut Reflector, now, wire| {
             far.handle_input(now, wire, Input::Stream { bytes: &mut [0, 3, 1, 2, 3], received_at: now });

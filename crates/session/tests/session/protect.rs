@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use antiphon_core::{Instant, Participant};
-use antiphon_proto::{Substrate, TRANSPORTS};
+use antiphon_proto::TRANSPORTS;
 use antiphon_session::{PlayoutDelay, Repetition, Seen, SendTrackConfig, Session};
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
 use crate::common::sending;
-use crate::world::{World, heard, ms, receive_session, stack, track_config};
+use crate::world::{heard, linked, ms, receive_session, stack, track_config, world_of};
 
 const END: Instant = Instant::from_millis(400_000);
 
@@ -22,11 +22,9 @@ fn protected(name: &str, frames: u64, protect: &str, delay: PlayoutDelay) -> Ses
 #[test]
 fn three_copies_at_a_tenth_lost_miss_a_thousandth() {
     const PACKETS: u64 = 60_000;
-    let kept = Kept::default();
     let delay = PlayoutDelay::Of(ms(80));
     let near = protected("rtp", PACKETS * 256, "repeat:3,spacing=10ms", delay);
-    let far = receive_session("rtp", Some(ms(80)), &kept);
-    let mut world = World::linked(near, far, "delay=20ms,up.loss=10%", 7);
+    let (mut world, _kept) = linked("rtp", near, Some(ms(80)), "delay=20ms,up.loss=10%", 7);
     world.run(END);
     let (counters, playout) = (heard(&world.far).counters(), heard(&world.far).playout().unwrap());
     // A tenth cubed; three standard deviations of 60 messages are 23.
@@ -55,8 +53,7 @@ fn copies_after_seconds_are_counted_once_too() {
     config.protect = "repeat:3,spacing=1s".parse().unwrap();
     let source = Noise::new(stereo(), PACKETS * 64);
     let near = sending(&*stack("rtp"), source, config, PlayoutDelay::Unbounded);
-    let kept = Kept::default();
-    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+    let (mut world, kept) = linked("rtp", near, None, "delay=5ms", 1);
     world.run(END);
     let counters = heard(&world.far).counters();
     assert_eq!((counters.packets, counters.duplicates), (PACKETS, 2 * PACKETS));
@@ -73,8 +70,7 @@ fn copies_that_come_hundreds_of_packets_later_fill_an_outage() {
     config.protect = "repeat:2,spacing=400ms".parse().unwrap();
     let source = Noise::new(stereo(), 240_000);
     let near = sending(&*stack("rtp"), source, config, PlayoutDelay::Unbounded);
-    let kept = Kept::default();
-    let mut world = World::linked(near, receive_session("rtp", Some(ms(600)), &kept), "delay=5ms", 1);
+    let (mut world, kept) = linked("rtp", near, Some(ms(600)), "delay=5ms", 1);
     let begin = Instant::from_millis(2_000);
     world.up.outages.push((begin..begin + ms(300), vec![0]));
     world.run(END);
@@ -86,10 +82,8 @@ fn copies_that_come_hundreds_of_packets_later_fill_an_outage() {
 #[test]
 fn copies_further_apart_than_an_outage_survive_it() {
     for (protect, survives) in [("repeat:2,spacing=60ms", true), ("repeat:2,spacing=20ms", false)] {
-        let kept = Kept::default();
         let near = protected("rtp", 480_000, protect, PlayoutDelay::Of(ms(120)));
-        let far = receive_session("rtp", Some(ms(120)), &kept);
-        let mut world = World::linked(near, far, "delay=10ms", 1);
+        let (mut world, kept) = linked("rtp", near, Some(ms(120)), "delay=10ms", 1);
         for second in 1..9 {
             let begin = Instant::from_millis(second * 1000);
             world.up.outages.push((begin..begin + ms(50), vec![0]));
@@ -113,10 +107,7 @@ fn repeated_messages_count_once_over_every_transport() {
             counted.set(counted.get() + u64::from(matches!(seen, Seen::Outcome { .. })));
         }));
         let far = receive_session(name, None, &kept);
-        let mut world = match transport.substrate {
-            Substrate::Udp => World::linked(near, far, "delay=5ms", 3),
-            Substrate::Tcp => World::piped(near, far, ms(5), 60_000),
-        };
+        let mut world = world_of(transport, near, far, ("delay=5ms", 3), (ms(5), 60_000));
         world.run(END);
         assert!(world.near.is_finished() && world.far.is_finished(), "{name}");
         assert!(kept.samples() == expected(stereo(), 0, PACKETS * 256), "{name}: {}", kept.len());

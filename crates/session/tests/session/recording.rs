@@ -4,21 +4,18 @@ use antiphon_core::{Instant, Participant, PathId};
 use antiphon_session::Notice;
 
 use crate::stream::{notices, packets};
-use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receive_session, send_session};
-use antiphon_testkit::{Kept, expected, stereo};
+use crate::world::{
+    BLOCK_TIME, NEAR, WIRE, datagram, feed, goodbye, heard, is_rtcp, linked, ms, receive_session,
+    send_session,
+};
+use antiphon_testkit::{Kept, expected, sent_on, stereo};
 
 const END: Instant = Instant::from_millis(60_000);
-
-fn is_rtcp(bytes: &[u8]) -> bool {
-    (200..=204).contains(&bytes[1])
-}
 
 #[test]
 fn a_goodbye_ends_a_recording_and_lost_ones_are_tolerated() {
     for lost in 0..3 {
-        let kept = Kept::default();
-        let near = send_session("rtp", stereo(), 24_001, 5);
-        let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+        let (mut world, kept) = linked("rtp", send_session("rtp", stereo(), 24_001, 5), None, "delay=5ms", 1);
         let mut after = 0;
         world.up.taken = Some(Box::new(move |n, bytes| {
             // The reports after the 94th packet are the goodbyes.
@@ -34,9 +31,7 @@ fn a_goodbye_ends_a_recording_and_lost_ones_are_tolerated() {
 
 #[test]
 fn without_any_goodbye_stopping_writes_what_is_there() {
-    let kept = Kept::default();
-    let near = send_session("rtp", stereo(), 24_000, 5);
-    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+    let (mut world, kept) = linked("rtp", send_session("rtp", stereo(), 24_000, 5), None, "delay=5ms", 1);
     world.up.taken = Some(Box::new(|_, bytes| is_rtcp(bytes)));
     world.run(Instant::from_millis(10_000));
     assert!(world.near.is_finished() && !world.far.is_finished());
@@ -51,16 +46,9 @@ fn a_goodbye_that_overtakes_sound_costs_nothing() {
         let kept = Kept::default();
         let mut session = receive_session("rtp", latency, &kept);
         let all = packets(5, 25_600);
-        // A receiver report of the sender's with BYE, as in RFC 3550 §6.6.
-        let ssrc = &all[0][8..12];
-        let bye = [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
         let mut now = Instant::from_millis(1);
-        for packet in &all[..90] {
-            now += std::time::Duration::from_nanos(5_333_333);
-            session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
-            session.advance(now);
-        }
-        session.handle_input(now, WIRE, datagram(&mut bye.to_vec(), NEAR, now));
+        feed(&mut session, &mut now, NEAR, 1, &all[..90]);
+        session.handle_input(now, WIRE, datagram(&mut goodbye(&all[0][8..12]), NEAR, now));
         for packet in &all[90..] {
             session.advance(now);
             now += ms(2);
@@ -69,7 +57,7 @@ fn a_goodbye_that_overtakes_sound_costs_nothing() {
         let mut rounds = 0;
         while !session.is_finished() && rounds < 1000 {
             session.advance(now);
-            while session.poll_transmit(now, WIRE, &mut [0; 1500]).is_some() {}
+            sent_on(&mut session, now, WIRE);
             now = session.poll_timeout().unwrap_or(now).max(now);
             rounds += 1;
         }
@@ -80,10 +68,8 @@ fn a_goodbye_that_overtakes_sound_costs_nothing() {
 
 #[test]
 fn reordering_and_duplicates_do_not_reach_a_recording() {
-    let kept = Kept::default();
-    let near = send_session("rtp", stereo(), 240_000, 5);
     let link = "delay=5ms,duplicate=3%,reorder=3%/60ms";
-    let mut world = World::linked(near, receive_session("rtp", None, &kept), link, 2);
+    let (mut world, kept) = linked("rtp", send_session("rtp", stereo(), 240_000, 5), None, link, 2);
     world.run(END);
     let up = world.link().up.counters();
     let playout = heard(&world.far).playout().unwrap();
@@ -95,9 +81,7 @@ fn reordering_and_duplicates_do_not_reach_a_recording() {
 
 #[test]
 fn losses_in_a_recording_are_filled_in_place() {
-    let kept = Kept::default();
-    let near = send_session("rtp", stereo(), 240_000, 5);
-    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 2);
+    let (mut world, kept) = linked("rtp", send_session("rtp", stereo(), 240_000, 5), None, "delay=5ms", 2);
     world.up.taken = Some(Box::new(|n, bytes| !is_rtcp(bytes) && n % 50 == 25));
     world.run(END);
     let playout = heard(&world.far).playout().unwrap();
@@ -111,20 +95,15 @@ fn reports_from_another_port_are_known_by_their_ssrc() {
     let (kept, all, beside) = (Kept::default(), packets(5, 25_600), PathId(8));
     let mut session = receive_session("rtp", None, &kept);
     let ssrc = &all[0][8..12];
-    let report = |ssrc: &[u8]| [&[0x80, 201, 0, 1], ssrc, &[0x81, 203, 0, 1], ssrc].concat();
     let mut now = Instant::from_millis(1);
     // Before any sound: neither the sender on that port nor an unknown source.
-    session.handle_input(now, WIRE, datagram(&mut report(ssrc)[..8].to_vec(), beside, now));
-    for packet in &all {
-        now += std::time::Duration::from_nanos(5_333_333);
-        session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
-        session.advance(now);
-    }
+    session.handle_input(now, WIRE, datagram(&mut goodbye(ssrc)[..8], beside, now));
+    feed(&mut session, &mut now, NEAR, 1, &all);
     assert_eq!(session.unknown_sources(), 0);
-    session.handle_input(now, WIRE, datagram(&mut report(b"else").to_vec(), beside, now));
+    session.handle_input(now, WIRE, datagram(&mut goodbye(b"else"), beside, now));
     session.advance(now);
     assert_eq!((session.unknown_sources(), notices(&mut session).contains(&Notice::Bye)), (1, false));
-    session.handle_input(now, WIRE, datagram(&mut report(ssrc).to_vec(), beside, now));
+    session.handle_input(now, WIRE, datagram(&mut goodbye(ssrc), beside, now));
     session.advance(now);
     assert!(!notices(&mut session).contains(&Notice::Bye), "it may be forged");
     now = session.poll_timeout().expect("it looks whether more comes");
@@ -142,13 +121,13 @@ fn a_forged_goodbye_ends_no_recording() {
     for from in [PathId(99), NEAR] {
         let (kept, all) = (Kept::default(), packets(5, 51_200));
         let mut session = receive_session("rtp", None, &kept);
-        let bye = [&[0x80, 201, 0, 1], &all[0][8..12], &[0x81, 203, 0, 1], &all[0][8..12]].concat();
+        let mut bye = goodbye(&all[0][8..12]);
         let mut now = Instant::from_millis(1);
         for (n, packet) in all.iter().enumerate() {
-            now += std::time::Duration::from_nanos(5_333_333);
+            now += BLOCK_TIME;
             session.handle_input(now, WIRE, datagram(&mut packet.to_vec(), NEAR, now));
             if n % 60 == 30 {
-                session.handle_input(now, WIRE, datagram(&mut bye.clone(), from, now));
+                session.handle_input(now, WIRE, datagram(&mut bye, from, now));
             }
             session.advance(now);
         }

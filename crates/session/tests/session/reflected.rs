@@ -3,35 +3,21 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use antiphon_core::{Instant, Participant, Pumped, WireId, Wires, pump};
+use antiphon_core::{Instant, Participant};
 use antiphon_link::Direction;
-use antiphon_session::StreamFraming;
-use antiphon_testkit::{Kept, Noise, stereo};
+use antiphon_testkit::{Kept, Noise, Sent, stereo};
 
 use crate::associations::hub;
 use crate::common::{Comparison, comparing};
-use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receiving};
-
-/// Takes what is sent, and drops it.
-struct Nowhere;
-
-impl Wires for Nowhere {
-    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        while participant.poll_transmit(now, wire, &mut [0; 1500]).is_some() {}
-    }
-
-    fn close(&mut self, _now: Instant, _wire: WireId) {}
-}
+use crate::world::{NEAR, WIRE, World, datagram, heard, ms, receive_session};
 
 #[test]
 fn comparing_and_receiving_give_the_same_sound() {
     for (link, seed) in [("delay=10ms", 1), ("delay=10ms,loss=5%,jitter=8ms", 2), ("delay=5ms,loss=10%/4", 3)]
     {
         let (compared, to) = (Kept::default(), Kept::default());
-        let kept = compared.clone();
-        let open_sink = Box::new(move |format, _| Ok(kept.sink(format)));
         let setting = Comparison::new(stereo(), ms(40));
-        let near = comparing("rtp", Noise::new(stereo(), 240_017), open_sink, setting);
+        let near = comparing("rtp", Noise::new(stereo(), 240_017), compared.opener(), setting);
         let mut world = World::linked(near, hub("rtp", 2), link, seed);
         let came: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
         let noted = came.clone();
@@ -40,16 +26,14 @@ fn comparing_and_receiving_give_the_same_sound() {
                 noted.borrow_mut().push(bytes.to_vec());
             }
         }));
-        let kept = to.clone();
-        let open_sink = Box::new(move |format, _| Ok(kept.sink(format)));
-        let mut far = receiving("rtp", StreamFraming::Rtp, Some(ms(40)), open_sink, true, Instant::ZERO);
+        let mut far = receive_session("rtp", Some(ms(40)), &to);
         while !world.near.is_finished() && world.now < Instant::from_millis(20_000) {
             let next = world.now + std::time::Duration::from_micros(250);
             world.run_until(next);
             for mut bytes in came.borrow_mut().drain(..) {
                 far.handle_input(world.now, WIRE, datagram(&mut bytes, NEAR, world.now));
             }
-            assert_eq!(pump(&mut far, world.now, &mut Nowhere), Pumped::Quiet);
+            let _goes_nowhere = Sent::of(&mut far, world.now);
         }
         let (one, other) = (heard(&world.near), heard(&far));
         assert_eq!(one.counters(), other.counters(), "{link}");

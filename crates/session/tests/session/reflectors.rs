@@ -4,32 +4,28 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Participant};
 use antiphon_media::rtcp::{write_bye, write_report};
-use antiphon_session::{PlayoutDelay, Policy, Reflector, ReflectorConfig};
-use antiphon_testkit::{Noise, stereo};
+use antiphon_session::{PlayoutDelay, Reflector, ReflectorConfig};
+use antiphon_testkit::{Noise, sent_on, stereo};
 
 use crate::common::{sending, stack, track_config};
-use crate::world::{NEAR, WIRE, World, datagram, ms};
+use crate::world::{NEAR, WIRE, World, datagram, many, ms};
 
 /// A reflector as on an open network.
 fn reflector(name: &str, marks: bool) -> Reflector {
-    let policy = Policy::Many { most: 64, idle: Duration::from_secs(10) };
     let config = ReflectorConfig { marks, ..ReflectorConfig::default() };
-    Reflector::new(Instant::ZERO, WIRE, stack(name), policy, config)
+    Reflector::new(Instant::ZERO, WIRE, stack(name), many(64), config)
 }
 
 /// The first datagrams of a stream of ours, as captured on its way.
 pub fn captured(name: &str) -> Vec<Vec<u8>> {
     let source = Noise::new(stereo(), 48_000);
     let mut session = sending(&*stack(name), source, track_config(stereo(), 3), PlayoutDelay::Of(ms(80)));
-    let (mut all, mut buf) = (Vec::new(), [0; 2048]);
-    for step in 0..30 {
+    let sent = |step: u64| {
         let now = Instant::ZERO + ms(5 * step);
         session.advance(now);
-        while let Some(sent) = session.poll_transmit(now, WIRE, &mut buf) {
-            all.push(buf[..sent.len].to_vec());
-        }
-    }
-    all
+        sent_on(&mut session, now, WIRE).into_iter().map(|(_, bytes)| bytes)
+    };
+    (0..30).flat_map(sent).collect()
 }
 
 /// Gives `forged` to one of two reflectors, as if the other had sent it; returns how many messages both have returned after ten
@@ -78,16 +74,14 @@ fn nothing_is_repeated_to_an_address_that_proved_nothing() {
         let mut reflector = reflector(name.split('?').next().unwrap(), true);
         let captured = captured(name);
         let taken: usize = captured.iter().map(Vec::len).sum();
-        let (mut now, mut sent, mut buf) = (Instant::ZERO, 0, [0; 2048]);
+        let (mut now, mut sent) = (Instant::ZERO, 0);
         for step in 0..3_000 {
             now = Instant::ZERO + ms(step);
             if let Some(bytes) = captured.get(step as usize) {
                 reflector.handle_input(now, WIRE, datagram(&mut bytes.clone(), NEAR, now));
             }
             reflector.advance(now);
-            while let Some(transmit) = reflector.poll_transmit(now, WIRE, &mut buf) {
-                sent += transmit.len;
-            }
+            sent += sent_on(&mut reflector, now, WIRE).iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         }
         assert!(now > Instant::ZERO && sent > taken / 2, "{name}: {sent} bytes for {taken}");
         assert!((sent as f64) < 1.1 * taken as f64, "{name}: {sent} bytes for {taken}");

@@ -2,28 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Participant, PathId, Rng, WireId, Wires, pump};
+use antiphon_core::{Instant, Participant, PathId, Rng};
 use antiphon_media::rtcp::{RtcpItem, visit_compound, write_cname, write_report};
-use antiphon_session::{OpenSink, PlayoutDelay, Session, StreamFraming};
-use antiphon_testkit::{Kept, Noise, stereo};
+use antiphon_session::{PlayoutDelay, Session};
+use antiphon_testkit::{Kept, Noise, Sent, stereo};
 
-use crate::common::receiving;
-use crate::world::{WIRE, ms, sending, stack, track_config};
-
-/// What a session sends.
-#[derive(Default)]
-struct Sent(Vec<Vec<u8>>);
-
-impl Wires for Sent {
-    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        let mut buf = [0; 2048];
-        while let Some(transmit) = participant.poll_transmit(now, wire, &mut buf) {
-            self.0.push(buf[..transmit.len].to_vec());
-        }
-    }
-
-    fn close(&mut self, _now: Instant, _wire: WireId) {}
-}
+use crate::world::{WIRE, datagram, is_rtcp, ms, receive_session, sending, stack, track_config};
 
 fn sender() -> Session {
     let noise = Noise::new(stereo(), 48_000 * 30);
@@ -32,24 +16,18 @@ fn sender() -> Session {
 
 /// Drives `session` alone from `now` until `until`; returns what it sent.
 fn run(session: &mut Session, mut now: Instant, until: Instant) -> Vec<Vec<u8>> {
-    let mut sent = Sent::default();
+    let mut sent = Vec::new();
     loop {
-        pump(session, now, &mut sent);
+        sent.extend(Sent::of(session, now).bytes());
         match session.poll_timeout() {
             Some(next) if next <= until => now = now.max(next),
-            _ => return sent.0,
+            _ => return sent,
         }
     }
 }
 
 fn hand_in(session: &mut Session, now: Instant, bytes: &[u8]) {
-    let mut bytes = bytes.to_vec();
-    let input = Input::Datagram { path: PathId(0), bytes: &mut bytes, received_at: now };
-    session.handle_input(now, WIRE, input);
-}
-
-fn is_rtcp(bytes: &[u8]) -> bool {
-    (192..=223).contains(&bytes[1])
+    session.handle_input(now, WIRE, datagram(&mut bytes.to_vec(), PathId(0), now));
 }
 
 fn ssrc_of(rtp: &[u8]) -> u32 {
@@ -149,9 +127,7 @@ fn a_sender_whose_ssrc_another_party_has_takes_a_new_one_once() {
 
 #[test]
 fn a_receiver_whose_ssrc_the_sender_has_takes_another() {
-    let kept = Kept::default();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    let mut receiver = receiving("rtp", StreamFraming::Rtp, Some(ms(80)), open_sink, true, Instant::ZERO);
+    let mut receiver = receive_session("rtp", Some(ms(80)), &Kept::default());
     let own = Rng::fork(99, "receiver").next_u32();
     let (mut now, mut sent) = (Instant::ZERO, Vec::new());
     for bytes in run(&mut sender(), Instant::ZERO, Instant::ZERO + Duration::from_secs(3)) {

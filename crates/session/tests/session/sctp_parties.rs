@@ -2,6 +2,7 @@
 
 use antiphon_core::{CloseMode, Endpoint, Event, Instant, Message, Participant, PathId, Role, Tag};
 use antiphon_session::{Policy, Reflector, ReflectorConfig};
+use antiphon_testkit::sent_on;
 
 use crate::world::{WIRE, datagram, ms, stack_of};
 
@@ -13,6 +14,12 @@ struct Client {
     mark: u8,
     reflected: Vec<Vec<u8>>,
     closed: bool,
+}
+
+impl Client {
+    fn send(&mut self, n: u8, now: Instant) {
+        self.endpoint.send(now, Message::new(Tag::NONE, &[self.mark, n, 7], None)).expect("room");
+    }
 }
 
 fn server(now: Instant, most: usize) -> Reflector {
@@ -34,9 +41,8 @@ fn round(hub: &mut Reflector, clients: &mut [Client], now: Instant) {
         }
     }
     hub.advance(now);
-    while let Some(transmit) = hub.poll_transmit(now, WIRE, &mut buf) {
-        assert_eq!(transmit.path, SHARED);
-        let packet = buf[..transmit.len].to_vec();
+    for (path, packet) in sent_on(hub, now, WIRE) {
+        assert_eq!(path, SHARED);
         for client in clients.iter_mut() {
             client.endpoint.handle_input(now, datagram(&mut packet.to_vec(), PathId(0), now));
         }
@@ -64,9 +70,7 @@ fn associations_behind_one_port_are_served_side_by_side() {
     let mut now = Instant::from_millis(1000);
     let (mut hub, mut all) = (server(now, 8), clients(0..4, now));
     for n in 0..100u8 {
-        for client in &mut all {
-            client.endpoint.send(now, Message::new(Tag::NONE, &[client.mark, n, 7], None)).expect("room");
-        }
+        all.iter_mut().for_each(|client| client.send(n, now));
         round(&mut hub, &mut all, now);
         now += ms(5);
     }
@@ -84,9 +88,7 @@ fn associations_behind_one_port_are_served_side_by_side() {
     all[1] = clients(1..2, now).remove(0);
     all[1].endpoint = stack_of("sctp", 777).open(now, Role::Caller);
     for n in 100..120u8 {
-        for client in &mut all {
-            client.endpoint.send(now, Message::new(Tag::NONE, &[client.mark, n, 7], None)).expect("room");
-        }
+        all.iter_mut().for_each(|client| client.send(n, now));
         (0..2).for_each(|_| round(&mut hub, &mut all, now));
         now += ms(5);
     }

@@ -1,13 +1,13 @@
 //! From a sender to a receiver: nothing is added, nothing is left out, no other sender is heard.
 
 use crate::world::{
-    NEAR, SILENCE, WIRE, World, datagram, heard, ms, receive_session, receive_session_with, send_session,
-    send_session_with, track_config,
+    NEAR, SILENCE, WIRE, World, datagram, datagram_transports, feed, heard, is_rtcp, linked, listening, ms,
+    receive_session, send_session, send_session_with, track_config,
 };
 use antiphon_core::{Instant, MediaTime, Participant, PathId};
 use antiphon_media::StreamFormat;
-use antiphon_session::{Notice, OpenSink, Session};
-use antiphon_testkit::{Kept, Noise, expected, stereo};
+use antiphon_session::{Notice, Session};
+use antiphon_testkit::{Kept, Noise, expected, sent_on, stereo};
 
 const END: Instant = Instant::from_millis(60_000);
 
@@ -15,15 +15,11 @@ const END: Instant = Instant::from_millis(60_000);
 pub fn packets(seed: u64, frames: u64) -> Vec<Vec<u8>> {
     let mut session = send_session("rtp", stereo(), frames, seed);
     let (mut now, mut all) = (Instant::ZERO, Vec::new());
-    let mut buf = vec![0; 1500];
     while all.len() < (frames / 256) as usize {
         session.advance(now);
-        while let Some(transmit) = session.poll_transmit(now, WIRE, &mut buf) {
-            // RTCP goes beside it; only sound is wanted here.
-            if !(200..=204).contains(&buf[1]) {
-                all.push(buf[..transmit.len].to_vec());
-            }
-        }
+        // RTCP goes beside it; only sound is wanted here.
+        let sent = sent_on(&mut session, now, WIRE).into_iter().map(|(_, bytes)| bytes);
+        all.extend(sent.filter(|bytes| !is_rtcp(bytes)));
         now = session.poll_timeout().expect("a sender has a schedule");
     }
     all
@@ -33,31 +29,14 @@ pub fn notices(session: &mut Session) -> Vec<Notice> {
     std::iter::from_fn(|| session.receive_track_mut().unwrap().poll_notice()).collect()
 }
 
-/// An endless receiver with a playout delay.
-fn listening(kept: &Kept) -> Session {
-    let kept = kept.clone();
-    let open_sink: OpenSink = Box::new(move |format, _| Ok(kept.sink(format)));
-    receive_session_with("rtp", Some(ms(40)), open_sink, false, Instant::ZERO)
-}
-
-/// Hands over one datagram every 256/48 000 s and lets the session play.
-fn feed(session: &mut Session, now: &mut Instant, path: PathId, packets: &[Vec<u8>]) {
-    for packet in packets {
-        *now += std::time::Duration::from_nanos(5_333_333);
-        session.handle_input(*now, WIRE, datagram(&mut packet.to_vec(), path, *now));
-        session.advance(*now);
-    }
-}
-
 #[test]
 fn jitter_below_the_playout_delay_changes_no_sample() {
     for (rate, channels, latency) in [(48_000, 2, 40), (44_100, 1, 25), (8_000, 1, 80), (96_000, 6, 40)] {
         let format = StreamFormat::new(rate, channels).unwrap();
         for link in ["ideal", "delay=5ms,jitter=10ms", "delay=80ms,up.jitter=8ms/normal"] {
-            let kept = Kept::default();
             let frames = u64::from(rate) * 3 + 17;
-            let far = receive_session("rtp", Some(ms(latency)), &kept);
-            let mut world = World::linked(send_session("rtp", format, frames, 5), far, link, 11);
+            let (mut world, kept) =
+                linked("rtp", send_session("rtp", format, frames, 5), Some(ms(latency)), link, 11);
             world.run(END);
             let (playout, samples) = (heard(&world.far).playout().unwrap(), kept.samples());
             assert_eq!((playout.lost, playout.late, playout.concealed_frames), (0, 0, 0), "{format} {link}");
@@ -77,13 +56,10 @@ fn jitter_below_the_playout_delay_changes_no_sample() {
 /// Includes calls that a validator answers.
 #[test]
 fn nothing_of_a_call_is_an_unknown_sources() {
-    for transport in
-        antiphon_proto::TRANSPORTS.iter().filter(|t| t.substrate == antiphon_proto::Substrate::Udp)
-    {
-        let (format, kept) = (StreamFormat::new(48_000, 2).unwrap(), Kept::default());
-        let far = receive_session(transport.scheme, Some(ms(40)), &kept);
-        let mut world =
-            World::linked(send_session(transport.scheme, format, 48_000, 5), far, "delay=5ms", 11);
+    for transport in datagram_transports() {
+        let format = StreamFormat::new(48_000, 2).unwrap();
+        let near = send_session(transport.scheme, format, 48_000, 5);
+        let (mut world, _kept) = linked(transport.scheme, near, Some(ms(40)), "delay=5ms", 11);
         world.run(END);
         let far = (heard(&world.far).counters().packets > 0, world.far.unknown_sources());
         assert_eq!(far, (true, 0), "{}", transport.scheme);
@@ -92,10 +68,9 @@ fn nothing_of_a_call_is_an_unknown_sources() {
 
 #[test]
 fn losses_are_counted_and_filled_and_the_rest_is_exact() {
-    let kept = Kept::default();
-    let near = send_session("rtp", stereo(), 480_000, 5);
-    let mut world = World::linked(near, receive_session("rtp", Some(ms(40)), &kept), "delay=5ms", 1);
-    world.up.taken = Some(Box::new(|n, bytes| !(200..=204).contains(&bytes[1]) && n % 20 == 10));
+    let (mut world, kept) =
+        linked("rtp", send_session("rtp", stereo(), 480_000, 5), Some(ms(40)), "delay=5ms", 1);
+    world.up.taken = Some(Box::new(|n, bytes| !is_rtcp(bytes) && n % 20 == 10));
     world.run(END);
     let playout = heard(&world.far).playout().unwrap();
     assert!(playout.lost > 80, "{playout:?}");
@@ -117,7 +92,7 @@ fn another_ssrc_on_the_same_path_is_noticed_and_not_mixed_in() {
     let (ours, theirs) = (packets(1, 48_000), packets(2, 48_000));
     let mut now = Instant::from_millis(1);
     for (mine, yours) in ours.iter().zip(&theirs) {
-        feed(&mut session, &mut now, NEAR, std::slice::from_ref(mine));
+        feed(&mut session, &mut now, NEAR, 1, std::slice::from_ref(mine));
         session.handle_input(now, WIRE, datagram(&mut yours.to_vec(), NEAR, now));
     }
     session.stop(now);
@@ -134,9 +109,9 @@ fn a_datagram_from_another_path_never_reaches_the_stream() {
     let mut session = listening(&kept);
     let (ours, theirs) = (packets(1, 48_000), packets(2, 48_000));
     let mut now = Instant::from_millis(1);
-    feed(&mut session, &mut now, NEAR, &ours[..2]);
+    feed(&mut session, &mut now, NEAR, 1, &ours[..2]);
     for (n, (mine, yours)) in ours[2..].iter().zip(&theirs).enumerate() {
-        feed(&mut session, &mut now, NEAR, std::slice::from_ref(mine));
+        feed(&mut session, &mut now, NEAR, 1, std::slice::from_ref(mine));
         // An unknown source with its own packets, and one that repeats what our peer sends a moment earlier.
         session.handle_input(now, WIRE, datagram(&mut yours.to_vec(), PathId(8), now));
         session.handle_input(
@@ -177,15 +152,15 @@ fn a_sender_that_restarts_is_taken_up_after_silence() {
     let kept = Kept::default();
     let mut session = listening(&kept);
     let mut now = Instant::from_millis(1);
-    feed(&mut session, &mut now, NEAR, &packets(1, 25_600));
+    feed(&mut session, &mut now, NEAR, 1, &packets(1, 25_600));
     let other = packets(2, 256_000);
     // Another port, another SSRC, other numbers: refused until the first has been silent for two seconds.
     let silent_since = now;
-    feed(&mut session, &mut now, PathId(8), &other[..370]);
+    feed(&mut session, &mut now, PathId(8), 1, &other[..370]);
     assert!(now.since(silent_since) < SILENCE);
     assert_eq!((session.unknown_sources(), kept.len() as u64 % 512), (370, 0));
     let begun = kept.len();
-    feed(&mut session, &mut now, PathId(8), &other[370..800]);
+    feed(&mut session, &mut now, PathId(8), 1, &other[370..800]);
     assert!(session.knows(WIRE, PathId(8)));
     let said = notices(&mut session);
     assert!(said.iter().any(|n| matches!(n, Notice::NewStream { .. })), "{said:?}");
@@ -206,7 +181,7 @@ fn after_a_goodbye_the_next_sender_need_not_wait() {
     world.run_until(at);
     let (mut now, mut session) = (world.now, world.far);
     assert_eq!(kept.len(), 48_000);
-    feed(&mut session, &mut now, PathId(8), &packets(2, 25_600));
+    feed(&mut session, &mut now, PathId(8), 1, &packets(2, 25_600));
     session.stop(now);
     let samples = kept.samples();
     assert!(samples[samples.len() - 51_200..] == expected(stereo(), 0, 25_600), "{}", samples.len());
@@ -235,11 +210,11 @@ fn a_long_outage_is_counted_as_loss() {
         let mut session = listening(&kept);
         let all = packets(1, (missing + 400) * 256);
         let mut now = Instant::from_millis(1);
-        feed(&mut session, &mut now, NEAR, &all[..200]);
+        feed(&mut session, &mut now, NEAR, 1, &all[..200]);
         // More than RFC 3550 A.1 takes for a loss, and more than sequence numbers show: the time stamps tell.
         now += MediaTime::new(missing * 256, 48_000).duration();
         session.advance(now);
-        feed(&mut session, &mut now, NEAR, &all[200 + missing as usize..]);
+        feed(&mut session, &mut now, NEAR, 1, &all[200 + missing as usize..]);
         session.stop(now);
         let (playout, sources) = (heard(&session).playout().unwrap(), heard(&session).sources());
         assert_eq!((sources.jumps, sources.streams, playout.lost), (0, 1, missing));
@@ -264,7 +239,7 @@ fn a_jump_of_the_sequence_alone_is_followed_and_not_counted_as_loss() {
         packet[2..4].copy_from_slice(&sequence.to_be_bytes());
     }
     let mut now = Instant::from_millis(1);
-    feed(&mut session, &mut now, NEAR, &all);
+    feed(&mut session, &mut now, NEAR, 1, &all);
     session.stop(now);
     let (playout, sources) = (heard(&session).playout().unwrap(), heard(&session).sources());
     assert_eq!((sources.jumps, sources.streams), (1, 2));
@@ -277,10 +252,9 @@ fn a_jump_of_the_sequence_alone_is_followed_and_not_counted_as_loss() {
 
 #[test]
 fn a_live_source_that_pauses_costs_silence_not_order() {
-    let kept = Kept::default();
     let source = Noise::starving(stereo(), 48_000, 24_064, 300);
-    let near = send_session_with("rtp", source, track_config(stereo(), 5));
-    let mut world = World::linked(near, receive_session("rtp", None, &kept), "delay=5ms", 1);
+    let (mut world, kept) =
+        linked("rtp", send_session_with("rtp", source, track_config(stereo(), 5)), None, "delay=5ms", 1);
     world.run(END);
     assert!(kept.samples() == expected(stereo(), 0, 48_000), "a recording has all of it and nothing more");
 }

@@ -6,8 +6,8 @@ use antiphon_core::Instant;
 use antiphon_media::StreamFormat;
 use antiphon_media::playout::PlayoutCounters;
 
-use crate::world::{World, heard, ms, receive_session, send_session};
-use antiphon_testkit::{Kept, Taken, expected};
+use crate::world::{heard, linked, ms, send_session};
+use antiphon_testkit::{Taken, expected};
 
 const END: Instant = Instant::from_millis(60_000);
 /// Ten seconds at 8 kHz: so little that no congestion window ever holds sound back.
@@ -93,10 +93,10 @@ impl Seen {
 /// the chunks in both directions.
 /// up and down.
 fn with_lost_reports(scheme: &'static str) -> (PlayoutCounters, [Seen; 2]) {
-    let (kept, seen) = (Kept::default(), [Seen::default(), Seen::default()]);
-    let near = send_session(scheme, telephone(), FRAMES, 5);
+    let seen = [Seen::default(), Seen::default()];
     // A repetition takes a round trip at least, 100 ms: more than the playout delay.
-    let mut world = World::linked(near, receive_session(scheme, Some(ms(80)), &kept), "delay=50ms", 1);
+    let (mut world, kept) =
+        linked(scheme, send_session(scheme, telephone(), FRAMES, 5), Some(ms(80)), "delay=50ms", 1);
     world.up.taken = Some(seen[0].watch(|chunk| chunk.kind == Kind::Report));
     world.down.taken = Some(seen[1].watch(|_| false));
     world.run(END);
@@ -124,10 +124,10 @@ fn a_lost_report_delays_no_sound_on_another_stream() {
 #[test]
 fn a_goodbye_does_not_overtake_the_repetition_of_the_last_sound() {
     let scheme = "sctp?order=ordered&streams=2&reliability=full";
-    let (kept, seen) = (Kept::default(), Seen::default());
-    let near = send_session(scheme, telephone(), FRAMES, 5);
+    let seen = Seen::default();
     // The repetition takes longer than the receiver waits for stragglers after a goodbye, 100 ms.
-    let mut world = World::linked(near, receive_session(scheme, None, &kept), "delay=150ms", 1);
+    let (mut world, kept) =
+        linked(scheme, send_session(scheme, telephone(), FRAMES, 5), None, "delay=150ms", 1);
     let (mut watch, counted) = (seen.watch(|chunk| chunk.kind == Kind::Sound), seen.clone());
     let last = FRAMES.div_ceil(256) as usize;
     world.up.taken =

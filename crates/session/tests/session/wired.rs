@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Participant, PathId, WireId, Wires, pump, sooner};
+use antiphon_core::{Instant, Participant, PathId, WireId, pump, sooner};
 use antiphon_link::{Direction, Duplex};
 use antiphon_media::rtcp::App;
-use antiphon_session::{Change, Joining, OpenSink, PlayoutDelay, ReceiveTrack, Session, SessionConfig};
-use antiphon_testkit::{Kept, Noise, expected, stereo};
+use antiphon_session::{Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig};
+use antiphon_testkit::{Kept, Noise, Sent, expected, stereo};
 
 use crate::common::{receive_config, session_config};
-use crate::world::{SILENCE, heard, sending, stack, track_config};
+use crate::world::{SILENCE, datagram, heard, send_session_within, stack, track_config};
 
 pub const TOKEN: [u8; 16] = [7; 16];
 /// Twelve seconds, so that a stream has time to move four times.
@@ -38,42 +38,16 @@ pub struct Wired {
     pub closed: Vec<WireId>,
 }
 
-/// What a participant sends at one instant.
-#[derive(Default)]
-struct Sent {
-    datagrams: Vec<(WireId, Vec<u8>)>,
-    closed: Vec<WireId>,
-}
-
-impl Wires for Sent {
-    fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
-        let mut buf = [0; 2048];
-        while let Some(transmit) = participant.poll_transmit(now, wire, &mut buf) {
-            self.datagrams.push((wire, buf[..transmit.len].to_vec()));
-        }
-    }
-
-    fn close(&mut self, _now: Instant, wire: WireId) {
-        self.closed.push(wire);
-    }
-}
-
 impl Wired {
     /// A stream of stereo over the first of `names`, each over its link.
     pub fn new(names: &[(&str, &str)], delay: Duration, seed: u64) -> Self {
-        let near = sending(
-            &*stack(names[0].0),
-            Noise::new(stereo(), FRAMES),
-            track_config(stereo(), seed),
-            PlayoutDelay::Of(delay),
-        );
+        let source = Noise::new(stereo(), FRAMES);
+        let near = send_session_within(names[0].0, source, track_config(stereo(), seed), delay);
         let kept = Kept::default();
-        let sink = kept.clone();
-        let open_sink: OpenSink = Box::new(move |format, _| Ok(sink.sink(format)));
         let tells = Some(PlayoutDelay::Of(delay));
         let config = SessionConfig { tells, ..session_config("far", 99) };
         let mut far = Session::new(config, Instant::ZERO);
-        far.set_receive_track(ReceiveTrack::new(receive_config(Some(delay), false), open_sink, None));
+        far.set_receive_track(ReceiveTrack::new(receive_config(Some(delay), false), kept.opener(), None));
         let mut links = BTreeMap::new();
         for (n, (name, link)) in (0..).zip(names) {
             far.listen(Instant::ZERO, WireId(n), stack(name), SILENCE);
@@ -103,22 +77,20 @@ impl Wired {
     }
 
     fn drain(&mut self) {
-        let mut sent = Sent::default();
-        pump(&mut self.near, self.now, &mut sent);
+        let sent = Sent::of(&mut self.near, self.now);
         self.closed.extend(sent.closed);
-        for (wire, bytes) in sent.datagrams {
+        for (wire, _, bytes) in sent.datagrams {
             *self.sent.entry(wire).or_default() += bytes.len();
             *self.told.entry(wire).or_default() += usize::from(App::parse(&bytes).is_some());
             if let Some(link) = self.links.get_mut(&wire) {
                 link.offer(self.now, Direction::Up, bytes);
             }
         }
-        let mut sent = Sent::default();
-        pump(&mut self.far, self.now, &mut sent);
+        let mut sent = Sent::of(&mut self.far, self.now);
         if let Some(other) = &mut self.other_receiver {
             pump(other, self.now, &mut sent);
         }
-        for (wire, bytes) in sent.datagrams {
+        for (wire, _, bytes) in sent.datagrams {
             *self.answered.entry(wire).or_default() += bytes.len();
             if let Some(link) = self.links.get_mut(&wire) {
                 link.offer(self.now, Direction::Down, bytes);
@@ -139,9 +111,7 @@ impl Wired {
 
     /// A datagram of somebody else arrives at the receiver.
     pub fn forge(&mut self, wire: u32, path: u32, mut bytes: Vec<u8>) {
-        let (path, received_at) = (PathId(path), self.now);
-        let input = Input::Datagram { path, bytes: &mut bytes, received_at };
-        self.far.handle_input(self.now, WireId(wire), input);
+        self.far.handle_input(self.now, WireId(wire), datagram(&mut bytes, PathId(path), self.now));
     }
 
     pub fn run_until(&mut self, until: Instant) {
@@ -153,14 +123,12 @@ impl Wired {
             self.now = self.now.max(due);
             for (wire, link) in &mut self.links {
                 while let Some((direction, mut bytes)) = link.poll(self.now) {
-                    let (path, received_at) = (PathId(0), self.now);
-                    let input = Input::Datagram { path, bytes: &mut bytes, received_at };
                     let to = match (direction, &mut self.other_receiver) {
                         (Direction::Down, _) => &mut self.near,
                         (Direction::Up, Some(other)) if *wire == WireId(0) => other,
                         (Direction::Up, _) => &mut self.far,
                     };
-                    to.handle_input(self.now, *wire, input);
+                    to.handle_input(self.now, *wire, datagram(&mut bytes, PathId(0), self.now));
                 }
             }
         }
@@ -175,6 +143,12 @@ impl Wired {
     pub fn end(&mut self) {
         self.run_until(Instant::from_millis(40_000));
         assert!(self.near.is_finished() && self.far.is_finished());
+    }
+
+    /// The same, and the stream was flawless.
+    pub fn end_flawless(&mut self) {
+        self.end();
+        assert!(self.is_flawless(), "{:?}", heard(&self.far).playout());
     }
 
     /// Not one sample was lost, repeated or made up.

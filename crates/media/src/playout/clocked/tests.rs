@@ -1,6 +1,20 @@
 use super::*;
 use crate::SampleFormat;
+use crate::packet::MediaPacket;
 use antiphon_core::Rng;
+
+/// The packet of that number in a mono stream of packets of `frames`.
+fn mono(sequence: u64, frames: usize, payload: &[u8]) -> MediaPacket<'_> {
+    MediaPacket {
+        sequence,
+        timestamp: sequence * frames as u64,
+        frames,
+        sample: SampleFormat::L16,
+        channels: 1,
+        recovered: false,
+        payload,
+    }
+}
 
 /// A mono sender `sender_ppm` fast with exponential queueing of 1 ms mean and `delay` by time, a device `sink_ppm` fast
 /// that pulls 40 sample frames of 8 kHz; playout delay 30 ms. Returns (time, lag in ms, speed) twice a second, and the
@@ -28,18 +42,8 @@ fn run(
         while due <= pull {
             // Queueing delays but does not reorder.
             arrival = due.max(arrival);
-            let packet = MediaPacket {
-                sequence: n,
-                timestamp: n * 40,
-                frames: 40,
-                sample: SampleFormat::L16,
-                channels: 1,
-                marker: false,
-                recovered: false,
-                ntp: None,
-                payload: &payload,
-            };
-            clocked.insert(at(arrival), &packet);
+            let packet = mono(n, 40, &payload);
+            clocked.playout_mut().insert(at(arrival), &packet);
             n += 1;
             let sent = n as f64 * packet_s;
             due = sent + delay(sent) + 0.001 * rng.exponential().min(20.0);
@@ -85,18 +89,8 @@ fn sound_goes_out_when_it_should() {
         if n == 50 {
             payload[0] = 0x40;
         }
-        let packet = MediaPacket {
-            sequence: n,
-            timestamp: n * 40,
-            frames: 40,
-            sample: SampleFormat::L16,
-            channels: 1,
-            marker: false,
-            recovered: false,
-            ntp: None,
-            payload: &payload,
-        };
-        clocked.insert(now, &packet);
+        let packet = mono(n, 40, &payload);
+        clocked.playout_mut().insert(now, &packet);
         clocked.pull(now, &mut out);
         heard.extend(out);
     }
@@ -146,18 +140,8 @@ fn is_whole(packet: usize, pull: usize, playout_delay: Duration) -> bool {
         let mut sent = 0;
         for now in (0..9_600).step_by(pull).map(|frames| at(frames + phase)) {
             while at(sent * packet as u64) <= now {
-                let packet = MediaPacket {
-                    sequence: sent,
-                    timestamp: sent * packet as u64,
-                    frames: packet,
-                    sample: SampleFormat::L16,
-                    channels: 1,
-                    marker: false,
-                    recovered: false,
-                    ntp: None,
-                    payload: &payload,
-                };
-                clocked.insert(at(packet.timestamp), &packet);
+                let packet = mono(sent, packet, &payload);
+                clocked.playout_mut().insert(at(packet.timestamp), &packet);
                 sent += 1;
             }
             clocked.pull(now, &mut out);

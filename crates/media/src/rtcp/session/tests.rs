@@ -316,7 +316,7 @@ fn sixty_four_sources_take_turns() {
 
 #[test]
 fn a_receiver_tells_its_sender_how_long_it_buffers() {
-    for delay in [Some(Duration::from_millis(80)), None] {
+    for delay in [PlayoutDelay::Of(Duration::from_millis(80)), PlayoutDelay::Unbounded] {
         let (mut sender, mut receiver) = (session(1, false), session(2, false));
         let mut buf = [0; 1500];
         receiver.tell_playout(Some(delay));

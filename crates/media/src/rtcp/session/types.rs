@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Epoch, Instant, NtpTime};
 
-use crate::rtcp::ReportBlock;
+use crate::rtcp::{PlayoutDelay, ReportBlock};
 
 /// Configuration of a participant.
 #[derive(Clone, Debug)]
@@ -84,12 +84,12 @@ pub enum RtcpEvent {
     Report(RemoteReport),
     /// A sender reports its clocks.
     Clock(SenderClock),
-    /// A receiver of ours reports how long it buffers our packets; `None`: without bound (a recording).
+    /// A receiver of ours reports how long it buffers our packets.
     Playout {
         /// Which receiver.
         from: u32,
         /// From the arrival of an undelayed packet to its playout.
-        delay: Option<Duration>,
+        delay: PlayoutDelay,
     },
     /// A source sent BYE.
     Bye {

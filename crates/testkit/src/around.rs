@@ -1,0 +1,31 @@
+//! A stack around a stack.
+
+use std::rc::Rc;
+
+use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Role, Stack, Validator};
+
+/// A stack whose endpoints are what `wrap` makes of those of `inner`; all else is that of `inner`.
+pub struct Around<F> {
+    /// The stack.
+    pub inner: Rc<dyn Stack>,
+    /// Is given each endpoint that is opened.
+    pub wrap: F,
+}
+
+impl<F: Fn(Box<dyn Endpoint>) -> Box<dyn Endpoint>> Stack for Around<F> {
+    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+        (self.wrap)(self.inner.open(now, role))
+    }
+
+    fn validator(&self, now: Instant) -> Box<dyn Validator> {
+        self.inner.validator(now)
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        self.inner.dissector()
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        self.inner.over_ip()
+    }
+}
