@@ -6,6 +6,26 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, units};
 
+use crate::store::Store;
+
+/// Decides what of a track is sent, and when.
+pub trait Protector {
+    /// The message of that number was made; `store` holds it.
+    fn on_message(&mut self, now: Instant, number: u64, store: &Store);
+
+    /// The next thing to send, if any is due.
+    fn poll(&mut self, now: Instant) -> Option<Emit>;
+
+    /// When [`Self::poll`] has something to send.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Number of messages that must be kept after the last one made.
+    fn remembers(&self) -> usize;
+
+    /// How often each message is sent.
+    fn copies(&self) -> u32;
+}
+
 /// A message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Emit {
@@ -15,12 +35,12 @@ pub struct Emit {
     pub copy: u8,
 }
 
-/// Decides what of a track is sent, and when: each message at once, and again `times - 1` times, `spacing` apart.
+/// Sends each message at once, and again `times - 1` times, `spacing` apart.
 ///
 /// Copies that are further apart than a burst of losses survive it (RFC 2198 §1 carries them in later packets; here
 /// they are packets of their own, which any RTP receiver takes). At an independent loss rate of p, p^times is missing.
 #[derive(Debug)]
-pub struct Protector {
+pub struct Repeat {
     setting: Repetition,
     /// Messages to be repeated: when, which, and the number of the copy. One queue for each copy number, so that each
     /// is in order.
@@ -97,18 +117,19 @@ impl std::fmt::Display for Repetition {
     }
 }
 
-impl Protector {
+impl Repeat {
     /// Repeats, as `setting` says, the messages of a track that come at least `interval` apart.
     pub fn new(setting: Repetition, interval: Duration) -> Self {
-        let mut protector = Protector { setting, waiting: Vec::new(), interval };
-        let room = protector.remembers();
+        let mut repeat = Repeat { setting, waiting: Vec::new(), interval };
+        let room = repeat.remembers();
         let copies = usize::from(setting.times.max(1));
-        protector.waiting = (0..copies).map(|_| VecDeque::with_capacity(room)).collect();
-        protector
+        repeat.waiting = (0..copies).map(|_| VecDeque::with_capacity(room)).collect();
+        repeat
     }
+}
 
-    /// The message of that number was made.
-    pub fn on_message(&mut self, now: Instant, number: u64) {
+impl Protector for Repeat {
+    fn on_message(&mut self, now: Instant, number: u64, _store: &Store) {
         for (copy, queue) in self.waiting.iter_mut().enumerate() {
             // A stalled machine makes more messages at once than a track otherwise does: the oldest copies are left
             // out.
@@ -119,28 +140,24 @@ impl Protector {
         }
     }
 
-    /// The next thing to send, if any is due.
-    pub fn poll(&mut self, now: Instant) -> Option<Emit> {
+    fn poll(&mut self, now: Instant) -> Option<Emit> {
         let due = |queue: &VecDeque<(Instant, u64)>| queue.front().is_some_and(|(at, _)| *at <= now);
         let copy = self.waiting.iter().position(due)?;
         let (_, number) = self.waiting[copy].pop_front()?;
         Some(Emit { number, copy: copy as u8 })
     }
 
-    /// When [`Self::poll`] has something to send.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         self.waiting.iter().filter_map(|queue| queue.front()).map(|(at, _)| *at).min()
     }
 
-    /// Number of messages that must be kept after the last one made.
-    pub fn remembers(&self) -> usize {
+    fn remembers(&self) -> usize {
         let span = self.setting.spacing * u32::from(self.setting.times.max(1) - 1) + STALL;
         let messages = span.as_nanos().div_ceil(self.interval.as_nanos().max(1)) as usize;
         messages.clamp(LEAST_REMEMBERED, MOST_REMEMBERED)
     }
 
-    /// How often each message is sent.
-    pub fn copies(&self) -> u32 {
+    fn copies(&self) -> u32 {
         self.setting.times.max(1).into()
     }
 }

@@ -23,7 +23,7 @@ use crate::gaps::Gaps;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
-use crate::recover::Recoverer;
+use crate::recover::{Distinct, Got, Recoverer};
 use bridging::BehindGap;
 use continuing::{Continues, Newest};
 use end::DOUBT;
@@ -34,7 +34,7 @@ pub struct ReceiveTrack {
     open_sink: OpenSink,
     tracker: SourceTracker,
     stream: Option<Stream>,
-    recoverer: Recoverer,
+    recoverer: Box<dyn Recoverer>,
     /// Of each channel group the packet that was sent last, as far as packets have come.
     newest: Vec<Option<Newest>>,
     /// When the recording began.
@@ -122,7 +122,7 @@ impl ReceiveTrack {
             config,
             open_sink,
             stream: None,
-            recoverer: Recoverer::new(1),
+            recoverer: Box::new(Distinct::new(1)),
             newest: Vec::with_capacity(1),
             began: Instant::ZERO,
             behind_gap: None,
@@ -261,7 +261,8 @@ impl ReceiveTrack {
             len: received.len,
             payload: view.payload.len(),
             repaired: received.repaired,
-            duplicate: !self.recoverer.on_packet(origin.group, view.sequence, view.timestamp),
+            duplicate: self.recoverer.on_packet(origin.group, view.sequence, view.timestamp)
+                == Got::Duplicate,
             inserted: None,
         };
         if arrived.duplicate {
@@ -332,7 +333,7 @@ impl ReceiveTrack {
         self.newest.clear();
         self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
-        self.recoverer = Recoverer::new(groups.count());
+        self.recoverer = Box::new(Distinct::new(groups.count()));
         self.finish_playout(now);
         self.is_new = true;
         let config = &self.config;

@@ -1,9 +1,31 @@
 //! Recovery on the receiving side of a track, over any transport: decides which received packets are passed on.
 
-/// Decides which of a track's packets are passed on to playout: drops those received before, which are repetitions,
-/// copies made by the network, or copies from a second association.
+/// Decides which of a track's packets are passed on to playout.
+pub trait Recoverer {
+    /// A packet of channel group `group` came, with this sequence number and time stamp.
+    fn on_packet(&mut self, group: usize, sequence: u16, timestamp: u32) -> Got;
+
+    /// Whether a packet is one of those remembered, received or missing, and later than most: it is behind the newest
+    /// one both by its number and by its time stamp. A sender that restarts near its old numbers does not start near
+    /// its old time stamps.
+    fn remembers(&self, group: usize, sequence: u16, timestamp: u32) -> bool;
+
+    /// A group continues with other numbers.
+    fn restart(&mut self, group: usize);
+}
+
+/// What a recoverer decides about a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Got {
+    /// It is passed on.
+    Deliver,
+    /// It was received before, perhaps over another association, and is dropped.
+    Duplicate,
+}
+
+/// Drops packets received before: repetitions, copies made by the network, and copies from a second association.
 #[derive(Debug, Default)]
-pub struct Recoverer {
+pub struct Distinct {
     /// One for each channel group.
     seen: Vec<Window>,
 }
@@ -65,26 +87,24 @@ impl Window {
     }
 }
 
-impl Recoverer {
+impl Distinct {
     /// For a stream of so many channel groups.
     pub fn new(groups: usize) -> Self {
-        Recoverer { seen: vec![Window::new(); groups] }
+        Distinct { seen: vec![Window::new(); groups] }
+    }
+}
+
+impl Recoverer for Distinct {
+    fn on_packet(&mut self, group: usize, sequence: u16, timestamp: u32) -> Got {
+        let fresh = self.seen.get_mut(group).is_none_or(|window| window.note(sequence, timestamp));
+        if fresh { Got::Deliver } else { Got::Duplicate }
     }
 
-    /// A packet of channel group `group` came, with this sequence number and time stamp. Returns whether it is passed on.
-    pub fn on_packet(&mut self, group: usize, sequence: u16, timestamp: u32) -> bool {
-        self.seen.get_mut(group).is_none_or(|window| window.note(sequence, timestamp))
-    }
-
-    /// Whether a packet is one of those remembered, received or missing, and later than most: it is behind the newest
-    /// one both by its number and by its time stamp. A sender that restarts near its old numbers does not start near
-    /// its old time stamps.
-    pub fn remembers(&self, group: usize, sequence: u16, timestamp: u32) -> bool {
+    fn remembers(&self, group: usize, sequence: u16, timestamp: u32) -> bool {
         self.seen.get(group).is_some_and(|window| window.remembers(sequence, timestamp))
     }
 
-    /// A group continues with other numbers.
-    pub fn restart(&mut self, group: usize) {
+    fn restart(&mut self, group: usize) {
         if let Some(window) = self.seen.get_mut(group) {
             *window = Window::new();
         }
@@ -110,47 +130,45 @@ mod tests {
 
     #[test]
     fn only_the_first_copy_of_a_number_is_delivered() {
-        let (mut rng, mut recoverer) = (Rng::fork(1, "distinct"), Recoverer::new(1));
+        let (mut rng, mut distinct) = (Rng::fork(1, "distinct"), Distinct::new(1));
         let (mut base, mut seen) = (65_000u64, BTreeSet::new());
         for _ in 0..200_000 {
             base += u64::from(rng.next_u32() % 2);
             let number = base.saturating_sub(u64::from(rng.next_u32() % 100));
             let fresh = seen.insert(number);
-            let got = recoverer.on_packet(0, number as u16, 0);
-            assert_eq!(got, fresh, "{number}");
+            let got = distinct.on_packet(0, number as u16, 0);
+            assert_eq!(got == Got::Deliver, fresh, "{number}");
             seen.retain(|old| *old + 400 > base);
         }
     }
 
     #[test]
     fn a_copy_is_known_as_long_as_senders_repeat() {
-        let mut recoverer = Recoverer::new(1);
+        let mut distinct = Distinct::new(1);
         for number in 0..60_000u64 {
-            assert!(recoverer.on_packet(0, number as u16, 0));
+            assert_eq!(distinct.on_packet(0, number as u16, 0), Got::Deliver);
             if let Some(copy) = number.checked_sub(8_000) {
-                assert!(!recoverer.on_packet(0, copy as u16, 0));
+                assert_eq!(distinct.on_packet(0, copy as u16, 0), Got::Duplicate);
             }
         }
     }
 
     #[test]
     fn a_sender_that_begins_anew_behind_its_numbers_is_no_copy() {
-        let mut recoverer = Recoverer::new(1);
-        (0..2_000u32).for_each(|n| assert!(recoverer.on_packet(0, n as u16, 7 + 256 * n)));
-        assert!(recoverer.remembers(0, 1_000, 7 + 256 * 1_000) && recoverer.remembers(0, 1, 7 + 256));
-        assert!(
-            !recoverer.remembers(0, 1_000, 123_456_789) && !recoverer.remembers(0, 1_000, 7 + 256 * 2_500)
-        );
-        assert!(!recoverer.remembers(0, 2_500, 7 + 256 * 2_500) && !recoverer.remembers(1, 1_000, 7));
+        let mut distinct = Distinct::new(1);
+        (0..2_000u32).for_each(|n| assert_eq!(distinct.on_packet(0, n as u16, 7 + 256 * n), Got::Deliver));
+        assert!(distinct.remembers(0, 1_000, 7 + 256 * 1_000) && distinct.remembers(0, 1, 7 + 256));
+        assert!(!distinct.remembers(0, 1_000, 123_456_789) && !distinct.remembers(0, 1_000, 7 + 256 * 2_500));
+        assert!(!distinct.remembers(0, 2_500, 7 + 256 * 2_500) && !distinct.remembers(1, 1_000, 7));
     }
 
     #[test]
     fn a_restarted_group_begins_anew_and_unknown_groups_pass() {
-        let mut recoverer = Recoverer::new(1);
-        assert_eq!([7, 7].map(|n| recoverer.on_packet(0, n, 0)), [true, false]);
-        recoverer.restart(0);
-        assert!(recoverer.on_packet(0, 7, 0));
-        assert_eq!([7, 7].map(|n| recoverer.on_packet(9, n, 0)), [true; 2]);
-        recoverer.restart(9);
+        let mut distinct = Distinct::new(1);
+        assert_eq!([7, 7].map(|n| distinct.on_packet(0, n, 0)), [Got::Deliver, Got::Duplicate]);
+        distinct.restart(0);
+        assert_eq!(distinct.on_packet(0, 7, 0), Got::Deliver);
+        assert_eq!([7, 7].map(|n| distinct.on_packet(9, n, 0)), [Got::Deliver; 2]);
+        distinct.restart(9);
     }
 }

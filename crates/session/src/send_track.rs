@@ -11,7 +11,7 @@ use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
-use crate::protect::{Emit, Protector, Repetition};
+use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
 use crate::store::{Store, StoreRoom, Stored};
 
@@ -63,7 +63,7 @@ pub struct SendTrack {
     /// Bytes that a packet may have now, no more than `buf` has.
     most: usize,
     store: Store,
-    protector: Protector,
+    protector: Box<dyn Protector>,
     /// When the first sample of the track was captured; set when it starts.
     start: Option<Instant>,
     /// Set for a live source.
@@ -125,7 +125,7 @@ impl SendTrack {
         };
         let lanes: Vec<Lane> = packetisers.into_iter().zip(config.groups.ranges()).map(lane).collect();
         let block_time = MediaTime::new(frames as u64, config.packet.format.rate()).duration();
-        let protector = Protector::new(config.protect, block_time / lanes.len() as u32);
+        let protector = Repeat::new(config.protect, block_time / lanes.len() as u32);
         let longest = longest_message(lanes.iter().map(|lane| lane.packetiser.config()));
         let remembered = protector.remembers().max(lanes.len());
         Ok(SendTrack {
@@ -134,7 +134,7 @@ impl SendTrack {
             buf: vec![0; config.packet.max_packet],
             most: config.packet.max_packet,
             store: Store::new(StoreRoom::within(config.keeps, longest, remembered)),
-            protector,
+            protector: Box::new(protector),
             lanes,
             config,
             start: None,
@@ -234,7 +234,7 @@ impl SendTrack {
                 counters.media_bytes += (info.frames * sample_frame) as u64;
                 let number = store.push(group, *made, info, due, bytes);
                 *made += 1;
-                protector.on_message(now, number);
+                protector.on_message(now, number, store);
             });
         }
     }
