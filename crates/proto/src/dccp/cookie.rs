@@ -13,7 +13,8 @@ use std::time::Duration;
 use antiphon_core::{Instant, PathId, Secret};
 
 use super::seq::Seq48;
-use super::wire::{Header, Packet};
+use super::wire::options::{CHANGE_L, CONFIRM_R};
+use super::wire::{Header, Packet, big_endian};
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
 /// Seals and opens cookies; those of one secret and service open each other's.
@@ -79,7 +80,7 @@ impl CookieKeys {
             return None;
         }
         let (fixed, asked) = signed.split_first_chunk::<FIXED>()?;
-        let number = |from: usize, to: usize| fixed[from..to].iter().fold(0, |n, b| (n << 8) | u64::from(*b));
+        let number = |from: usize, to: usize| big_endian(&fixed[from..to]);
         let age = now.since(Instant::from_nanos(number(0, 8)));
         let tcb = Tcb {
             isr: Seq48::new(number(12, 18)),
@@ -94,7 +95,7 @@ impl CookieKeys {
     /// same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as in RFC 6528).
     pub fn base(&self, path: PathId, ports: (u16, u16)) -> Seq48 {
         let mark = self.seal.mark(&[b"first number", &path.0.to_be_bytes(), &self.context(ports)]);
-        Seq48::new(mark.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+        Seq48::new(big_endian(&mark[..6]))
     }
 
     fn context(&self, (ours, theirs): (u16, u16)) -> [u8; 8] {
@@ -121,7 +122,7 @@ impl Default for Asked {
 impl Asked {
     /// The Changes in `request`; `Err`: the option that exceeds the limit.
     pub fn of(request: &Packet<'_>) -> Result<Self, u8> {
-        let asks = |number| (FIRST_FEATURE_OPTION..=LAST_FEATURE_OPTION).contains(&number);
+        let asks = |number| (CHANGE_L..=CONFIRM_R).contains(&number);
         let mut options = request.options().filter(|option| asks(option.number));
         options.try_fold(Asked::default(), |asked, option| {
             let head = [option.number, 2 + option.value.len() as u8];
@@ -147,9 +148,6 @@ const FIXED: usize = 8 + 4 + 6 + 6 + 1;
 pub(super) const COOKIE_ALONE: usize = FIXED + MARK;
 /// The most bytes of options in a Request: our own need 24 at most, Linux's some 30; an option holds 253.
 const MOST_ASKED: usize = 128;
-/// Change L to Confirm R (RFC 4340 §6.1).
-const FIRST_FEATURE_OPTION: u8 = 32;
-const LAST_FEATURE_OPTION: u8 = 35;
 
 #[cfg(test)]
 mod tests {

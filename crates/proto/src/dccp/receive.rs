@@ -2,7 +2,7 @@
 
 use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Role, Verdict as Validated};
 
-use super::ccid::{Feedback, Incoming};
+use super::ccid::Incoming;
 use super::cookie::Tcb;
 use super::endpoint::{DccpEndpoint, Due, State};
 use super::features::{self, Location};
@@ -263,16 +263,7 @@ impl DccpEndpoint {
         };
         let Some(flow) = &mut self.flow else { return };
         flow.received.on_acknowledged(ack);
-        let feedback = Feedback {
-            ack,
-            vectors: &seen.vectors[..seen.vector_count],
-            elapsed: seen.elapsed,
-            loss_event_rate: seen.loss_event_rate,
-            receive_rate: seen.receive_rate,
-            overrun: seen.overrun,
-            slow: seen.slow,
-        };
-        self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
+        self.congestion_changed |= flow.sender.on_feedback(now, ack, seen, &mut flow.sent, &mut self.rtt);
         if let Kind::SyncAck { ack } = header.kind {
             self.on_sync_answered(now, ack);
         }

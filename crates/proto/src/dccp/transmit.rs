@@ -2,7 +2,6 @@
 
 use antiphon_core::{Instant, Outcome};
 
-use super::ccid::Sender;
 use super::endpoint::{DccpEndpoint, State};
 use super::features::{self, ACK_RATIO, Location};
 use super::logs::{Fate, Sent};
@@ -106,8 +105,8 @@ impl DccpEndpoint {
         if !flow.sender.may_send(now, len) {
             return None;
         }
-        if let Sender::Two(two) = &flow.sender {
-            self.features.tell(ACK_RATIO, two.ack_ratio(self.features.told(ACK_RATIO)));
+        if let Some(ratio) = flow.sender.ack_ratio(self.features.told(ACK_RATIO)) {
+            self.features.tell(ACK_RATIO, ratio);
         }
         let acknowledges = self.state == State::PartOpen
             || flow.receiver.is_wanted()

@@ -163,14 +163,8 @@ impl DccpValidator {
         let mut features = self.at_rest(&tcb);
         let seen = Seen::read(request, &mut features, Role::Listener)?;
         let call = Call { path, ports, asked, tcb, features, stamp: seen.stamp };
-        let response = Header {
-            source: ports.0,
-            destination: ports.1,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Response { ack: isr, service: self.settings.service },
-            seq: iss,
-        };
+        let kind = Kind::Response { ack: isr, service: self.settings.service };
+        let response = request.header.answer(kind, iss);
         let options = self.with_cookie(now, &call).or_else(|| self.without_cookie(now, &call));
         Ok(options.map_or(Verdict::Ignore, |options| self.write(Some(response), &options, out)))
     }
@@ -364,14 +358,8 @@ pub(super) fn cookie_of<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
 
 /// The Reset that answers a packet of no connection (RFC 4340 §8.3.1); a Reset is never answered.
 pub(super) fn refusal(header: &Header, (code, data): Fault) -> Option<Header> {
-    let reset = Header {
-        source: header.destination,
-        destination: header.source,
-        ccval: 0,
-        coverage: 0,
-        kind: Kind::Reset { ack: header.seq, code, data },
-        seq: header.kind.ack().map_or(Seq48::default(), Seq48::next),
-    };
+    let kind = Kind::Reset { ack: header.seq, code, data };
+    let reset = header.answer(kind, header.kind.ack().map_or(Seq48::default(), Seq48::next));
     (!matches!(header.kind, Kind::Reset { .. })).then_some(reset)
 }
 

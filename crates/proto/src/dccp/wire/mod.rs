@@ -243,6 +243,18 @@ pub enum WireError {
     BadChecksum,
 }
 
+impl Header {
+    /// Of a packet without CCVal that the checksum covers whole; `ports`: source and destination.
+    pub fn new((source, destination): (u16, u16), kind: Kind, seq: Seq48) -> Self {
+        Header { source, destination, ccval: 0, coverage: 0, kind, seq }
+    }
+
+    /// The header of an answer to this packet, as by [`Self::new`].
+    pub fn answer(&self, kind: Kind, seq: Seq48) -> Self {
+        Header::new((self.destination, self.source), kind, seq)
+    }
+}
+
 impl<'a> Packet<'a> {
     /// Reads a packet of whatever carrier.
     pub fn parse(bytes: &'a [u8], checksum: Checksum) -> Result<Self, WireError> {
@@ -307,7 +319,12 @@ fn read_kind(number: u8, rest: &[u8]) -> Option<Kind> {
 }
 
 fn read_seq(bytes: &[u8]) -> Seq48 {
-    Seq48::new(bytes.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+    Seq48::new(big_endian(&bytes[..6]))
+}
+
+/// The number that these bytes are, the most significant first.
+pub(super) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// Writes a packet into `buf`: header, the options that stand in `options`, data. Answers its length; `None` if `buf` is

@@ -1,5 +1,7 @@
 //! DCCP's options (RFC 4340 §5.8; CCID 3's: RFC 4342 §8).
 
+use super::big_endian;
+
 /// An option as it stands in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawOption<'a> {
@@ -60,26 +62,21 @@ pub enum DccpOption<'a> {
 
 /// The four options of feature negotiation (RFC 4340 §6.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum FeatureVerb {
     /// The feature's location would like to change it.
-    ChangeL,
+    ChangeL = CHANGE_L,
     /// The feature's location confirms.
     ConfirmL,
     /// The other end would like to change it.
     ChangeR,
     /// The other end confirms.
-    ConfirmR,
+    ConfirmR = CONFIRM_R,
 }
 
 impl FeatureVerb {
-    fn number(self) -> u8 {
-        match self {
-            FeatureVerb::ChangeL => CHANGE_L,
-            FeatureVerb::ConfirmL => CHANGE_L + 1,
-            FeatureVerb::ChangeR => CHANGE_L + 2,
-            FeatureVerb::ConfirmR => CHANGE_L + 3,
-        }
-    }
+    const ALL: [FeatureVerb; 4] =
+        [FeatureVerb::ChangeL, FeatureVerb::ConfirmL, FeatureVerb::ChangeR, FeatureVerb::ConfirmR];
 }
 
 /// The options of a packet, one after the other; padding is passed over.
@@ -144,26 +141,23 @@ impl<'a> RawOption<'a> {
         let value = self.value;
         Some(match self.number {
             SLOW_RECEIVER => DccpOption::SlowReceiver,
-            CHANGE_L..=35 => {
+            number @ CHANGE_L..=CONFIRM_R => {
                 let (feature, value) = value.split_first()?;
-                let verb = match self.number - CHANGE_L {
-                    0 => FeatureVerb::ChangeL,
-                    1 => FeatureVerb::ConfirmL,
-                    2 => FeatureVerb::ChangeR,
-                    _ => FeatureVerb::ConfirmR,
-                };
+                let verb = FeatureVerb::ALL[usize::from(number - CHANGE_L)];
                 DccpOption::Feature { verb, feature: *feature, value }
             }
             INIT_COOKIE => DccpOption::InitCookie(value),
-            NDP_COUNT if (1..=6).contains(&value.len()) => DccpOption::NdpCount(number(value)),
+            NDP_COUNT if (1..=6).contains(&value.len()) => DccpOption::NdpCount(big_endian(value)),
             ACK_VECTOR_0 | ACK_VECTOR_1 => DccpOption::AckVector(value),
             DATA_DROPPED => DccpOption::DataDropped(value),
             TIMESTAMP => DccpOption::Timestamp(exactly_32(value)?),
             TIMESTAMP_ECHO if [4, 6, 8].contains(&value.len()) => DccpOption::TimestampEcho {
-                stamp: number(&value[..4]) as u32,
-                elapsed: number(&value[4..]) as u32,
+                stamp: big_endian(&value[..4]) as u32,
+                elapsed: big_endian(&value[4..]) as u32,
             },
-            ELAPSED_TIME if [2, 4].contains(&value.len()) => DccpOption::ElapsedTime(number(value) as u32),
+            ELAPSED_TIME if [2, 4].contains(&value.len()) => {
+                DccpOption::ElapsedTime(big_endian(value) as u32)
+            }
             DATA_CHECKSUM => DccpOption::DataChecksum(exactly_32(value)?),
             LOSS_EVENT_RATE => DccpOption::LossEventRate(exactly_32(value)?),
             LOSS_INTERVALS if value.len() % INTERVAL_LEN == 1 => DccpOption::LossIntervals(value),
@@ -182,10 +176,6 @@ impl<'a> RawOption<'a> {
 
 fn exactly_32(value: &[u8]) -> Option<u32> {
     <[u8; 4]>::try_from(value).ok().map(u32::from_be_bytes)
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// Options on their way out.
@@ -215,12 +205,6 @@ impl OptionWriter {
     /// Pads until there are at least `len` bytes, as far as there is room.
     pub fn pad_to(&mut self, len: usize) {
         self.len = self.len.max(len.min(ROOM));
-    }
-
-    /// Forgets what was written beyond `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.bytes[len.min(self.len)..].fill(0);
-        self.len = self.len.min(len);
     }
 
     /// Bytes written, unpadded.
@@ -260,7 +244,7 @@ impl OptionWriter {
         let feature = [feature];
         parts[0] = &feature;
         parts[1..=given].copy_from_slice(&value[..given]);
-        self.put(verb.number(), &parts)
+        self.put(verb as u8, &parts)
     }
 
     /// Init Cookie.
@@ -339,7 +323,8 @@ pub(crate) const MAX_VALUE: usize = 253;
 const PADDING: u8 = 0;
 const MANDATORY: u8 = 1;
 const SLOW_RECEIVER: u8 = 2;
-const CHANGE_L: u8 = 32;
+pub(crate) const CHANGE_L: u8 = 32;
+pub(crate) const CONFIRM_R: u8 = 35;
 const INIT_COOKIE: u8 = 36;
 const NDP_COUNT: u8 = 37;
 const ACK_VECTOR_0: u8 = 38;
