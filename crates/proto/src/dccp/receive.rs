@@ -21,9 +21,8 @@ impl DccpEndpoint {
         if let State::Finishing(_) | State::Closed = self.state {
             return;
         }
-        let Ok(packet) = Packet::parse(datagram.bytes, self.checksum) else {
-            self.tally.on_malformed();
-            return;
+        let Some(packet) = Packet::parse(datagram.bytes, self.checksum) else {
+            return self.tally.on_malformed();
         };
         let header = &packet.header;
         match self.state {
@@ -169,8 +168,7 @@ impl DccpEndpoint {
     fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         if !self.is_in_place(now, header) {
-            self.tally.on_malformed();
-            return;
+            return self.tally.on_malformed();
         }
         self.alive.on_heard(now);
         let received_at = datagram.received_at.min(now);

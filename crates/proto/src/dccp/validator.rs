@@ -318,8 +318,8 @@ impl DccpValidator {
 impl Validator for DccpValidator {
     fn validate(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Verdict {
         match Packet::parse(datagram, self.checksum) {
-            Ok(packet) => self.validate_packet(now, path, &packet, datagram.len(), answer),
-            Err(_) => Verdict::Ignore,
+            Some(packet) => self.validate_packet(now, path, &packet, datagram.len(), answer),
+            None => Verdict::Ignore,
         }
     }
 
@@ -341,7 +341,7 @@ impl Validator for DccpValidator {
     }
 
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
-        let packet = Packet::parse(datagram, self.checksum).ok()?;
+        let packet = Packet::parse(datagram, self.checksum)?;
         // It may be the answer of a caller without a cookie.
         let is_awaited = self.pending.iter().any(|pending| pending.port == packet.header.source);
         moves::id_of(&packet).filter(|_| !is_awaited)

@@ -51,7 +51,7 @@ fn check(golden: &str, header: Header, options: impl FnOnce(&mut OptionWriter), 
         wrong[bit / 8] ^= 1 << (bit % 8);
         let covered = header.coverage == 0 || bit / 8 < golden.len() - data.len();
         // A covered bit that flips is seen; coverage and offset bits may make another error of it.
-        assert!(!covered || Packet::parse(&wrong, checksum()).is_err(), "bit {bit} of {header:?}");
+        assert!(!covered || Packet::parse(&wrong, checksum()).is_none(), "bit {bit} of {header:?}");
     }
 }
 
@@ -151,8 +151,8 @@ fn over_udp_the_checksum_is_zero_and_ignored() {
     let len = emit(&header(Kind::Data, CLIENT), &OptionWriter::default(), b"hello", Checksum::Udp, &mut buf);
     assert_eq!((len, buf[6], buf[7]), (Some(21), 0, 0));
     buf[6] = 77;
-    assert!(Packet::parse(&buf[..21], Checksum::Udp).is_ok());
-    assert_eq!(Packet::parse(&buf[..21], checksum()), Err(WireError::BadChecksum));
+    assert!(Packet::parse(&buf[..21], Checksum::Udp).is_some());
+    assert_eq!(Packet::parse(&buf[..21], checksum()), None, "the checksum is wrong");
 }
 
 #[test]
@@ -270,7 +270,7 @@ proptest! {
         if let [_, _, _, _, at, _, _, _, kinds, ..] = &mut bytes[..] && kind % 3 > 0 {
             (*at, *kinds) = (offset, (kind << 1) | 1);
         }
-        if let Ok(packet) = Packet::parse(&bytes, Checksum::Udp) {
+        if let Some(packet) = Packet::parse(&bytes, Checksum::Udp) {
             for option in packet.options() {
                 let _read = (option.read(), option.is_barred_from_data());
             }
