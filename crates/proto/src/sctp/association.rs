@@ -16,14 +16,8 @@ pub(super) struct Association {
     pub phase: Phase,
     /// The peer's SCTP port.
     pub remote_port: u16,
-    pub local_tag: u32,
-    /// 0 until the peer has sent it.
-    pub peer_tag: u32,
-    /// The first TSN of this side.
-    pub first_tsn: Seq32,
-    pub in_streams: u16,
-    pub interleaved: bool,
-    pub forward_tsn: bool,
+    /// What both sides agreed on; the peer's tag is 0 until it has sent it.
+    pub tcb: Tcb,
     pub paths: Vec<Path>,
     pub out: Outgoing,
     pub log: TsnLog,
@@ -57,6 +51,13 @@ pub(super) enum Phase {
     ShutdownSent,
     ShutdownReceived,
     ShutdownAckSent,
+}
+
+impl Phase {
+    /// Whether the association is still being set up.
+    pub fn is_handshake(self) -> bool {
+        matches!(self, Phase::CookieWait | Phase::CookieEchoed)
+    }
 }
 
 /// Chunks to send besides payload.
@@ -130,12 +131,7 @@ impl Association {
         Association {
             phase: Phase::Established,
             remote_port,
-            local_tag: tcb.local_tag,
-            peer_tag: tcb.peer_tag,
-            first_tsn: tcb.local_tsn,
-            in_streams: tcb.in_streams,
-            interleaved: tcb.interleaving,
-            forward_tsn: tcb.forward_tsn,
+            tcb: *tcb,
             paths,
             out: Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window),
             log: TsnLog::new(tcb.peer_tsn),
@@ -156,9 +152,7 @@ impl Association {
 
     /// Applies what both sides agreed on; before any payload, or after a restart.
     pub fn begin(&mut self, settings: &Settings, tcb: &Tcb, packet: usize, now: Instant) {
-        (self.local_tag, self.peer_tag) = (tcb.local_tag, tcb.peer_tag);
-        (self.in_streams, self.first_tsn) = (tcb.in_streams, tcb.local_tsn);
-        (self.interleaved, self.forward_tsn) = (tcb.interleaving, tcb.forward_tsn);
+        self.tcb = *tcb;
         self.out = Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window);
         self.log = TsnLog::new(tcb.peer_tsn);
         self.assembly = Assembly::new(tcb.interleaving);
@@ -187,7 +181,7 @@ impl Association {
     }
 
     fn add_path(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
-        let path = Path::new(id, packet, self.interleaved, settings, now);
+        let path = Path::new(id, packet, self.tcb.interleaving, settings, now);
         if self.paths.len() < MAX_PATHS {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
@@ -205,11 +199,6 @@ impl Association {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
         let rank = |path: &Path| if path.is_good() { 0 } else { path.errors };
         paths.min_by_key(|(at, path)| (rank(path), *at)).map_or(0, |(at, _)| at)
-    }
-
-    /// A packet from the peer arrived, so it is alive.
-    pub fn heard(&mut self) {
-        self.silent_since = None;
     }
 
     /// How long a path may be idle before a heartbeat checks it.

@@ -12,7 +12,7 @@ use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
     pub(super) fn run_timers(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
+        if self.stage.is_over() {
             return;
         }
         let Some(association) = &mut self.association else { return };
@@ -115,7 +115,7 @@ impl Association {
     }
 
     fn run_heartbeat(&mut self, settings: &Settings, now: Instant, at: usize) {
-        if matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed) {
+        if self.phase.is_handshake() {
             return;
         }
         let path = &mut self.paths[at];
@@ -161,7 +161,7 @@ impl Association {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
+        let stands = !self.phase.is_handshake();
         let paths = self.paths.iter().flat_map(|path| {
             [
                 path.t3,

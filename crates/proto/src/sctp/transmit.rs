@@ -151,7 +151,7 @@ fn put_heartbeat(writer: &mut Writer<'_>, info: &[u8]) {
 
 impl Association {
     fn header(&self, local_port: u16) -> Header {
-        Header { source: local_port, destination: self.remote_port, tag: self.peer_tag }
+        Header { source: local_port, destination: self.remote_port, tag: self.tcb.peer_tag }
     }
 
     /// The path of a packet: for an answer, the path on which the cookie or the last payload arrived; with our own
@@ -224,7 +224,7 @@ impl Association {
         match self.out.forward_point(skipped) {
             None => self.due.forward = false,
             Some(point) => {
-                if writer.forward_tsn(self.interleaved, point, skipped) {
+                if writer.forward_tsn(self.tcb.interleaving, point, skipped) {
                     (self.due.forward, self.forwarded_at) = (false, Some(now));
                     if self.paths[by].t3.is_none() {
                         self.paths[by].start_t3(now);

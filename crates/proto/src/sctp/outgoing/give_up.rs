@@ -108,7 +108,7 @@ impl Outgoing {
     /// sent once more. Returns whether a congestion window was reduced.
     fn take_last_chance(&mut self, now: Instant, at: usize, paths: &mut [Path]) -> bool {
         let sent = self.sent[at];
-        self.take_for_lost(at, paths);
+        self.set_state(at, ChunkState::Lost, paths);
         let path = &mut paths[usize::from(sent.path)];
         if sent.misses == NEVER_AGAIN {
             return false;
@@ -158,7 +158,8 @@ impl Outgoing {
         self.cutting.retain(|other| *other != place);
         let (first, mut left) = (message.first, message.chunks);
         let from = first.distance(self.first_tsn()).max(0) as usize;
-        for sent in self.sent.iter_mut().skip(from) {
+        for at in from..self.sent.len() {
+            let sent = self.sent[at];
             if left == 0 {
                 break;
             }
@@ -166,20 +167,11 @@ impl Outgoing {
                 continue;
             }
             left -= 1;
-            match sent.state {
-                ChunkState::Flying => {
-                    let path = &mut paths[usize::from(sent.path)];
-                    path.flight -= usize::from(sent.len);
-                    if now >= sent.at + path.rtt.base_rto() {
-                        path.mtu.on_loss(usize::from(sent.packet));
-                    }
-                    self.flight -= usize::from(sent.len);
-                }
-                ChunkState::Lost => self.lost -= 1,
-                ChunkState::Acked => self.ahead -= 1,
-                ChunkState::GivenUp => {}
+            let path = &mut paths[usize::from(sent.path)];
+            if sent.state == ChunkState::Flying && now >= sent.at + path.rtt.base_rto() {
+                path.mtu.on_loss(usize::from(sent.packet));
             }
-            sent.state = ChunkState::GivenUp;
+            self.set_state(at, ChunkState::GivenUp, paths);
         }
     }
 

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use antiphon_core::{Instant, Seq32, Tag};
 
+use super::path::Path;
 use super::settings::Reliability;
 use crate::queue::MAX_FRAMES;
 
@@ -219,6 +220,30 @@ impl Outgoing {
     /// When [`Self::expire`] must be called.
     pub fn next_check(&self) -> Option<Instant> {
         self.check_at
+    }
+
+    /// Changes the state of a chunk, and with it what is in flight, lost, or acknowledged beyond a gap.
+    fn set_state(&mut self, at: usize, state: ChunkState, paths: &mut [Path]) {
+        let sent = &mut self.sent[at];
+        let (len, path) = (usize::from(sent.len), &mut paths[usize::from(sent.path)]);
+        match std::mem::replace(&mut sent.state, state) {
+            ChunkState::Flying => {
+                path.flight -= len;
+                self.flight -= len;
+            }
+            ChunkState::Lost => self.lost -= 1,
+            ChunkState::Acked => self.ahead -= 1,
+            ChunkState::GivenUp => {}
+        }
+        match state {
+            ChunkState::Flying => {
+                path.flight += len;
+                self.flight += len;
+            }
+            ChunkState::Lost => self.lost += 1,
+            ChunkState::Acked => self.ahead += 1,
+            ChunkState::GivenUp => {}
+        }
     }
 
     fn first_tsn(&self) -> Seq32 {

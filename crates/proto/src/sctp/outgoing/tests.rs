@@ -212,7 +212,7 @@ fn a_retransmission_that_arrives_overtakes_what_left_before() {
         sender.send(300, None);
         assert_eq!(sender.packet(NOW + ms(50)), [tsn]);
     }
-    sender.out.take_for_lost(0, &mut sender.paths);
+    sender.out.set_state(0, ChunkState::Lost, &mut sender.paths);
     assert_eq!(sender.packet(NOW + ms(60)), [1]);
     // Nothing beyond it has arrived.
     sender.sack(NOW + ms(100), 2, &[]).unwrap();
