@@ -154,16 +154,13 @@ mod tests {
     use super::*;
     use crate::dccp::wire::Kind;
 
-    const HEADER: Header = Header {
-        source: 50_000,
-        destination: 5004,
-        ccval: 0,
-        coverage: 0,
-        kind: Kind::Data,
-        seq: Seq48::new(8),
-    };
+    const HEADER: Header = Header::new((50_000, 5004), Kind::Data, Seq48::new(8));
     const PORTS: (u16, u16) = (5004, 50_000);
     const SEALED_AT: Instant = Instant::from_millis(5);
+
+    fn keys(seed: u64, service: u32) -> CookieKeys {
+        CookieKeys::new(&Secret::for_laboratory(seed), service)
+    }
 
     fn tcb() -> Tcb {
         let asked = Asked::default().with(&[32, 5, 1, 3, 2]).unwrap();
@@ -172,13 +169,13 @@ mod tests {
 
     fn sealed_cookie() -> Vec<u8> {
         let mut cookie = vec![9; 3];
-        CookieKeys::new(&Secret::for_laboratory(1), 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
+        keys(1, 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
         cookie
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
-        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
+        let keys = keys(1, 2);
         let later = SEALED_AT + COOKIE_LIFE;
         let opened = Opened { tcb: tcb(), path: PathId(4), age: COOKIE_LIFE };
         assert_eq!(keys.open(later, &HEADER, &sealed_cookie()), Some(opened));
@@ -188,34 +185,29 @@ mod tests {
 
     #[test]
     fn no_byte_no_port_no_service_and_no_key_may_differ() {
-        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
+        let opened = |header: &Header, sealed: &[u8]| keys(1, 2).open(SEALED_AT, header, sealed);
         for at in 0..sealed_cookie().len() {
             let mut changed = sealed_cookie();
             changed[at] ^= 1;
-            assert_eq!(keys.open(SEALED_AT, &HEADER, &changed), None, "byte {at}");
-            assert_eq!(keys.open(SEALED_AT, &HEADER, &sealed_cookie()[..at]), None, "{at} bytes");
+            assert_eq!(opened(&HEADER, &changed), None, "byte {at}");
+            assert_eq!(opened(&HEADER, &sealed_cookie()[..at]), None, "{at} bytes");
         }
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
-            assert_eq!(keys.open(SEALED_AT, &header, &sealed_cookie()), None);
+            assert_eq!(opened(&header, &sealed_cookie()), None);
         }
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(2), 2).open(SEALED_AT, &HEADER, &sealed_cookie()),
-            None
-        );
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(1), 3).open(SEALED_AT, &HEADER, &sealed_cookie()),
-            None
-        );
+        for other in [keys(2, 2), keys(1, 3)] {
+            assert_eq!(other.open(SEALED_AT, &HEADER, &sealed_cookie()), None);
+        }
     }
 
     #[test]
     fn the_first_number_differs_for_each_path_and_key() {
-        let first = CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS);
-        assert_eq!(first, CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS));
+        let first = keys(1, 2).base(PathId(4), PORTS);
+        assert_eq!(first, keys(1, 2).base(PathId(4), PORTS));
         for (seed, path, ports) in
             [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
         {
-            let other = CookieKeys::new(&Secret::for_laboratory(seed), 2).base(PathId(path), ports);
+            let other = keys(seed, 2).base(PathId(path), ports);
             // Near is a window: by chance less than once in 10^11.
             assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
         }

@@ -214,7 +214,7 @@ pub struct Packet<'a> {
 
 impl Header {
     /// Of a packet without CCVal that the checksum covers whole; `ports`: source and destination.
-    pub fn new((source, destination): (u16, u16), kind: Kind, seq: Seq48) -> Self {
+    pub const fn new((source, destination): (u16, u16), kind: Kind, seq: Seq48) -> Self {
         Header { source, destination, ccval: 0, coverage: 0, kind, seq }
     }
 

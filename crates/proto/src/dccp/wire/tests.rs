@@ -26,8 +26,7 @@ fn header(kind: Kind, seq: Seq48) -> Header {
         kind,
         Kind::Response { .. } | Kind::CloseReq { .. } | Kind::Reset { .. } | Kind::Listen { .. }
     );
-    let (source, destination) = if from_server { (5004, 5001) } else { (5001, 5004) };
-    Header { source, destination, ccval: 0, coverage: 0, kind, seq }
+    Header::new(if from_server { (5004, 5001) } else { (5001, 5004) }, kind, seq)
 }
 
 /// Emits to the golden bytes, and parses them to the same.
@@ -97,21 +96,13 @@ fn data_of_every_coverage_is_the_golden_one() {
 fn acknowledgements_are_the_golden_ones() {
     check(
         "138c1389080015d607000000000000640000000000000064260700c003400500",
-        Header {
-            source: 5004,
-            destination: 5001,
-            ..header(Kind::Ack { ack: Seq48::new(100) }, Seq48::new(100))
-        },
+        Header::new((5004, 5001), Kind::Ack { ack: Seq48::new(100) }, Seq48::new(100)),
         |options| assert!(options.ack_vector(&[0x00, 0xc0, 0x03, 0x40, 0x05])),
         &[],
     );
     check(
         "138c1389100087fe07000a0b0c0d0e100000123456789abe2b040014c00600000064c206000055f0c11500000031000001000032000064000000000064000000",
-        Header {
-            source: 5004,
-            destination: 5001,
-            ..header(Kind::Ack { ack: CLIENT.plus(2) }, SERVER.next())
-        },
+        Header::new((5004, 5001), Kind::Ack { ack: CLIENT.plus(2) }, SERVER.next()),
         |options| {
             assert!(options.elapsed_time(20) && options.loss_event_rate(100) && options.receive_rate(22_000));
             let intervals = [0, 0, 49, 0, 0, 1, 0, 0, 50, 0, 0, 100, 0, 0, 0, 0, 0, 100];
@@ -134,8 +125,7 @@ fn the_end_is_the_golden_one() {
         |_| {},
         &[],
     );
-    let sync = header(Kind::Sync { ack: CLIENT.plus(4) }, SERVER.plus(3));
-    let sync = Header { source: 5004, destination: 5001, ..sync };
+    let sync = Header::new((5004, 5001), Kind::Sync { ack: CLIENT.plus(4) }, SERVER.plus(3));
     check("138c13890600161611000a0b0c0d0e120000123456789ac0", sync, |_| {}, &[]);
     check(
         "138c13890500981b150000000000000052545041",
