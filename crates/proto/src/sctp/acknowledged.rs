@@ -135,8 +135,8 @@ impl Association {
         if self.out.has_given_up() {
             // At once if no round trip is measured yet.
             let round_trip = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
-            let patience = if self.out.is_ordered() { round_trip / 2 } else { round_trip };
-            self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
+            let patience = if self.out.rules.ordered { round_trip / 2 } else { round_trip };
+            self.out.forward_due |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
         }
     }
 }

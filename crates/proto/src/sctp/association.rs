@@ -14,7 +14,8 @@ use super::settings::{MAX_PATHS, STANDBY_HEARTBEAT, Settings};
 #[derive(Debug)]
 pub(super) struct Association {
     pub phase: Phase,
-    /// The peer's SCTP port.
+    /// The SCTP ports, ours and the peer's.
+    pub local_port: u16,
     pub remote_port: u16,
     /// What both sides agreed on; the peer's tag is 0 until it has sent it.
     pub tcb: Tcb,
@@ -72,7 +73,6 @@ pub(super) struct Due {
     pub abort: Option<Vec<u8>>,
     /// Causes of an ERROR.
     pub errors: Vec<u8>,
-    pub forward: bool,
     /// A parameter of the next INIT: by how many milliseconds the cookie's life must be extended.
     pub preservative: Option<u32>,
 }
@@ -93,17 +93,17 @@ pub(super) struct Acknowledgement {
 }
 
 impl Association {
-    /// An association of a caller.
+    /// An association of a caller; `ports`: ours and the peer's.
     pub fn calling(
         settings: &Settings,
-        remote_port: u16,
+        ports: (u16, u16),
         (tag, first_tsn): (u32, Seq32),
         packet: usize,
         now: Instant,
     ) -> Self {
         let tcb =
             Tcb { local_tag: tag, local_tsn: first_tsn, out_streams: settings.streams, ..Tcb::default() };
-        let mut association = Association::answering(settings, remote_port, &tcb, PathId(0), packet, now);
+        let mut association = Association::answering(settings, ports, &tcb, PathId(0), packet, now);
         association.phase = Phase::CookieWait;
         association.paths[0].confirmed = false;
         for n in 1..=settings.other_paths {
@@ -115,7 +115,7 @@ impl Association {
     /// An association made from a cookie.
     pub fn answering(
         settings: &Settings,
-        remote_port: u16,
+        ports: (u16, u16),
         tcb: &Tcb,
         path: PathId,
         packet: usize,
@@ -130,7 +130,8 @@ impl Association {
         paths.push(first);
         Association {
             phase: Phase::Established,
-            remote_port,
+            local_port: ports.0,
+            remote_port: ports.1,
             tcb: *tcb,
             paths,
             out: Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window),

@@ -97,7 +97,8 @@ impl Sctp {
         };
         if role == Role::Caller {
             let drawn = sctp.validator.draw();
-            let association = Association::calling(&settings, settings.sctp_port, drawn, packet, now);
+            let association =
+                Association::calling(&settings, (local_port, settings.sctp_port), drawn, packet, now);
             sctp.association = Some(Box::new(association));
             if !settings.implicit {
                 sctp.call(now);
@@ -134,7 +135,7 @@ impl Sctp {
     pub(super) fn forget_sent(&mut self) {
         if let Some(association) = &mut self.association {
             association.out.abort_all(&mut self.queue);
-            self.retransmitted += association.out.retransmitted();
+            self.retransmitted += association.out.retransmitted;
         }
     }
 
@@ -239,7 +240,7 @@ impl Sctp {
 
     /// Bytes that the peer may still send.
     pub(super) fn window(&self) -> usize {
-        let held = self.association.as_ref().map_or(0, |association| association.assembly.charged());
+        let held = self.association.as_ref().map_or(0, |association| association.assembly.charged);
         WINDOW.saturating_sub(held + self.inbox.fill())
     }
 }
@@ -356,9 +357,9 @@ impl Endpoint for Sctp {
     fn stats(&self) -> PathStats {
         let association = self.association.as_ref().filter(|a| a.phase != Phase::CookieWait);
         let path = association.map(|association| &association.paths[association.best_path()]);
-        let retransmitted = association.map_or(0, |association| association.out.retransmitted());
+        let retransmitted = association.map_or(0, |association| association.out.retransmitted);
         PathStats {
-            in_flight: Some(ByteCount(association.map_or(0, |association| association.out.flight()) as u64)),
+            in_flight: Some(ByteCount(association.map_or(0, |association| association.out.flight) as u64)),
             counters: Counters {
                 retransmitted: self.retransmitted + retransmitted,
                 ..self.tally.counters(&self.queue, &self.inbox)

@@ -155,8 +155,14 @@ impl Sctp {
 
     fn take_in(&mut self, now: Instant, path: PathId, header: Header, tcb: &Tcb) -> bool {
         self.validator.stir(tcb);
-        let mut association =
-            Association::answering(&self.settings, header.source, tcb, path, self.packet, now);
+        let mut association = Association::answering(
+            &self.settings,
+            (header.destination, header.source),
+            tcb,
+            path,
+            self.packet,
+            now,
+        );
         association.due.cookie_ack = Some(0);
         self.association = Some(Box::new(association));
         self.open();

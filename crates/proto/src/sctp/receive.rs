@@ -10,7 +10,7 @@ use super::settings::{MAX_MESSAGE, MAX_PATHS, WINDOW};
 use super::timers::MOST_PROBES;
 use super::validator::Call;
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
-use super::wire::writer::push_tlv;
+use super::wire::writer::{Writer, push_tlv};
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
 
 /// Path and time of arrival of a packet.
@@ -71,9 +71,7 @@ impl Sctp {
             // The peer refers to an association that this side does not know (§8.5.1, E).
             chunk::SHUTDOWN_ACK if association.phase.is_handshake() => {
                 let mut bytes = vec![0; HEADER + TLV];
-                let mut writer = wire::writer::Writer::new(&mut bytes, header.back(header.tag));
-                writer.chunk(chunk::SHUTDOWN_COMPLETE, REFLECTED, &[]);
-                writer.finish();
+                Writer::only(&mut bytes, header.back(header.tag), chunk::SHUTDOWN_COMPLETE, REFLECTED, &[]);
                 if self.answers.is_empty() {
                     self.answers.push_back((id, bytes));
                 }
@@ -201,12 +199,12 @@ impl Sctp {
 
     fn take_data(&mut self, now: Instant, header: &DataHeader, payload: &[u8], arrival: Arrival) {
         let Some(association) = &mut self.association else { return };
-        let used = association.assembly.charged() + self.inbox.fill();
+        let used = association.assembly.charged + self.inbox.fill();
         let fills_gap = header.tsn.is_before(association.log.highest());
         if used + payload.len() > if fills_gap { 2 * WINDOW } else { WINDOW } {
             association.sack.now = true;
             // Messages that can't become complete use all memory, and no TSN is missing.
-            let stuck = association.assembly.charged() > WINDOW - MAX_MESSAGE;
+            let stuck = association.assembly.charged > WINDOW - MAX_MESSAGE;
             if stuck && self.inbox.is_empty() && !association.log.has_gaps() {
                 self.violated(now, cause::OUT_OF_RESOURCE, &[]);
             }

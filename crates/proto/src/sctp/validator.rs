@@ -251,9 +251,7 @@ impl SctpValidator {
     /// Writes an answer of one chunk.
     fn write(&mut self, header: Header, kind: u8, flags: u8) -> Verdict {
         self.answer.resize(HEADER + TLV + self.value.len().next_multiple_of(4), 0);
-        let mut writer = Writer::new(&mut self.answer, header);
-        writer.chunk(kind, flags, &[&self.value]);
-        Verdict::Reply { len: writer.finish() }
+        Verdict::Reply { len: Writer::only(&mut self.answer, header, kind, flags, &[&self.value]) }
     }
 
     /// Whether to answer an INIT of `len` bytes. Our INITs are as long as their answers. Those of other stacks are

@@ -226,7 +226,7 @@ impl Sender for SenderThree {
         self.unanswered |= rate >= least;
         if !self.idle {
             self.nofeedback_at = Some(now + self.patience());
-            log.settle(log.next(), Fate::Lost);
+            log.settle(log.next, Fate::Lost);
         }
         self.idle = true;
         true
@@ -359,7 +359,7 @@ impl FirstInterval {
                 return 0;
             }
         };
-        upto = upto.later(log.first().plus(-1));
+        upto = upto.later(log.first.plus(-1));
         while upto.is_before(ack) {
             upto = upto.next();
             packets += u32::from(log.entry_mut(upto).is_some_and(|sent| sent.data));

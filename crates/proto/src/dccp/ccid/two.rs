@@ -78,7 +78,7 @@ impl Sender for SenderTwo {
         log: &mut SentLog,
         rtt: &mut Rtt,
     ) -> bool {
-        self.lowest = self.lowest.later(log.first());
+        self.lowest = self.lowest.later(log.first);
         let was_full = self.pipe >= self.cwnd || self.in_slow_start() && 2 * self.pipe >= self.cwnd;
         if !seen.elapsed.is_zero() {
             self.longest_kept = self.longest_kept.max(Some(seen.elapsed.min(MOST_KEPT)));
@@ -90,7 +90,7 @@ impl Sender for SenderTwo {
         }
         let (acked, marked) = self.settle_acked(ack, seen.vectors(), log);
         let lost = self.settle_lost(log);
-        while self.lowest.is_before(log.next())
+        while self.lowest.is_before(log.next)
             && log.entry_mut(self.lowest).is_some_and(|sent| sent.fate != Fate::Open)
         {
             self.lowest = self.lowest.next();
@@ -100,7 +100,7 @@ impl Sender for SenderTwo {
             self.cwnd = (self.cwnd / 2).max(1);
             self.ssthresh = self.cwnd.max(2);
             self.credit = 0;
-            self.recover = log.next().plus(-1);
+            self.recover = log.next.plus(-1);
         } else if was_full && !seen.slow {
             self.grow(acked);
         }
@@ -123,11 +123,11 @@ impl Sender for SenderTwo {
             return false;
         }
         self.timeout_at = None;
-        log.settle(log.next(), Fate::Lost);
-        self.lowest = log.next();
+        log.settle(log.next, Fate::Lost);
+        self.lowest = log.next;
         self.ssthresh = (self.cwnd / 2).max(2);
         (self.cwnd, self.pipe, self.credit) = (1, 0, 0);
-        self.recover = log.next().plus(-1);
+        self.recover = log.next.plus(-1);
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         true
     }

@@ -142,7 +142,7 @@ impl Outgoing {
     ) {
         let message = &mut self.messages[place as usize];
         message.given_up = true;
-        self.gave_up = true;
+        self.forward_due = true;
         if !std::mem::replace(&mut message.told, true) {
             queue.settle(message.tag, outcome);
         }

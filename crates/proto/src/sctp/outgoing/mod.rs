@@ -37,12 +37,12 @@ pub(super) struct Rules {
 /// Messages that are being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    rules: Rules,
+    pub rules: Rules,
     messages: Vec<Message>,
     free: Vec<u32>,
     kept_bytes: usize,
     /// Messages that are only partly cut into chunks.
-    cutting: Vec<u32>,
+    pub cutting: Vec<u32>,
     turn: usize,
     /// The next SSN or MID of each stream, for ordered and unordered messages.
     numbers: Vec<[u32; 2]>,
@@ -50,18 +50,19 @@ pub(super) struct Outgoing {
     sent: VecDeque<Sent>,
     next_tsn: Seq32,
     /// Payload bytes in flight, on all paths.
-    flight: usize,
+    pub flight: usize,
     /// Chunks that await retransmission.
-    lost: usize,
+    pub lost: usize,
     /// Chunks acknowledged by gap blocks.
-    ahead: usize,
-    /// Bytes that the peer's window still accepts.
-    peer_window: usize,
-    /// When messages may have to be given up.
-    check_at: Option<Instant>,
-    retransmitted: u64,
-    /// Something was given up that the peer must be told about.
-    gave_up: bool,
+    pub ahead: usize,
+    /// The peer's window as last reported, less the bytes in flight.
+    pub peer_window: usize,
+    /// When messages may have to be given up, by [`Self::expire`].
+    pub check_at: Option<Instant>,
+    /// Chunks retransmitted so far.
+    pub retransmitted: u64,
+    /// Something was given up that the peer must be told about, with a FORWARD TSN.
+    pub forward_due: bool,
 }
 
 #[derive(Debug)]
@@ -155,7 +156,7 @@ impl Outgoing {
             peer_window: peer_window as usize,
             check_at: None,
             retransmitted: 0,
-            gave_up: false,
+            forward_due: false,
         }
     }
 
@@ -167,21 +168,6 @@ impl Outgoing {
         self.sent.reserve_exact((2 * messages).saturating_sub(self.sent.len()));
     }
 
-    /// Payload bytes in flight.
-    pub fn flight(&self) -> usize {
-        self.flight
-    }
-
-    /// The peer's window as last reported, less the bytes in flight.
-    pub fn peer_window(&self) -> usize {
-        self.peer_window
-    }
-
-    /// Chunks retransmitted so far.
-    pub fn retransmitted(&self) -> u64 {
-        self.retransmitted
-    }
-
     /// The last TSN that is cumulatively acknowledged.
     pub fn cumulative(&self) -> Seq32 {
         Seq32(self.first_tsn().0.wrapping_sub(1))
@@ -190,36 +176,6 @@ impl Outgoing {
     /// Whether every message has its outcome, and the peer knows of all that were given up.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.cutting.is_empty()
-    }
-
-    /// Whether chunks await retransmission.
-    pub fn has_lost(&self) -> bool {
-        self.lost > 0
-    }
-
-    /// Whether chunks were acknowledged beyond a gap.
-    pub fn has_gaps(&self) -> bool {
-        self.ahead > 0
-    }
-
-    /// Whether the messages of a stream are delivered in order.
-    pub fn is_ordered(&self) -> bool {
-        self.rules.ordered
-    }
-
-    /// Whether a message is only partly sent.
-    pub fn is_cutting(&self) -> bool {
-        !self.cutting.is_empty()
-    }
-
-    /// Returns whether something was given up since the last call.
-    pub fn take_gave_up(&mut self) -> bool {
-        std::mem::take(&mut self.gave_up)
-    }
-
-    /// When [`Self::expire`] must be called.
-    pub fn next_check(&self) -> Option<Instant> {
-        self.check_at
     }
 
     /// Changes the state of a chunk, and with it what is in flight, lost, or acknowledged beyond a gap.

@@ -49,14 +49,14 @@ impl Bench {
 
     fn send_of(&mut self, len: usize) {
         let ccval = self.sender.ccval(self.now);
-        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, ..Sent::default() });
+        self.log.push(self.log.next, Sent { at: self.now, data: true, ccval, ..Sent::default() });
         self.sender.on_sent(self.now, len, &self.rtt);
     }
 
     /// A report on a packet sent a round trip ago: 1/p, and what arrives.
     fn report(&mut self, inverse: u32, rate: f64) {
         let oldest = self.now - RTT;
-        let mut ack = self.log.first();
+        let mut ack = self.log.first;
         while self.log.entry_mut(ack.next()).is_some_and(|sent| sent.at <= oldest) {
             ack = ack.next();
         }
@@ -252,7 +252,7 @@ fn reports_raise_the_rate_only_as_far_as_the_equation() {
         for round in 0..10 {
             bench.round_trip();
             let sent = Sent { at: bench.now, data, ..Sent::default() };
-            bench.log.push(bench.log.next(), sent);
+            bench.log.push(bench.log.next, sent);
             bench.now += RTT;
             // At least two events: reports are accepted unchanged.
             bench.report(inverse + u32::from(round == 0), 2_000.0);
