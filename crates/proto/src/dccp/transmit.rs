@@ -39,7 +39,7 @@ impl DccpEndpoint {
         let reset = self.due.reset.take();
         let ack = self.sequence.gsr;
         let len = reset.and_then(|(code, data)| {
-            self.write(now, Kind::Reset { ack, code, data }, &OptionWriter::default(), buf)
+            self.write_packet(now, Kind::Reset { ack, code, data }, &OptionWriter::default(), &[], buf)
         });
         self.finish();
         len
@@ -56,12 +56,12 @@ impl DccpEndpoint {
         // Padded so that the server's answer is not longer: it may send no more than it received.
         options.pad_to(LONGEST_RESPONSE - kind.header_len());
         self.timers.on_step(now);
-        self.write(now, kind, &options, buf)
+        self.write_packet(now, kind, &options, &[], buf)
     }
 
     fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if let Some(ack) = self.due.sync_ack.take() {
-            return self.write_bare(now, Kind::SyncAck { ack }, buf);
+            return self.write_padded(now, Kind::SyncAck { ack }, 0, buf);
         }
         if let Some(ack) = self.due.sync.take() {
             return self.write_sync(now, ack, buf);
@@ -83,7 +83,7 @@ impl DccpEndpoint {
         };
         if let Some(kind) = leave.filter(|_| std::mem::take(&mut self.due.step)) {
             self.timers.on_step(now);
-            return self.write_bare(now, kind, buf);
+            return self.write_padded(now, kind, 0, buf);
         }
         // Before, the cookie is in every packet, and the driver's room is all that is known.
         let open = self.state == State::Open;
@@ -217,22 +217,14 @@ impl DccpEndpoint {
         }
     }
 
-    fn write(&mut self, now: Instant, kind: Kind, options: &OptionWriter, buf: &mut [u8]) -> Option<usize> {
-        self.write_packet(now, kind, options, &[], buf)
-    }
-
-    /// A packet that says no more than its type, and how many without data came before it.
-    fn write_bare(&mut self, now: Instant, kind: Kind, buf: &mut [u8]) -> Option<usize> {
-        self.write_padded(now, kind, 0, buf)
-    }
-
     /// A Sync as long as the Reset that answers it where there is no connection any more: a listener sends no more than
     /// came.
     fn write_sync(&mut self, now: Instant, ack: Seq48, buf: &mut [u8]) -> Option<usize> {
         self.write_padded(now, Kind::Sync { ack }, wire::RESET_HEADER, buf)
     }
 
-    /// The same with zeros behind it, until it has `len` bytes.
+    /// A packet that says no more than its type, and how many without data came before it; with zeros behind that, until
+    /// it has `len` bytes.
     pub(super) fn write_padded(
         &mut self,
         now: Instant,

@@ -13,7 +13,7 @@ use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 use crate::dccp::wire::OptionWriter;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiverThree {
     history: LossHistory,
     counter: Counter,
@@ -43,23 +43,7 @@ pub(crate) struct ReceiverThree {
 impl ReceiverThree {
     /// `before`: the number before the first that may be data.
     pub fn new(before: Seq48, rtt: Duration) -> Self {
-        ReceiverThree {
-            history: LossHistory::default(),
-            counter: Counter::default(),
-            settled: before,
-            waiting: [None; DUPLICATES],
-            size: 0.0,
-            rtt,
-            due: 0,
-            holds: false,
-            last_counter: None,
-            measured_from: Instant::ZERO,
-            bytes: 0,
-            rate: 0.0,
-            greatest_rate: 0.0,
-            newest_at: Instant::ZERO,
-            names_data: false,
-        }
+        ReceiverThree { settled: before, rtt, ..ReceiverThree::default() }
     }
 
     fn on_data(&mut self, incoming: &Incoming, len: usize) {

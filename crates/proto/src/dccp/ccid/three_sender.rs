@@ -15,7 +15,7 @@ use crate::dccp::seq::Seq48;
 use crate::patience::LONGEST_PAUSE;
 
 /// Sends at the rate that the equation allows for the receiver's reports.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SenderThree {
     /// Allowed rate, bytes per second; none before anything was sent.
     rate: Option<f64>,
@@ -48,7 +48,7 @@ pub(crate) struct SenderThree {
 }
 
 /// X_recv_set: the recently reported rates, so that one bad report does not stop the flow (RFC 5348 §4.3).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct ReceivedRates {
     entries: [(Instant, f64); 3],
 }
@@ -58,8 +58,9 @@ struct ReceivedRates {
 /// Until the second event the mean interval is the open one, once that is longer than the initial one for the time
 /// before (RFC 5348 §5.4, §6.3.1). Linux omits it, and after a first loss that it takes for an interval of one packet
 /// reports p = 1 until the next: a few packets a second. With reports that follow the RFC this changes nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum FirstInterval {
+    #[default]
     Lossless,
     /// `inverse` is reported since then; up to `upto` there are so many data `packets` in the interval.
     Open {
@@ -84,22 +85,13 @@ impl SenderThree {
     /// `rtt`: the handshake's round trip.
     pub fn new(now: Instant, rtt: Option<Duration>) -> Self {
         SenderThree {
-            rate: None,
             rtt,
-            roots: None,
-            size: 0.0,
-            loss: None,
-            first_interval: FirstInterval::Lossless,
             received: ReceivedRates { entries: [(now, f64::INFINITY), (now, 0.0), (now, 0.0)] },
             doubled_at: now,
-            nofeedback_at: None,
             idle: true,
-            unanswered: false,
             departed: (now, 0),
-            limits: DataLimit::default(),
-            counter: 0,
             counted_at: now,
-            guess: Guess::default(),
+            ..SenderThree::default()
         }
     }
 }

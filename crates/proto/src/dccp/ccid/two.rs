@@ -14,7 +14,7 @@ use crate::patience::LONGEST_PAUSE;
 use crate::rtt::backed_off;
 
 /// Sends as many data packets as a window allows, and treats their losses as congestion.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SenderTwo {
     cwnd: u32,
     ssthresh: u32,
@@ -37,19 +37,7 @@ pub(crate) struct SenderTwo {
 
 impl SenderTwo {
     pub fn new(first: Seq48) -> Self {
-        SenderTwo {
-            cwnd: 0,
-            ssthresh: u32::MAX,
-            pipe: 0,
-            credit: 0,
-            lowest: first,
-            greatest_acked: None,
-            recover: first.plus(-1),
-            begun: false,
-            timeout_at: None,
-            backoff: 0,
-            longest_kept: None,
-        }
+        SenderTwo { ssthresh: u32::MAX, lowest: first, recover: first.plus(-1), ..SenderTwo::default() }
     }
 }
 

@@ -150,9 +150,8 @@ impl Outgoing {
             // The peer may have all chunks so far, and must learn that no more follow: a TSN that is never sent stands
             // for the rest.
             message.chunks += 1;
-            let end =
-                Sent { message: place, state: ChunkState::GivenUp, len: 0, ..Sent::rest(message.cut, now) };
-            self.sent.push_back(end);
+            let (offset, state) = (message.cut as u32, ChunkState::GivenUp);
+            self.sent.push_back(Sent { message: place, offset, state, at: now, ..Sent::default() });
             self.next_tsn = self.next_tsn.next();
         }
         self.cutting.retain(|other| *other != place);

@@ -23,7 +23,7 @@ pub(super) use give_up::MOST_SKIPPED;
 pub(super) use losses::Losses;
 
 /// Delivery rules for the messages of an association.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
     pub ordered: bool,
     pub reliability: Reliability,
@@ -35,7 +35,7 @@ pub(super) struct Rules {
 }
 
 /// Messages that are being sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pub rules: Rules,
     messages: Vec<Message>,
@@ -86,7 +86,7 @@ struct Message {
     told: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     message: u32,
     offset: u32,
@@ -108,8 +108,9 @@ struct Sent {
     sending: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum ChunkState {
+    #[default]
     Flying,
     /// Awaits retransmission.
     Lost,
@@ -118,45 +119,18 @@ enum ChunkState {
     GivenUp,
 }
 
-impl Sent {
-    /// Stands for the rest of a message, from `offset` on.
-    fn rest(offset: usize, now: Instant) -> Sent {
-        Sent {
-            message: 0,
-            offset: offset as u32,
-            fragment: 0,
-            len: 0,
-            tries: 1,
-            misses: 0,
-            timed: true,
-            path: 0,
-            packet: 0,
-            state: ChunkState::Flying,
-            at: now,
-            sending: 0,
-        }
-    }
-}
-
 impl Outgoing {
     pub fn new(rules: Rules, first: Seq32, peer_window: u32) -> Self {
         Outgoing {
             rules,
             messages: Vec::with_capacity(READY),
             free: Vec::with_capacity(READY),
-            kept_bytes: 0,
             cutting: Vec::with_capacity(4),
-            turn: 0,
             numbers: Vec::with_capacity(4),
             sent: VecDeque::with_capacity(2 * READY),
             next_tsn: first,
-            flight: 0,
-            lost: 0,
-            ahead: 0,
             peer_window: peer_window as usize,
-            check_at: None,
-            retransmitted: 0,
-            forward_due: false,
+            ..Outgoing::default()
         }
     }
 
