@@ -13,7 +13,7 @@ use super::sequence::{Sequence, Verdict};
 use super::timers;
 use super::validator::{LONGEST_RESPONSE, cookie_of, refusal};
 use super::wire::checksum::crc32c;
-use super::wire::{Header, Kind, OptionWriter, Packet, ResetCode};
+use super::wire::{DccpOption, Header, Kind, OptionWriter, Packet, ResetCode};
 use crate::tally::Datagram;
 
 impl DccpEndpoint {
@@ -143,7 +143,7 @@ impl DccpEndpoint {
     fn keep_cookies(&mut self, seen: &Seen<'_>) {
         for cookie in &seen.cookies[..seen.cookie_count] {
             let mut option = OptionWriter::default();
-            option.init_cookie(cookie);
+            option.write(DccpOption::InitCookie(cookie));
             self.cookie.extend_from_slice(option.as_written());
         }
     }

@@ -7,7 +7,7 @@ use super::features::{self, ACK_RATIO, Location};
 use super::logs::{Fate, Sent};
 use super::seq::Seq48;
 use super::validator::LONGEST_RESPONSE;
-use super::wire::{self, Header, Kind, OptionWriter};
+use super::wire::{self, DccpOption, Header, Kind, OptionWriter};
 
 impl DccpEndpoint {
     pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
@@ -206,14 +206,14 @@ impl DccpEndpoint {
 
     fn write_echo(&self, now: Instant, options: &mut OptionWriter) {
         if let Some((stamp, at)) = self.echo {
-            let elapsed = now.since(at).as_micros() / 10;
-            options.timestamp_echo(stamp, u32::try_from(elapsed).unwrap_or(u32::MAX));
+            let elapsed = wire::tens_of_micros(now.since(at));
+            options.write(DccpOption::TimestampEcho { stamp, elapsed });
         }
     }
 
     fn write_ndp(&self, options: &mut OptionWriter) {
         if self.ndp > 0 && self.features.value(Location::Local, features::SEND_NDP_COUNT) == 1 {
-            options.ndp_count(self.ndp);
+            options.write(DccpOption::NdpCount(self.ndp));
         }
     }
 
@@ -290,8 +290,8 @@ impl DccpEndpoint {
 fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWriter) {
     let between = newest.distance(dropped);
     match between {
-        0 => options.data_dropped(&[0x80 | (code << 4)]),
-        1..=128 => options.data_dropped(&[(between - 1) as u8, 0x80 | (code << 4)]),
+        0 => options.write(DccpOption::DataDropped(&[0x80 | (code << 4)])),
+        1..=128 => options.write(DccpOption::DataDropped(&[(between - 1) as u8, 0x80 | (code << 4)])),
         // Long ago: the loss that this would explain is past.
         _ => true,
     };

@@ -81,7 +81,7 @@ struct Call {
 impl Call {
     /// Echoes the Request's time stamp, just come; answers whether there was room.
     fn echo(&self, options: &mut OptionWriter) -> bool {
-        self.stamp.is_none_or(|stamp| options.timestamp_echo(stamp, 0))
+        self.stamp.is_none_or(|stamp| options.write(DccpOption::TimestampEcho { stamp, elapsed: 0 }))
     }
 }
 
@@ -174,7 +174,7 @@ impl DccpValidator {
         self.keys.seal(now, call.path, call.ports, &call.tcb, &mut self.cookie);
         let (mut features, mut options) = (call.features.clone(), OptionWriter::default());
         features.write(now, call.tcb.iss, Rtt::default().estimate(), true, &mut options);
-        let is_whole = options.init_cookie(&self.cookie) && call.echo(&mut options);
+        let is_whole = options.write(DccpOption::InitCookie(&self.cookie)) && call.echo(&mut options);
         (is_whole && response_len(&options) <= call.asked).then_some(options)
     }
 
@@ -244,7 +244,7 @@ impl DccpValidator {
         let tcb = tcb.ok_or(fault(ResetCode::NO_CONNECTION))?;
         self.keys.seal(since, path, (header.destination, header.source), &tcb, &mut self.cookie);
         let mut options = OptionWriter::default();
-        if !(options.init_cookie(&self.cookie) && options.copy(packet.raw_options)) {
+        if !(options.write(DccpOption::InitCookie(&self.cookie)) && options.copy(packet.raw_options)) {
             return Ok(Verdict::Ignore);
         }
         let Some(len) = wire::emit(header, &options, packet.data, self.checksum, out) else {

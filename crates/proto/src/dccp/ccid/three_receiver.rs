@@ -11,7 +11,7 @@ use crate::cc::tfrc;
 use crate::dccp::logs::ReceiveLog;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
-use crate::dccp::wire::OptionWriter;
+use crate::dccp::wire::{DccpOption, OptionWriter, tens_of_micros};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiverThree {
@@ -178,12 +178,14 @@ impl Receiver for ReceiverThree {
         if !self.owes_report() {
             return;
         }
-        let kept = now.since(self.newest_at).as_micros() / 10;
-        options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
-        options.loss_event_rate(self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32));
-        options.receive_rate(self.rate.min(f64::from(u32::MAX)) as u32);
-        let mut bytes = [0; 8 * 9];
-        let mut len = 0;
+        options.write(DccpOption::ElapsedTime(tens_of_micros(now.since(self.newest_at))));
+        let inverse = self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32);
+        options.write(DccpOption::LossEventRate(inverse));
+        options.write(DccpOption::ReceiveRate(self.rate.min(f64::from(u32::MAX)) as u32));
+        // The Skip Length, then the intervals.
+        let mut bytes = [0; 1 + 8 * 9];
+        bytes[0] = self.waiting.iter().flatten().count() as u8;
+        let mut len = 1;
         for interval in self.history.intervals().iter().take(8) {
             for (number, at) in [(interval.lossless, 0), (interval.lossy, 3), (interval.data, 6)] {
                 // 24 bits; the top bit of the losses is a nonce, which is not used.
@@ -192,8 +194,8 @@ impl Receiver for ReceiverThree {
             }
             len += 9;
         }
-        if len > 0 {
-            options.loss_intervals(self.waiting.iter().flatten().count() as u8, &bytes[..len]);
+        if len > 1 {
+            options.write(DccpOption::LossIntervals(&bytes[..len]));
         }
     }
 

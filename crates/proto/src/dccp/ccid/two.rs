@@ -9,7 +9,7 @@ use crate::dccp::logs::{Fate, MARKED, REACH, RECEIVED, ReceiveLog, SentLog, runs
 use crate::dccp::read::Seen;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
-use crate::dccp::wire::OptionWriter;
+use crate::dccp::wire::{DccpOption, OptionWriter, tens_of_micros};
 use crate::patience::LONGEST_PAUSE;
 use crate::rtt::backed_off;
 
@@ -266,12 +266,12 @@ impl Receiver for ReceiverTwo {
     fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
         let mut vector = [0; LONGEST_VECTOR];
         let len = log.write_vector(&mut vector);
-        let kept = now.since(self.newest_at).as_micros() / 10;
+        let kept = tens_of_micros(now.since(self.newest_at));
         // A negligible delay needs no option.
         if kept > 0 {
-            options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
+            options.write(DccpOption::ElapsedTime(kept));
         }
-        options.ack_vector(&vector[..len]);
+        options.write(DccpOption::AckVector(&vector[..len]));
     }
 
     fn on_ack_sent(&mut self) {

@@ -46,7 +46,7 @@ fn what_is_kept_of_unknown_sources_is_bounded() {
         let answered = Packet::parse(&response[..], Checksum::Udp).expect("a Response");
         let (header, cookie) = (ack(&response, 1), cookie_of(&answered).expect("a cookie"));
         let mut options = OptionWriter::default();
-        options.init_cookie(cookie);
+        options.write(DccpOption::InitCookie(cookie));
         let packet = Packet { header, raw_options: options.padded(), data: &[] };
         assert_eq!(validator.validate_packet(NOW, path, &packet, 200, &mut out), Verdict::Accept);
     }

@@ -26,7 +26,7 @@ pub mod options;
 use checksum::Checksum;
 
 use super::seq::Seq48;
-pub use options::{DccpOption, OptionWriter, Options};
+pub use options::{DccpOption, OptionWriter, Options, tens_of_micros};
 
 /// The first part of every packet, in bytes.
 pub const GENERIC_HEADER: usize = 16;

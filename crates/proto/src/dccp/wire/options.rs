@@ -1,5 +1,7 @@
 //! DCCP's options (RFC 4340 §5.8; CCID 3's: RFC 4342 §8).
 
+use std::time::Duration;
+
 use super::big_endian;
 
 /// An option as it stands in a packet.
@@ -247,69 +249,46 @@ impl OptionWriter {
         self.put(verb as u8, &parts)
     }
 
-    /// Init Cookie.
-    pub fn init_cookie(&mut self, cookie: &[u8]) -> bool {
-        self.put(INIT_COOKIE, &[cookie])
-    }
-
-    /// NDP Count in as few bytes as it takes (RFC 4340 §7.7).
-    pub fn ndp_count(&mut self, count: u64) -> bool {
-        let bytes = count.min((1 << 48) - 1).to_be_bytes();
-        let first = (2..7).find(|i| bytes[*i] != 0).unwrap_or(7);
-        self.put(NDP_COUNT, &[&bytes[first..]])
-    }
-
-    /// Ack Vector, in several options where one is too short; ECN nonces are not used.
-    pub fn ack_vector(&mut self, runs: &[u8]) -> bool {
-        runs.chunks(MAX_VALUE).all(|part| self.put(ACK_VECTOR_0, &[part]))
-    }
-
-    /// Data Dropped.
-    pub fn data_dropped(&mut self, runs: &[u8]) -> bool {
-        self.put(DATA_DROPPED, &[runs])
-    }
-
-    /// Timestamp Echo with the time elapsed, unit 10 µs.
-    pub fn timestamp_echo(&mut self, stamp: u32, elapsed: u32) -> bool {
-        let elapsed = elapsed.to_be_bytes();
-        self.put(TIMESTAMP_ECHO, &[&stamp.to_be_bytes(), shortest(&elapsed)])
-    }
-
-    /// Elapsed Time, unit 10 µs.
-    pub fn elapsed_time(&mut self, elapsed: u32) -> bool {
-        let elapsed = elapsed.to_be_bytes();
-        let value = if elapsed[..2] == [0, 0] { &elapsed[2..] } else { &elapsed[..] };
-        self.put(ELAPSED_TIME, &[value])
-    }
-
-    /// Data Checksum.
-    pub fn data_checksum(&mut self, crc: u32) -> bool {
-        self.put(DATA_CHECKSUM, &[&crc.to_be_bytes()])
-    }
-
-    /// CCID 3's Loss Event Rate: 1/p.
-    pub fn loss_event_rate(&mut self, inverse: u32) -> bool {
-        self.put(LOSS_EVENT_RATE, &[&inverse.to_be_bytes()])
-    }
-
-    /// CCID 3's Loss Intervals.
-    pub fn loss_intervals(&mut self, skip: u8, intervals: &[u8]) -> bool {
-        self.put(LOSS_INTERVALS, &[&[skip], intervals])
-    }
-
-    /// CCID 3's Receive Rate, bytes per second.
-    pub fn receive_rate(&mut self, rate: u32) -> bool {
-        self.put(RECEIVE_RATE, &[&rate.to_be_bytes()])
+    /// An option as [`RawOption::read`] reads it, as short as it may be and without ECN nonces; answers whether there was
+    /// room.
+    pub fn write(&mut self, option: DccpOption<'_>) -> bool {
+        match option {
+            DccpOption::Feature { verb, feature, value } => self.feature(verb, feature, &[value]),
+            DccpOption::InitCookie(cookie) => self.put(INIT_COOKIE, &[cookie]),
+            // In as few bytes as it takes (RFC 4340 §7.7).
+            DccpOption::NdpCount(count) => {
+                let bytes = count.min((1 << 48) - 1).to_be_bytes();
+                let first = (2..7).find(|i| bytes[*i] != 0).unwrap_or(7);
+                self.put(NDP_COUNT, &[&bytes[first..]])
+            }
+            // In several options where one is too short.
+            DccpOption::AckVector(runs) => runs.chunks(MAX_VALUE).all(|part| self.put(ACK_VECTOR_0, &[part])),
+            DccpOption::DataDropped(runs) => self.put(DATA_DROPPED, &[runs]),
+            DccpOption::Timestamp(stamp) => self.put(TIMESTAMP, &[&stamp.to_be_bytes()]),
+            // A zero may be left out altogether (RFC 4340 §13.3).
+            DccpOption::TimestampEcho { stamp, elapsed } => {
+                let elapsed = elapsed.to_be_bytes();
+                let told = if elapsed == [0; 4] { &[] } else { shortest(&elapsed) };
+                self.put(TIMESTAMP_ECHO, &[&stamp.to_be_bytes(), told])
+            }
+            DccpOption::ElapsedTime(elapsed) => self.put(ELAPSED_TIME, &[shortest(&elapsed.to_be_bytes())]),
+            DccpOption::DataChecksum(crc) => self.put(DATA_CHECKSUM, &[&crc.to_be_bytes()]),
+            DccpOption::LossEventRate(inverse) => self.put(LOSS_EVENT_RATE, &[&inverse.to_be_bytes()]),
+            DccpOption::LossIntervals(value) => self.put(LOSS_INTERVALS, &[value]),
+            DccpOption::ReceiveRate(rate) => self.put(RECEIVE_RATE, &[&rate.to_be_bytes()]),
+            DccpOption::SlowReceiver | DccpOption::Unknown | DccpOption::Malformed => false,
+        }
     }
 }
 
-/// Timestamp Echo may leave a zero out altogether (RFC 4340 §13.3).
+/// Times have two bytes or four.
 fn shortest(elapsed: &[u8; 4]) -> &[u8] {
-    match elapsed {
-        [0, 0, 0, 0] => &[],
-        [0, 0, low @ ..] => low,
-        all => all,
-    }
+    if elapsed[..2] == [0, 0] { &elapsed[2..] } else { elapsed }
+}
+
+/// A time as options tell it: in units of 10 µs.
+pub fn tens_of_micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros() / 10).unwrap_or(u32::MAX)
 }
 
 /// Bytes of one of CCID 3's loss intervals (RFC 4342 §8.6).
