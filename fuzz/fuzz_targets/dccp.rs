@@ -50,7 +50,7 @@ enum Step {
 
 /// A packet that can be read can be written again, to the same bytes but for reserved bits and the checksum.
 fn round_trip(bytes: &[u8]) {
-    let Ok(packet) = Packet::parse(bytes, Checksum::Udp) else { return };
+    let Some(packet) = Packet::parse(bytes, Checksum::Udp) else { return };
     let mut options = OptionWriter::default();
     for option in packet.options() {
         let _read = (option.read(), option.is_barred_from_data());

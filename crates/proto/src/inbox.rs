@@ -64,6 +64,11 @@ impl Inbox {
         self.messages.push_back((received, bytes));
     }
 
+    /// Drops and counts a message that is not to be kept whatever room there is.
+    pub fn refuse(&mut self) {
+        self.dropped += 1;
+    }
+
     /// Whether a message of `len` bytes would be kept.
     pub fn has_room(&self, len: usize) -> bool {
         self.messages.len() < MAX_FRAMES && len <= MAX_BYTES - self.bytes

@@ -13,7 +13,8 @@ use std::time::Duration;
 use antiphon_core::{Instant, PathId, Secret};
 
 use super::seq::Seq48;
-use super::wire::{Header, Packet};
+use super::wire::options::{CHANGE_L, CONFIRM_R};
+use super::wire::{Header, Packet, big_endian};
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
 
 /// Seals and opens cookies; those of one secret and service open each other's.
@@ -79,7 +80,7 @@ impl CookieKeys {
             return None;
         }
         let (fixed, asked) = signed.split_first_chunk::<FIXED>()?;
-        let number = |from: usize, to: usize| fixed[from..to].iter().fold(0, |n, b| (n << 8) | u64::from(*b));
+        let number = |from: usize, to: usize| big_endian(&fixed[from..to]);
         let age = now.since(Instant::from_nanos(number(0, 8)));
         let tcb = Tcb {
             isr: Seq48::new(number(12, 18)),
@@ -94,7 +95,7 @@ impl CookieKeys {
     /// same caller's next Requests have the numbers that follow (RFC 4340 §7.2: as in RFC 6528).
     pub fn base(&self, path: PathId, ports: (u16, u16)) -> Seq48 {
         let mark = self.seal.mark(&[b"first number", &path.0.to_be_bytes(), &self.context(ports)]);
-        Seq48::new(mark.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+        Seq48::new(big_endian(&mark[..6]))
     }
 
     fn context(&self, (ours, theirs): (u16, u16)) -> [u8; 8] {
@@ -121,7 +122,7 @@ impl Default for Asked {
 impl Asked {
     /// The Changes in `request`; `Err`: the option that exceeds the limit.
     pub fn of(request: &Packet<'_>) -> Result<Self, u8> {
-        let asks = |number| (FIRST_FEATURE_OPTION..=LAST_FEATURE_OPTION).contains(&number);
+        let asks = |number| (CHANGE_L..=CONFIRM_R).contains(&number);
         let mut options = request.options().filter(|option| asks(option.number));
         options.try_fold(Asked::default(), |asked, option| {
             let head = [option.number, 2 + option.value.len() as u8];
@@ -147,25 +148,19 @@ const FIXED: usize = 8 + 4 + 6 + 6 + 1;
 pub(super) const COOKIE_ALONE: usize = FIXED + MARK;
 /// The most bytes of options in a Request: our own need 24 at most, Linux's some 30; an option holds 253.
 const MOST_ASKED: usize = 128;
-/// Change L to Confirm R (RFC 4340 §6.1).
-const FIRST_FEATURE_OPTION: u8 = 32;
-const LAST_FEATURE_OPTION: u8 = 35;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dccp::wire::Kind;
 
-    const HEADER: Header = Header {
-        source: 50_000,
-        destination: 5004,
-        ccval: 0,
-        coverage: 0,
-        kind: Kind::Data,
-        seq: Seq48::new(8),
-    };
+    const HEADER: Header = Header::new((50_000, 5004), Kind::Data, Seq48::new(8));
     const PORTS: (u16, u16) = (5004, 50_000);
     const SEALED_AT: Instant = Instant::from_millis(5);
+
+    fn keys(seed: u64, service: u32) -> CookieKeys {
+        CookieKeys::new(&Secret::for_laboratory(seed), service)
+    }
 
     fn tcb() -> Tcb {
         let asked = Asked::default().with(&[32, 5, 1, 3, 2]).unwrap();
@@ -174,13 +169,13 @@ mod tests {
 
     fn sealed_cookie() -> Vec<u8> {
         let mut cookie = vec![9; 3];
-        CookieKeys::new(&Secret::for_laboratory(1), 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
+        keys(1, 2).seal(SEALED_AT, PathId(4), PORTS, &tcb(), &mut cookie);
         cookie
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
-        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
+        let keys = keys(1, 2);
         let later = SEALED_AT + COOKIE_LIFE;
         let opened = Opened { tcb: tcb(), path: PathId(4), age: COOKIE_LIFE };
         assert_eq!(keys.open(later, &HEADER, &sealed_cookie()), Some(opened));
@@ -190,34 +185,29 @@ mod tests {
 
     #[test]
     fn no_byte_no_port_no_service_and_no_key_may_differ() {
-        let keys = CookieKeys::new(&Secret::for_laboratory(1), 2);
+        let opened = |header: &Header, sealed: &[u8]| keys(1, 2).open(SEALED_AT, header, sealed);
         for at in 0..sealed_cookie().len() {
             let mut changed = sealed_cookie();
             changed[at] ^= 1;
-            assert_eq!(keys.open(SEALED_AT, &HEADER, &changed), None, "byte {at}");
-            assert_eq!(keys.open(SEALED_AT, &HEADER, &sealed_cookie()[..at]), None, "{at} bytes");
+            assert_eq!(opened(&HEADER, &changed), None, "byte {at}");
+            assert_eq!(opened(&HEADER, &sealed_cookie()[..at]), None, "{at} bytes");
         }
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
-            assert_eq!(keys.open(SEALED_AT, &header, &sealed_cookie()), None);
+            assert_eq!(opened(&header, &sealed_cookie()), None);
         }
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(2), 2).open(SEALED_AT, &HEADER, &sealed_cookie()),
-            None
-        );
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(1), 3).open(SEALED_AT, &HEADER, &sealed_cookie()),
-            None
-        );
+        for other in [keys(2, 2), keys(1, 3)] {
+            assert_eq!(other.open(SEALED_AT, &HEADER, &sealed_cookie()), None);
+        }
     }
 
     #[test]
     fn the_first_number_differs_for_each_path_and_key() {
-        let first = CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS);
-        assert_eq!(first, CookieKeys::new(&Secret::for_laboratory(1), 2).base(PathId(4), PORTS));
+        let first = keys(1, 2).base(PathId(4), PORTS);
+        assert_eq!(first, keys(1, 2).base(PathId(4), PORTS));
         for (seed, path, ports) in
             [(2, 4, PORTS), (1, 5, PORTS), (1, 4, (5004, 50_001)), (1, 4, (5005, 50_000))]
         {
-            let other = CookieKeys::new(&Secret::for_laboratory(seed), 2).base(PathId(path), ports);
+            let other = keys(seed, 2).base(PathId(path), ports);
             // Near is a window: by chance less than once in 10^11.
             assert!(first.distance(other).abs() > 1024, "{seed} {path} {ports:?}");
         }

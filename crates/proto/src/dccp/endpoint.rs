@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, Role, Secret, SendError, Transmit, Wire,
+    Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
+    PathStats, Profile, Received, Rng, Role, Secret, SendError, Transmit, Wire,
 };
 
 use super::alive::Alive;
-use super::ccid::{Receiver, Sender};
+use super::ccid::{self, Receiver, Sender};
 use super::features::{self, Features, Location};
 use super::logs::{ReceiveLog, SentLog};
 use super::moves::Whereabouts;
@@ -72,8 +72,8 @@ pub struct DccpEndpoint {
 pub(super) struct Flow {
     pub sent: SentLog,
     pub received: ReceiveLog,
-    pub sender: Sender,
-    pub receiver: Receiver,
+    pub sender: Box<dyn Sender>,
+    pub receiver: Box<dyn Receiver>,
     /// How large packets may be.
     pub mtu: Mtu,
     /// Data packets since the last packet that acknowledged.
@@ -196,7 +196,6 @@ impl DccpEndpoint {
         );
         // The requirements of each congestion control on the other end (RFC 4341 §4, RFC 4342 §4 and §8.4). Linux
         // settles them with the first two packets, and ignores later Changes.
-        // the first two packets, and takes no notice of later Changes.
         let acknowledges = if ours == 3 { features::SEND_LOSS_EVENT_RATE } else { features::SEND_ACK_VECTOR };
         for needed in [Some(acknowledges), (theirs == 3).then_some(features::SEND_NDP_COUNT)] {
             let needed = needed.filter(|feature| self.features.value(Location::Remote, *feature) == 0);
@@ -207,8 +206,8 @@ impl DccpEndpoint {
         self.flow = Some(Flow {
             sent: SentLog::new(first),
             received: ReceiveLog::new(before),
-            sender: Sender::new(ours, now, first, &self.rtt),
-            receiver: Receiver::new(theirs, before, &self.rtt),
+            sender: ccid::sender(ours, now, first, &self.rtt),
+            receiver: ccid::receiver(theirs, before, &self.rtt),
             mtu: Mtu::sparing(self.max_datagram, now),
             since_ack: 0,
             dropped: None,
@@ -360,25 +359,17 @@ impl Endpoint for DccpEndpoint {
     }
 
     fn stats(&self) -> PathStats {
-        let mut stats = PathStats {
+        let stats = PathStats {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
             min_rtt: self.rtt.min(),
             counters: self.tally.counters(&self.queue, &self.inbox),
             ..PathStats::default()
         };
-        match self.flow.as_ref().map(|flow| &flow.sender) {
-            // CCID 2 counts packets; the figures are for packets of full size.
-            Some(Sender::Two(two)) => {
-                let bytes = |packets: u32| ByteCount(u64::from(packets) * self.packet_size() as u64);
-                (stats.cwnd, stats.in_flight) = (Some(bytes(two.cwnd())), Some(bytes(two.pipe())));
-            }
-            Some(Sender::Three(three)) => {
-                stats.pacing_rate = three.rate().map(|rate| BitRate((rate * 8.0) as u64));
-            }
-            None => {}
+        match &self.flow {
+            Some(flow) => flow.sender.figures(self.packet_size(), stats),
+            None => stats,
         }
-        stats
     }
 
     fn path_stats(&self, _path: PathId) -> Option<PathStats> {

@@ -108,8 +108,10 @@ impl ReceiveLog {
 #[derive(Debug)]
 pub struct SentLog {
     entries: Box<[Sent]>,
-    next: Seq48,
-    first: Seq48,
+    /// The number that the next packet will have.
+    pub next: Seq48,
+    /// The oldest number still known.
+    pub first: Seq48,
     /// [`SentLog::next_settled`] has returned everything before this number.
     told: Seq48,
 }
@@ -153,16 +155,6 @@ impl SentLog {
         self.entries[slot(seq)] = sent;
         self.next = seq.next();
         self.first = self.first.later(self.next.plus(-(REACH as i64)));
-    }
-
-    /// The oldest number still known.
-    pub fn first(&self) -> Seq48 {
-        self.first
-    }
-
-    /// The number that the next packet will have.
-    pub fn next(&self) -> Seq48 {
-        self.next
     }
 
     /// What was sent as `seq`, if that is known.
@@ -265,17 +257,17 @@ mod tests {
         for n in 0..REACH as i64 + 5 {
             log.push(start.plus(n), Sent { at: Instant::from_nanos(n as u64), ..Sent::default() });
         }
-        assert_eq!(log.first(), start.plus(5));
+        assert_eq!(log.first, start.plus(5));
         assert_eq!(log.entry_mut(start.plus(4)), None);
         assert_eq!(log.entry_mut(start.plus(5)).map(|sent| sent.at), Some(Instant::from_nanos(5)));
-        assert_eq!(log.entry_mut(log.next()), None, "not sent yet");
+        assert_eq!(log.entry_mut(log.next), None, "not sent yet");
     }
 
     #[test]
     fn fates_are_returned_once_and_in_order() {
         let start = Seq48::new((1 << 48) - 3);
         let mut log = SentLog::new(start);
-        (0..6).for_each(|len| log.push(log.next(), Sent { len, ..Sent::default() }));
+        (0..6).for_each(|len| log.push(log.next, Sent { len, ..Sent::default() }));
         let told = |log: &mut SentLog| -> Vec<(u16, Fate)> {
             std::iter::from_fn(|| log.next_settled()).map(|sent| (sent.len, sent.fate)).collect()
         };
@@ -283,8 +275,8 @@ mod tests {
         assert_eq!(told(&mut log), [], "the first is open");
         log.settle(start.plus(2), Fate::Lost);
         assert_eq!(told(&mut log), [(0, Fate::Lost), (1, Fate::Acked), (2, Fate::Lost)]);
-        (0..REACH as u64).for_each(|_| log.push(log.next(), Sent::default()));
-        log.settle(log.next(), Fate::Acked);
+        (0..REACH as u64).for_each(|_| log.push(log.next, Sent::default()));
+        log.settle(log.next, Fate::Acked);
         assert_eq!(told(&mut log).len(), REACH, "beyond reach nothing is known");
         assert_eq!(log.next_settled(), None);
     }

@@ -10,11 +10,14 @@ use super::wire::{DccpOption, Kind, Packet, ResetCode};
 
 /// What the options of a packet said, beyond feature negotiation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen<'a> {
-    pub vectors: [&'a [u8]; 4],
-    pub vector_count: usize,
+pub(crate) struct Seen<'a> {
+    pub(super) vectors: [&'a [u8]; 4],
+    pub(super) vector_count: usize,
+    /// How long the peer kept the acknowledged packet; zero if it does not tell.
     pub elapsed: Duration,
+    /// 1/p, and bytes per second: CCID 3's.
     pub loss_event_rate: Option<u32>,
+    /// See above.
     pub receive_rate: Option<u32>,
     pub ndp: Option<u64>,
     /// The peer's time stamp.
@@ -23,7 +26,9 @@ pub(super) struct Seen<'a> {
     pub cookies: [&'a [u8]; 2],
     pub cookie_count: usize,
     pub data_checksum: Option<u32>,
+    /// Packets whose data the peer dropped for lack of room.
     pub overrun: u32,
+    /// The peer cannot take more at present (RFC 4340 §11.6).
     pub slow: bool,
 }
 
@@ -69,6 +74,11 @@ impl<'a> Seen<'a> {
             features.on_packet_read(header.seq);
         }
         Ok(seen)
+    }
+
+    /// Ack Vectors, in order.
+    pub fn vectors(&self) -> &[&'a [u8]] {
+        &self.vectors[..self.vector_count]
     }
 
     fn take(&mut self, option: DccpOption<'a>) {

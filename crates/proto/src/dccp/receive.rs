@@ -2,7 +2,7 @@
 
 use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Role, Verdict as Validated};
 
-use super::ccid::{Feedback, Incoming};
+use super::ccid::Incoming;
 use super::cookie::Tcb;
 use super::endpoint::{DccpEndpoint, Due, State};
 use super::features::{self, Location};
@@ -13,7 +13,7 @@ use super::sequence::{Sequence, Verdict};
 use super::timers;
 use super::validator::{LONGEST_RESPONSE, cookie_of, refusal};
 use super::wire::checksum::crc32c;
-use super::wire::{Header, Kind, OptionWriter, Packet, ResetCode};
+use super::wire::{DccpOption, Header, Kind, OptionWriter, Packet, ResetCode};
 use crate::tally::Datagram;
 
 impl DccpEndpoint {
@@ -21,9 +21,8 @@ impl DccpEndpoint {
         if let State::Finishing(_) | State::Closed = self.state {
             return;
         }
-        let Ok(packet) = Packet::parse(datagram.bytes, self.checksum) else {
-            self.tally.on_malformed();
-            return;
+        let Some(packet) = Packet::parse(datagram.bytes, self.checksum) else {
+            return self.tally.on_malformed();
         };
         let header = &packet.header;
         match self.state {
@@ -144,7 +143,7 @@ impl DccpEndpoint {
     fn keep_cookies(&mut self, seen: &Seen<'_>) {
         for cookie in &seen.cookies[..seen.cookie_count] {
             let mut option = OptionWriter::default();
-            option.init_cookie(cookie);
+            option.write(DccpOption::InitCookie(cookie));
             self.cookie.extend_from_slice(option.as_written());
         }
     }
@@ -169,8 +168,7 @@ impl DccpEndpoint {
     fn on_packet(&mut self, now: Instant, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let header = &packet.header;
         if !self.is_in_place(now, header) {
-            self.tally.on_malformed();
-            return;
+            return self.tally.on_malformed();
         }
         self.alive.on_heard(now);
         let received_at = datagram.received_at.min(now);
@@ -263,16 +261,7 @@ impl DccpEndpoint {
         };
         let Some(flow) = &mut self.flow else { return };
         flow.received.on_acknowledged(ack);
-        let feedback = Feedback {
-            ack,
-            vectors: &seen.vectors[..seen.vector_count],
-            elapsed: seen.elapsed,
-            loss_event_rate: seen.loss_event_rate,
-            receive_rate: seen.receive_rate,
-            overrun: seen.overrun,
-            slow: seen.slow,
-        };
-        self.congestion_changed |= flow.sender.on_feedback(now, &feedback, &mut flow.sent, &mut self.rtt);
+        self.congestion_changed |= flow.sender.on_feedback(now, ack, seen, &mut flow.sent, &mut self.rtt);
         if let Kind::SyncAck { ack } = header.kind {
             self.on_sync_answered(now, ack);
         }

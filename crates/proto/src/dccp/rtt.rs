@@ -2,9 +2,18 @@
 
 use std::time::Duration;
 
-/// Smoothed round-trip time, its variation, the shortest.
+/// Smoothed round-trip time, its variation, the shortest, to be read as in the type below it; samples and time-outs are
+/// bounded here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt(crate::rtt::Rtt);
+
+impl std::ops::Deref for Rtt {
+    type Target = crate::rtt::Rtt;
+
+    fn deref(&self) -> &crate::rtt::Rtt {
+        &self.0
+    }
+}
 
 impl Rtt {
     /// Folds in one round trip, the peer's delay taken off. Numbers are never used twice, so every sample is good.
@@ -12,24 +21,9 @@ impl Rtt {
         self.0.on_sample(sample.clamp(SHORTEST, LONGEST));
     }
 
-    /// SRTT, once something was measured.
-    pub fn srtt(&self) -> Option<Duration> {
-        self.0.srtt()
-    }
-
     /// SRTT, or RFC 4340's stand-in before the first measurement.
     pub fn estimate(&self) -> Duration {
         self.srtt().unwrap_or(UNMEASURED)
-    }
-
-    /// RTTVAR, once something was measured.
-    pub fn rttvar(&self) -> Option<Duration> {
-        self.0.rttvar()
-    }
-
-    /// The shortest round trip, once something was measured.
-    pub fn min(&self) -> Option<Duration> {
-        self.0.min()
     }
 
     /// SRTT + 4 RTTVAR; before the first measurement a second (RFC 6298 §2.1).

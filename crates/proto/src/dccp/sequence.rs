@@ -8,7 +8,7 @@ use super::seq::Seq48;
 use super::wire::Kind;
 
 /// The numbers of a connection, by the names that RFC 4340 §7.1 gives them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sequence {
     /// First number sent.
     pub iss: Seq48,
@@ -41,17 +41,7 @@ pub(super) enum Verdict {
 impl Sequence {
     /// Nothing received yet; the first packet sent will have number `iss`.
     pub fn new(iss: Seq48) -> Self {
-        let zero = Seq48::default();
-        Sequence {
-            iss,
-            isr: zero,
-            gss: iss.plus(-1),
-            gsr: zero,
-            gar: iss,
-            osr: zero,
-            synced: [None; MOST_SYNCS],
-            next_sync: 0,
-        }
+        Sequence { iss, gss: iss.plus(-1), gar: iss, ..Sequence::default() }
     }
 
     /// The peer's first packet.

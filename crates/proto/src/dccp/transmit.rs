@@ -2,13 +2,12 @@
 
 use antiphon_core::{Instant, Outcome};
 
-use super::ccid::Sender;
 use super::endpoint::{DccpEndpoint, State};
 use super::features::{self, ACK_RATIO, Location};
 use super::logs::{Fate, Sent};
 use super::seq::Seq48;
 use super::validator::LONGEST_RESPONSE;
-use super::wire::{self, Header, Kind, OptionWriter};
+use super::wire::{self, DccpOption, Header, Kind, OptionWriter};
 
 impl DccpEndpoint {
     pub(super) fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
@@ -40,7 +39,7 @@ impl DccpEndpoint {
         let reset = self.due.reset.take();
         let ack = self.sequence.gsr;
         let len = reset.and_then(|(code, data)| {
-            self.write(now, Kind::Reset { ack, code, data }, &OptionWriter::default(), buf)
+            self.write_packet(now, Kind::Reset { ack, code, data }, &OptionWriter::default(), &[], buf)
         });
         self.finish();
         len
@@ -57,12 +56,12 @@ impl DccpEndpoint {
         // Padded so that the server's answer is not longer: it may send no more than it received.
         options.pad_to(LONGEST_RESPONSE - kind.header_len());
         self.timers.on_step(now);
-        self.write(now, kind, &options, buf)
+        self.write_packet(now, kind, &options, &[], buf)
     }
 
     fn write_in_flow(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if let Some(ack) = self.due.sync_ack.take() {
-            return self.write_bare(now, Kind::SyncAck { ack }, buf);
+            return self.write_padded(now, Kind::SyncAck { ack }, 0, buf);
         }
         if let Some(ack) = self.due.sync.take() {
             return self.write_sync(now, ack, buf);
@@ -84,7 +83,7 @@ impl DccpEndpoint {
         };
         if let Some(kind) = leave.filter(|_| std::mem::take(&mut self.due.step)) {
             self.timers.on_step(now);
-            return self.write_bare(now, kind, buf);
+            return self.write_padded(now, kind, 0, buf);
         }
         // Before, the cookie is in every packet, and the driver's room is all that is known.
         let open = self.state == State::Open;
@@ -106,8 +105,8 @@ impl DccpEndpoint {
         if !flow.sender.may_send(now, len) {
             return None;
         }
-        if let Sender::Two(two) = &flow.sender {
-            self.features.tell(ACK_RATIO, two.ack_ratio(self.features.told(ACK_RATIO)));
+        if let Some(ratio) = flow.sender.ack_ratio(self.features.told(ACK_RATIO)) {
+            self.features.tell(ACK_RATIO, ratio);
         }
         let acknowledges = self.state == State::PartOpen
             || flow.receiver.is_wanted()
@@ -207,24 +206,15 @@ impl DccpEndpoint {
 
     fn write_echo(&self, now: Instant, options: &mut OptionWriter) {
         if let Some((stamp, at)) = self.echo {
-            let elapsed = now.since(at).as_micros() / 10;
-            options.timestamp_echo(stamp, u32::try_from(elapsed).unwrap_or(u32::MAX));
+            let elapsed = wire::tens_of_micros(now.since(at));
+            options.write(DccpOption::TimestampEcho { stamp, elapsed });
         }
     }
 
     fn write_ndp(&self, options: &mut OptionWriter) {
         if self.ndp > 0 && self.features.value(Location::Local, features::SEND_NDP_COUNT) == 1 {
-            options.ndp_count(self.ndp);
+            options.write(DccpOption::NdpCount(self.ndp));
         }
-    }
-
-    fn write(&mut self, now: Instant, kind: Kind, options: &OptionWriter, buf: &mut [u8]) -> Option<usize> {
-        self.write_packet(now, kind, options, &[], buf)
-    }
-
-    /// A packet that says no more than its type, and how many without data came before it.
-    fn write_bare(&mut self, now: Instant, kind: Kind, buf: &mut [u8]) -> Option<usize> {
-        self.write_padded(now, kind, 0, buf)
     }
 
     /// A Sync as long as the Reset that answers it where there is no connection any more: a listener sends no more than
@@ -233,7 +223,8 @@ impl DccpEndpoint {
         self.write_padded(now, Kind::Sync { ack }, wire::RESET_HEADER, buf)
     }
 
-    /// The same with zeros behind it, until it has `len` bytes.
+    /// A packet that says no more than its type, and how many without data came before it; with zeros behind that, until
+    /// it has `len` bytes.
     pub(super) fn write_padded(
         &mut self,
         now: Instant,
@@ -299,8 +290,8 @@ impl DccpEndpoint {
 fn write_dropped(newest: Seq48, dropped: Seq48, code: u8, options: &mut OptionWriter) {
     let between = newest.distance(dropped);
     match between {
-        0 => options.data_dropped(&[0x80 | (code << 4)]),
-        1..=128 => options.data_dropped(&[(between - 1) as u8, 0x80 | (code << 4)]),
+        0 => options.write(DccpOption::DataDropped(&[0x80 | (code << 4)])),
+        1..=128 => options.write(DccpOption::DataDropped(&[(between - 1) as u8, 0x80 | (code << 4)])),
         // Long ago: the loss that this would explain is past.
         _ => true,
     };

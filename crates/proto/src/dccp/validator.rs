@@ -81,7 +81,7 @@ struct Call {
 impl Call {
     /// Echoes the Request's time stamp, just come; answers whether there was room.
     fn echo(&self, options: &mut OptionWriter) -> bool {
-        self.stamp.is_none_or(|stamp| options.timestamp_echo(stamp, 0))
+        self.stamp.is_none_or(|stamp| options.write(DccpOption::TimestampEcho { stamp, elapsed: 0 }))
     }
 }
 
@@ -163,14 +163,8 @@ impl DccpValidator {
         let mut features = self.at_rest(&tcb);
         let seen = Seen::read(request, &mut features, Role::Listener)?;
         let call = Call { path, ports, asked, tcb, features, stamp: seen.stamp };
-        let response = Header {
-            source: ports.0,
-            destination: ports.1,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Response { ack: isr, service: self.settings.service },
-            seq: iss,
-        };
+        let kind = Kind::Response { ack: isr, service: self.settings.service };
+        let response = request.header.answer(kind, iss);
         let options = self.with_cookie(now, &call).or_else(|| self.without_cookie(now, &call));
         Ok(options.map_or(Verdict::Ignore, |options| self.write(Some(response), &options, out)))
     }
@@ -180,7 +174,7 @@ impl DccpValidator {
         self.keys.seal(now, call.path, call.ports, &call.tcb, &mut self.cookie);
         let (mut features, mut options) = (call.features.clone(), OptionWriter::default());
         features.write(now, call.tcb.iss, Rtt::default().estimate(), true, &mut options);
-        let is_whole = options.init_cookie(&self.cookie) && call.echo(&mut options);
+        let is_whole = options.write(DccpOption::InitCookie(&self.cookie)) && call.echo(&mut options);
         (is_whole && response_len(&options) <= call.asked).then_some(options)
     }
 
@@ -250,7 +244,7 @@ impl DccpValidator {
         let tcb = tcb.ok_or(fault(ResetCode::NO_CONNECTION))?;
         self.keys.seal(since, path, (header.destination, header.source), &tcb, &mut self.cookie);
         let mut options = OptionWriter::default();
-        if !(options.init_cookie(&self.cookie) && options.copy(packet.raw_options)) {
+        if !(options.write(DccpOption::InitCookie(&self.cookie)) && options.copy(packet.raw_options)) {
             return Ok(Verdict::Ignore);
         }
         let Some(len) = wire::emit(header, &options, packet.data, self.checksum, out) else {
@@ -324,8 +318,8 @@ impl DccpValidator {
 impl Validator for DccpValidator {
     fn validate(&mut self, now: Instant, path: PathId, datagram: &[u8], answer: &mut [u8]) -> Verdict {
         match Packet::parse(datagram, self.checksum) {
-            Ok(packet) => self.validate_packet(now, path, &packet, datagram.len(), answer),
-            Err(_) => Verdict::Ignore,
+            Some(packet) => self.validate_packet(now, path, &packet, datagram.len(), answer),
+            None => Verdict::Ignore,
         }
     }
 
@@ -347,7 +341,7 @@ impl Validator for DccpValidator {
     }
 
     fn id_of(&self, datagram: &[u8]) -> Option<ConnectionId> {
-        let packet = Packet::parse(datagram, self.checksum).ok()?;
+        let packet = Packet::parse(datagram, self.checksum)?;
         // It may be the answer of a caller without a cookie.
         let is_awaited = self.pending.iter().any(|pending| pending.port == packet.header.source);
         moves::id_of(&packet).filter(|_| !is_awaited)
@@ -364,14 +358,8 @@ pub(super) fn cookie_of<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
 
 /// The Reset that answers a packet of no connection (RFC 4340 §8.3.1); a Reset is never answered.
 pub(super) fn refusal(header: &Header, (code, data): Fault) -> Option<Header> {
-    let reset = Header {
-        source: header.destination,
-        destination: header.source,
-        ccval: 0,
-        coverage: 0,
-        kind: Kind::Reset { ack: header.seq, code, data },
-        seq: header.kind.ack().map_or(Seq48::default(), Seq48::next),
-    };
+    let kind = Kind::Reset { ack: header.seq, code, data };
+    let reset = header.answer(kind, header.kind.ack().map_or(Seq48::default(), Seq48::next));
     (!matches!(header.kind, Kind::Reset { .. })).then_some(reset)
 }
 

@@ -2,7 +2,7 @@
 
 use antiphon_core::{Endpoint, Event, Instant, Seq32};
 
-use super::association::{Association, Phase};
+use super::association::Association;
 use super::endpoint::Sctp;
 use super::outgoing::{Acked, Losses, Violation};
 use super::settings::{MAX_PATHS, Settings};
@@ -12,7 +12,7 @@ use super::wire::chunks::Sack;
 impl Sctp {
     pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack<'_>, received_at: Instant) {
         let Some(association) = &mut self.association else { return };
-        if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
+        if association.phase.is_handshake() {
             return;
         }
         let flight: [usize; MAX_PATHS] =
@@ -135,8 +135,8 @@ impl Association {
         if self.out.has_given_up() {
             // At once if no round trip is measured yet.
             let round_trip = self.paths[self.best_path()].rtt.smoothed().srtt().unwrap_or_default();
-            let patience = if self.out.is_ordered() { round_trip / 2 } else { round_trip };
-            self.due.forward |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
+            let patience = if self.out.rules.ordered { round_trip / 2 } else { round_trip };
+            self.out.forward_due |= self.forwarded_at.is_none_or(|at| now.since(at) >= patience);
         }
     }
 }

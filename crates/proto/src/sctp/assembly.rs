@@ -13,8 +13,8 @@ pub(super) struct Assembly {
     /// In the order of [`Held::order`].
     held: Vec<Held>,
     spare: Pool,
-    /// Payload bytes held, plus an overhead for each fragment.
-    charged: usize,
+    /// Bytes that count against the receiver window: payload held, plus an overhead for each fragment.
+    pub charged: usize,
     /// The next SSN or MID to deliver in each stream.
     next: Vec<u32>,
     /// SSNs wrap after 16 bits, MIDs after 32.
@@ -66,11 +66,6 @@ impl Assembly {
         let messages = messages.clamp(READY, MOST_SPARE);
         self.held.reserve_exact(messages.saturating_sub(self.held.len()));
         self.spare.fill(messages, messages, typical);
-    }
-
-    /// Bytes that count against the receiver window: payload, plus an overhead for each fragment.
-    pub fn charged(&self) -> usize {
-        self.charged
     }
 
     /// Takes the payload of a new chunk, and passes every message that is now deliverable to `deliver`.

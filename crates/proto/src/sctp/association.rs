@@ -14,16 +14,11 @@ use super::settings::{MAX_PATHS, STANDBY_HEARTBEAT, Settings};
 #[derive(Debug)]
 pub(super) struct Association {
     pub phase: Phase,
-    /// The peer's SCTP port.
+    /// The SCTP ports, ours and the peer's.
+    pub local_port: u16,
     pub remote_port: u16,
-    pub local_tag: u32,
-    /// 0 until the peer has sent it.
-    pub peer_tag: u32,
-    /// The first TSN of this side.
-    pub first_tsn: Seq32,
-    pub in_streams: u16,
-    pub interleaved: bool,
-    pub forward_tsn: bool,
+    /// What both sides agreed on; the peer's tag is 0 until it has sent it.
+    pub tcb: Tcb,
     pub paths: Vec<Path>,
     pub out: Outgoing,
     pub log: TsnLog,
@@ -59,6 +54,13 @@ pub(super) enum Phase {
     ShutdownAckSent,
 }
 
+impl Phase {
+    /// Whether the association is still being set up.
+    pub fn is_handshake(self) -> bool {
+        matches!(self, Phase::CookieWait | Phase::CookieEchoed)
+    }
+}
+
 /// Chunks to send besides payload.
 #[derive(Debug, Default)]
 pub(super) struct Due {
@@ -71,7 +73,6 @@ pub(super) struct Due {
     pub abort: Option<Vec<u8>>,
     /// Causes of an ERROR.
     pub errors: Vec<u8>,
-    pub forward: bool,
     /// A parameter of the next INIT: by how many milliseconds the cookie's life must be extended.
     pub preservative: Option<u32>,
 }
@@ -92,17 +93,17 @@ pub(super) struct Acknowledgement {
 }
 
 impl Association {
-    /// An association of a caller.
+    /// An association of a caller; `ports`: ours and the peer's.
     pub fn calling(
         settings: &Settings,
-        remote_port: u16,
+        ports: (u16, u16),
         (tag, first_tsn): (u32, Seq32),
         packet: usize,
         now: Instant,
     ) -> Self {
         let tcb =
             Tcb { local_tag: tag, local_tsn: first_tsn, out_streams: settings.streams, ..Tcb::default() };
-        let mut association = Association::answering(settings, remote_port, &tcb, PathId(0), packet, now);
+        let mut association = Association::answering(settings, ports, &tcb, PathId(0), packet, now);
         association.phase = Phase::CookieWait;
         association.paths[0].confirmed = false;
         for n in 1..=settings.other_paths {
@@ -114,7 +115,7 @@ impl Association {
     /// An association made from a cookie.
     pub fn answering(
         settings: &Settings,
-        remote_port: u16,
+        ports: (u16, u16),
         tcb: &Tcb,
         path: PathId,
         packet: usize,
@@ -129,13 +130,9 @@ impl Association {
         paths.push(first);
         Association {
             phase: Phase::Established,
-            remote_port,
-            local_tag: tcb.local_tag,
-            peer_tag: tcb.peer_tag,
-            first_tsn: tcb.local_tsn,
-            in_streams: tcb.in_streams,
-            interleaved: tcb.interleaving,
-            forward_tsn: tcb.forward_tsn,
+            local_port: ports.0,
+            remote_port: ports.1,
+            tcb: *tcb,
             paths,
             out: Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window),
             log: TsnLog::new(tcb.peer_tsn),
@@ -156,9 +153,7 @@ impl Association {
 
     /// Applies what both sides agreed on; before any payload, or after a restart.
     pub fn begin(&mut self, settings: &Settings, tcb: &Tcb, packet: usize, now: Instant) {
-        (self.local_tag, self.peer_tag) = (tcb.local_tag, tcb.peer_tag);
-        (self.in_streams, self.first_tsn) = (tcb.in_streams, tcb.local_tsn);
-        (self.interleaved, self.forward_tsn) = (tcb.interleaving, tcb.forward_tsn);
+        self.tcb = *tcb;
         self.out = Outgoing::new(rules(settings, tcb), tcb.local_tsn, tcb.peer_window);
         self.log = TsnLog::new(tcb.peer_tsn);
         self.assembly = Assembly::new(tcb.interleaving);
@@ -187,7 +182,7 @@ impl Association {
     }
 
     fn add_path(&mut self, settings: &Settings, id: PathId, packet: usize, now: Instant) -> Option<usize> {
-        let path = Path::new(id, packet, self.interleaved, settings, now);
+        let path = Path::new(id, packet, self.tcb.interleaving, settings, now);
         if self.paths.len() < MAX_PATHS {
             self.paths.push(path);
             return Some(self.paths.len() - 1);
@@ -205,11 +200,6 @@ impl Association {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| path.confirmed);
         let rank = |path: &Path| if path.is_good() { 0 } else { path.errors };
         paths.min_by_key(|(at, path)| (rank(path), *at)).map_or(0, |(at, _)| at)
-    }
-
-    /// A packet from the peer arrived, so it is alive.
-    pub fn heard(&mut self) {
-        self.silent_since = None;
     }
 
     /// How long a path may be idle before a heartbeat checks it.

@@ -6,14 +6,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, PathId, Secret, Seq32};
 
-use super::wire::Header;
+use super::wire::{Header, word32};
 use crate::cookie::{COOKIE_LIFE, MARK, Seal};
-
-/// Seals and opens cookies; clones share the key.
-#[derive(Clone, Debug)]
-pub(super) struct CookieKeys {
-    seal: Seal,
-}
 
 /// State of an association: the essential fields of INIT and INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,25 +45,25 @@ pub(super) enum Refused {
     Stale { by: Duration, peer_tag: u32 },
 }
 
-impl CookieKeys {
-    /// Keys derived from `secret`: endpoints of one server share it, so they open each other's cookies.
-    pub fn new(secret: &Secret) -> Self {
-        CookieKeys { seal: Seal::new(secret, "sctp cookie") }
-    }
+/// The seal of cookies. Endpoints of one server share the secret, so they open each other's.
+pub(super) fn cookie_seal(secret: &Secret) -> Seal {
+    Seal::new(secret, "sctp cookie")
+}
 
+impl Tcb {
     /// Seals a cookie at `now` for `path`; `answer` is the header of the packet that will carry it.
-    pub fn seal(&self, now: Instant, path: PathId, answer: Header, tcb: &Tcb) -> [u8; SEALED] {
+    pub fn seal(&self, seal: &Seal, now: Instant, path: PathId, answer: Header) -> [u8; SEALED] {
         let mut sealed = [0; SEALED];
         let words = [
-            tcb.local_tag,
-            tcb.peer_tag,
-            tcb.local_tsn.0,
-            tcb.peer_tsn.0,
-            tcb.peer_window,
-            u32::from(tcb.out_streams) << 16 | u32::from(tcb.in_streams),
-            u32::from(tcb.forward_tsn) << 1 | u32::from(tcb.interleaving),
-            tcb.ties[0],
-            tcb.ties[1],
+            self.local_tag,
+            self.peer_tag,
+            self.local_tsn.0,
+            self.peer_tsn.0,
+            self.peer_window,
+            u32::from(self.out_streams) << 16 | u32::from(self.in_streams),
+            u32::from(self.forward_tsn) << 1 | u32::from(self.interleaving),
+            self.ties[0],
+            self.ties[1],
             millis(now),
             path.0,
         ];
@@ -77,22 +71,21 @@ impl CookieKeys {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
         let ports = ports([answer.source, answer.destination]);
-        let mark = self.seal.mark(&[&sealed[..SIGNED], &ports]);
+        let mark = seal.mark(&[&sealed[..SIGNED], &ports]);
         sealed[SIGNED..].copy_from_slice(&mark);
         sealed
     }
+}
 
+impl Opened {
     /// Opens a cookie that was returned at `now` in a packet with `header`.
-    pub fn open(&self, now: Instant, header: Header, sealed: &[u8]) -> Result<Opened, Refused> {
+    pub fn open(seal: &Seal, now: Instant, header: Header, sealed: &[u8]) -> Result<Self, Refused> {
         let sealed: &[u8; SEALED] = sealed.try_into().map_err(|_| Refused::Forged)?;
         let ports = ports([header.destination, header.source]);
-        if !self.seal.is_mark(&sealed[SIGNED..], &[&sealed[..SIGNED], &ports]) {
+        if !seal.is_mark(&sealed[SIGNED..], &[&sealed[..SIGNED], &ports]) {
             return Err(Refused::Forged);
         }
-        let word = |n: usize| {
-            let at = 4 * n;
-            u32::from_be_bytes([sealed[at], sealed[at + 1], sealed[at + 2], sealed[at + 3]])
-        };
+        let word = |n: usize| word32(sealed, 4 * n);
         let tcb = Tcb {
             local_tag: word(0),
             peer_tag: word(1),
@@ -147,45 +140,43 @@ mod tests {
         ties: [3, 4],
     };
 
+    fn keys(seed: u64) -> Seal {
+        cookie_seal(&Secret::for_laboratory(seed))
+    }
+
     fn sealed_cookie() -> [u8; SEALED] {
-        CookieKeys::new(&Secret::for_laboratory(1)).seal(SEALED_AT, PathId(4), ANSWER, &TCB)
+        TCB.seal(&keys(1), SEALED_AT, PathId(4), ANSWER)
     }
 
     #[test]
     fn a_cookie_opens_within_its_life_and_tells_all() {
         // The clock in the cookie wraps meanwhile.
         let later = SEALED_AT + COOKIE_LIFE;
-        let opened =
-            CookieKeys::new(&Secret::for_laboratory(1)).open(later, HEADER, &sealed_cookie()).unwrap();
-        assert_eq!(opened, Opened { tcb: TCB, path: PathId(4) });
+        let opened = Opened::open(&keys(1), later, HEADER, &sealed_cookie());
+        assert_eq!(opened, Ok(Opened { tcb: TCB, path: PathId(4) }));
         let other = Tcb { forward_tsn: false, interleaving: true, ..TCB };
-        let sealed = CookieKeys::new(&Secret::for_laboratory(1)).seal(SEALED_AT, PathId(4), ANSWER, &other);
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(1))
-                .open(SEALED_AT, HEADER, &sealed)
-                .map(|opened| opened.tcb),
-            Ok(other)
-        );
+        let sealed = other.seal(&keys(1), SEALED_AT, PathId(4), ANSWER);
+        assert_eq!(Opened::open(&keys(1), SEALED_AT, HEADER, &sealed).map(|opened| opened.tcb), Ok(other));
         let by = Duration::from_millis(1);
-        let stale = CookieKeys::new(&Secret::for_laboratory(1)).open(later + by, HEADER, &sealed_cookie());
+        let stale = Opened::open(&keys(1), later + by, HEADER, &sealed_cookie());
         assert_eq!(stale, Err(Refused::Stale { by, peer_tag: 9 }));
     }
 
     #[test]
     fn no_byte_no_port_and_no_key_may_differ() {
-        let keys = CookieKeys::new(&Secret::for_laboratory(1));
+        let refused = |seed: u64, header: Header, sealed: &[u8], what: &str| {
+            let opened = Opened::open(&keys(seed), SEALED_AT, header, sealed);
+            assert_eq!(opened, Err(Refused::Forged), "{what}");
+        };
         for at in 0..SEALED {
             let mut changed = sealed_cookie();
             changed[at] ^= 1;
-            assert_eq!(keys.open(SEALED_AT, HEADER, &changed), Err(Refused::Forged), "byte {at}");
+            refused(1, HEADER, &changed, &format!("byte {at}"));
         }
         for header in [Header { source: 50_001, ..HEADER }, Header { destination: 5005, ..HEADER }] {
-            assert_eq!(keys.open(SEALED_AT, header, &sealed_cookie()), Err(Refused::Forged));
+            refused(1, header, &sealed_cookie(), "port");
         }
-        assert_eq!(
-            CookieKeys::new(&Secret::for_laboratory(2)).open(SEALED_AT, HEADER, &sealed_cookie()),
-            Err(Refused::Forged)
-        );
-        assert_eq!(keys.open(SEALED_AT, HEADER, &sealed_cookie()[1..]), Err(Refused::Forged));
+        refused(2, HEADER, &sealed_cookie(), "key");
+        refused(1, HEADER, &sealed_cookie()[1..], "length");
     }
 }

@@ -1,23 +1,10 @@
 //! Dissects SCTP in UDP for analysers: the packet as it would be directly over IP, and the messages in it.
-//!
-//! ```text
-//!  DATA (RFC 9260 §3.3.1)                                   I-DATA (RFC 8260 §2.1)
-//! +---------+-----------+-----------------+                 +---------+-----------+-----------------+
-//! | type 0  |      UBE  |     length      |                 | type 64 |      UBE  |     length      |
-//! +---------+-----------+-----------------+                 +---------+-----------+-----------------+
-//! |                  TSN                  |                 |                  TSN                  |
-//! +---------------------+-----------------+                 +---------------------+-----------------+
-//! |       stream        | sequence number |                 |       stream        |        0        |
-//! +---------------------+-----------------+                 +---------------------+-----------------+
-//! |          payload protocol             |                 |        message identifier (MID)       |
-//! +---------------------------------------+                 +---------------------------------------+
-//! |  user data …                          |                 | payload protocol if B, else fragment  |
-//! +---------------------------------------+                 +---------------------------------------+
-//! ```
 
 use antiphon_core::{Dissected, Fragment, OverIpPacket};
 
 use super::stack::SctpOverIp;
+use super::wire::chunks::DataHeader;
+use super::wire::{self, HEADER, chunk};
 
 /// Dissects a datagram, without checking its CRC, which the analyser does.
 ///
@@ -28,49 +15,25 @@ pub(super) fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
     let Some(header) = datagram.first_chunk::<HEADER>() else { return };
     each(Dissected::Packet(OverIpPacket { over_ip: &SctpOverIp, bytes: datagram }));
     // Distinguishes associations between the same two addresses.
-    let tag = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-    let mut rest = &datagram[HEADER..];
-    while let Some(chunk) = rest.first_chunk::<CHUNK>() {
-        let len = usize::from(u16::from_be_bytes([chunk[2], chunk[3]]));
-        if len < CHUNK || len > rest.len() {
-            return;
+    let tag = u128::from(u32::from_be_bytes([header[4], header[5], header[6], header[7]])) << 96;
+    for chunk in wire::chunks_of(datagram).filter(|chunk| matches!(chunk.kind, chunk::DATA | chunk::I_DATA)) {
+        if let Some((header, bytes)) = DataHeader::parse(&chunk).filter(|(_, bytes)| !bytes.is_empty()) {
+            each(Dissected::Fragment(fragment(tag, &header, bytes)));
         }
-        if let Some(piece) = piece(tag, &rest[..len]) {
-            each(Dissected::Fragment(piece));
-        }
-        // The last chunk's padding may be missing: then nothing is left.
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
 
 /// The message, or the fragment of one, in a DATA or I-DATA chunk.
-fn piece(tag: u32, chunk: &[u8]) -> Option<Fragment<'_>> {
-    let word = |n: usize| chunk.get(4 * n..4 * n + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
-    let (kind, flags) = (chunk[0], chunk[1]);
-    let (first, last) = (flags & BEGINS != 0, flags & ENDS != 0);
-    let tag = u128::from(tag) << 96;
-    let (line, number, bytes) = match kind {
-        DATA => (tag, word(1)?, chunk.get(16..)?),
-        I_DATA => {
-            let stream = u128::from(word(2)? >> 16) << 80 | u128::from(flags & UNORDERED) << 64;
-            // The lowest bit separates the numbers of the two kinds.
-            let line = tag | stream | u128::from(word(3)?) << 1 | 1;
-            (line, if first { 0 } else { word(4)? }, chunk.get(20..)?)
-        }
-        _ => return None,
-    };
-    (!bytes.is_empty()).then_some(Fragment { line, number, first, last, bytes })
+fn fragment<'a>(tag: u128, header: &DataHeader, bytes: &'a [u8]) -> Fragment<'a> {
+    let (first, last) = (header.begin, header.end);
+    if !header.interleaved {
+        return Fragment { line: tag, number: header.tsn.0, first, last, bytes };
+    }
+    let stream = u128::from(header.stream) << 80 | u128::from(header.unordered) << 66;
+    // The lowest bit separates the numbers of the two kinds.
+    let line = tag | stream | u128::from(header.number) << 1 | 1;
+    Fragment { line, number: header.fragment, first, last, bytes }
 }
-
-/// Bytes of the common header, and of a chunk's header.
-const HEADER: usize = 12;
-const CHUNK: usize = 4;
-/// Chunk types and flags (RFC 9260 §3.2, RFC 8260 §2.1).
-const DATA: u8 = 0;
-const I_DATA: u8 = 64;
-const ENDS: u8 = 1;
-const BEGINS: u8 = 2;
-const UNORDERED: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +103,7 @@ mod tests {
         fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(64), Just(20), any::<u8>()], 0..200)) {
             let (packets, pieces) = seen(&bytes);
             prop_assert_eq!(packets, usize::from(bytes.len() >= HEADER));
-            prop_assert!(pieces.iter().map(|piece| piece.4.len() + CHUNK).sum::<usize>() <= bytes.len());
+            prop_assert!(pieces.iter().map(|piece| piece.4.len() + wire::TLV).sum::<usize>() <= bytes.len());
         }
     }
 }

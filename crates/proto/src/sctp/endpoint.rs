@@ -17,6 +17,7 @@ use crate::inbox::Inbox;
 use crate::patience::{LONGEST_LEAVE, leave_by};
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
+use crate::tally::Tally;
 
 /// One association, of a caller or a listener.
 pub(super) struct Sctp {
@@ -36,7 +37,7 @@ pub(super) struct Sctp {
     /// The packet that is sent on all paths, and the paths still to be used.
     pub(super) copy: (Vec<u8>, Vec<PathId>),
     pub(super) skipped: Vec<Skipped>,
-    pub(super) counters: Counters,
+    pub(super) tally: Tally,
     /// From associations that a restart ended.
     retransmitted: u64,
     /// Messages that may wait at once, for the association still to be made.
@@ -57,6 +58,13 @@ pub(super) enum Stage {
         patience_ends: Instant,
     },
     Closed,
+}
+
+impl Stage {
+    /// Whether the association has ended.
+    pub fn is_over(self) -> bool {
+        matches!(self, Stage::Ending { .. } | Stage::Closed)
+    }
 }
 
 impl Sctp {
@@ -81,7 +89,7 @@ impl Sctp {
             answers: VecDeque::new(),
             copy: (Vec::new(), Vec::with_capacity(MAX_PATHS)),
             skipped: Vec::with_capacity(MOST_SKIPPED),
-            counters: Counters::default(),
+            tally: Tally::default(),
             retransmitted: 0,
             reserved: 0,
             stage: Stage::Waiting,
@@ -89,7 +97,8 @@ impl Sctp {
         };
         if role == Role::Caller {
             let drawn = sctp.validator.draw();
-            let association = Association::calling(&settings, settings.sctp_port, drawn, packet, now);
+            let association =
+                Association::calling(&settings, (local_port, settings.sctp_port), drawn, packet, now);
             sctp.association = Some(Box::new(association));
             if !settings.implicit {
                 sctp.call(now);
@@ -126,7 +135,7 @@ impl Sctp {
     pub(super) fn forget_sent(&mut self) {
         if let Some(association) = &mut self.association {
             association.out.abort_all(&mut self.queue);
-            self.retransmitted += association.out.retransmitted();
+            self.retransmitted += association.out.retransmitted;
         }
     }
 
@@ -136,7 +145,7 @@ impl Sctp {
 
     /// Ends the association. Its last packets and, unless this side ended it, its last messages can still be fetched.
     pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
-        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
+        if self.stage.is_over() {
             return;
         }
         self.abort_messages();
@@ -152,7 +161,7 @@ impl Sctp {
     pub(super) fn abort(&mut self, now: Instant, causes: Vec<u8>, reason: CloseReason) {
         self.end(now, reason);
         match &mut self.association {
-            Some(association) if association.peer_tag != 0 => association.due.abort = Some(causes),
+            Some(association) if association.tcb.peer_tag != 0 => association.due.abort = Some(causes),
             _ => self.association = None,
         }
     }
@@ -165,7 +174,7 @@ impl Sctp {
 
     fn end_if_due(&mut self, now: Instant) {
         if let Some(patience_ends) = self.leave_by()
-            && matches!(self.stage, Stage::Waiting | Stage::Open)
+            && !self.stage.is_over()
         {
             let drained = self.queue.is_empty() && self.association.as_ref().is_none_or(|a| a.out.is_empty());
             match self.association.as_ref().map(|a| a.phase) {
@@ -231,7 +240,7 @@ impl Sctp {
 
     /// Bytes that the peer may still send.
     pub(super) fn window(&self) -> usize {
-        let held = self.association.as_ref().map_or(0, |association| association.assembly.charged());
+        let held = self.association.as_ref().map_or(0, |association| association.assembly.charged);
         WINDOW.saturating_sub(held + self.inbox.fill())
     }
 }
@@ -267,7 +276,7 @@ impl Endpoint for Sctp {
     }
 
     fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        if !matches!(self.stage, Stage::Waiting | Stage::Open) || self.closing.is_some() {
+        if self.stage.is_over() || self.closing.is_some() {
             return Err(SendError::Closed);
         }
         self.queue.push(message, MAX_MESSAGE)?;
@@ -278,7 +287,7 @@ impl Endpoint for Sctp {
     }
 
     fn close(&mut self, now: Instant, mode: CloseMode) {
-        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
+        if self.stage.is_over() {
             return;
         }
         self.closing = Some(now);
@@ -289,21 +298,15 @@ impl Endpoint for Sctp {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            _ if self.stage == Stage::Closed => {}
-            Input::Datagram { path, bytes, received_at, .. } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
-                if !matches!(self.stage, Stage::Ending { .. }) {
-                    self.handle_packet(now, path, bytes, received_at.min(now));
-                }
-                self.move_on(now);
-            }
-            Input::Broken(reason) => self.queue.report(Event::Broken(reason)),
-            Input::Stream { .. } => self.counters.malformed += 1,
-            // Our own validator accepted the cookie before; probes find what passes.
-            Input::Accepted { .. } | Input::Connected | Input::MaxDatagram(_) | Input::Report(_) => {}
+        if self.stage == Stage::Closed {
+            return;
         }
+        // A cookie that the validator accepted before comes in a datagram as well.
+        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+        if !self.stage.is_over() {
+            self.handle_packet(now, datagram.path, datagram.bytes, datagram.received_at.min(now));
+        }
+        self.move_on(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -317,9 +320,7 @@ impl Endpoint for Sctp {
         // Closing may have waited for expired messages or for the last packet.
         self.move_on(now);
         let (path, len) = sent.or_else(|| self.next_packet(now, buf))?;
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path, len })
+        Some(Transmit { path, ..self.tally.transmit(len) })
     }
 
     fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -356,16 +357,12 @@ impl Endpoint for Sctp {
     fn stats(&self) -> PathStats {
         let association = self.association.as_ref().filter(|a| a.phase != Phase::CookieWait);
         let path = association.map(|association| &association.paths[association.best_path()]);
-        let retransmitted = association.map_or(0, |association| association.out.retransmitted());
+        let retransmitted = association.map_or(0, |association| association.out.retransmitted);
         PathStats {
-            in_flight: Some(ByteCount(association.map_or(0, |association| association.out.flight()) as u64)),
+            in_flight: Some(ByteCount(association.map_or(0, |association| association.out.flight) as u64)),
             counters: Counters {
-                messages_accepted: self.queue.accepted(),
-                messages_expired: self.queue.expired(),
-                messages_delivered: self.inbox.delivered(),
-                messages_dropped: self.counters.messages_dropped + self.inbox.dropped(),
                 retransmitted: self.retransmitted + retransmitted,
-                ..self.counters
+                ..self.tally.counters(&self.queue, &self.inbox)
             },
             ..path.map_or_else(PathStats::default, Path::stats)
         }

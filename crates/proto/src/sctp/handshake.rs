@@ -27,9 +27,9 @@ impl Sctp {
     pub(super) fn init_value(&self, association: &Association) -> Vec<u8> {
         let most = self.validator.terms.init_ack_len();
         let mut value = Vec::with_capacity(most);
-        let fields = self.validator.terms.init_fields(association.local_tag, association.first_tsn);
+        let fields = self.validator.terms.init_fields(association.tcb.local_tag, association.tcb.local_tsn);
         value.extend_from_slice(&fields.emit());
-        self.validator.terms.put_offer(self.settings.interleaving, &mut value);
+        self.validator.terms.put_offer(self.validator.terms.interleaving, &mut value);
         if let Some(longer) = association.due.preservative {
             push_tlv(&mut value, parameter::COOKIE_PRESERVATIVE, &[&longer.to_be_bytes()]);
         }
@@ -47,7 +47,7 @@ impl Sctp {
         match self.validator.validate_packet(now, path, packet) {
             Verdict::Reply { .. } => self.answer(path),
             Verdict::Accept | Verdict::AcceptWith { .. } => {}
-            Verdict::Ignore => self.counters.malformed += 1,
+            Verdict::Ignore => self.tally.on_malformed(),
         }
     }
 
@@ -60,8 +60,8 @@ impl Sctp {
     /// An INIT during an association: nothing changes until its cookie comes back (§5.2.1, §5.2.2).
     pub(super) fn handle_init(&mut self, now: Instant, call: Call<'_>) {
         let Some(association) = &mut self.association else { return };
-        let ties = [association.local_tag, association.peer_tag];
-        let same = Some((association.local_tag, association.first_tsn));
+        let ties = [association.tcb.local_tag, association.tcb.peer_tag];
+        let same = Some((association.tcb.local_tag, association.tcb.local_tsn));
         let standing = match association.phase {
             Phase::CookieWait => Standing { own: same, ties: [0; 2] },
             Phase::CookieEchoed => Standing { own: same, ties },
@@ -75,7 +75,7 @@ impl Sctp {
         let sealed_for = Call { path: self.cookie_path.unwrap_or(call.path), ..call };
         match self.validator.on_init(now, sealed_for, standing) {
             Verdict::Reply { .. } => self.answer(call.path),
-            _ => self.counters.malformed += 1,
+            _ => self.tally.on_malformed(),
         }
     }
 
@@ -85,8 +85,7 @@ impl Sctp {
         };
         let Some((peer, parameters)) = InitFields::parse(chunk.value).filter(|(peer, _)| peer.tag != 0)
         else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let mut reports = Vec::new();
         let offer = Offer::read(parameters, |whole| {
@@ -95,31 +94,21 @@ impl Sctp {
                 reports.extend_from_slice(whole);
             }
         });
-        if self.settings.interleaving && offer.interleaves_otherwise {
+        if self.validator.terms.interleaving && offer.interleaves_otherwise {
             // The peer accepted our INIT but keeps no state for it: another INIT begins anew.
-            self.settings.interleaving = false;
+            self.validator.terms.interleaving = false;
             association.due.step = true;
             return;
         }
         let cookie = offer.cookie.filter(|cookie| HEADER + TLV + cookie.len() <= self.packet);
         let (Some(cookie), true, None) = (cookie, peer.is_valid(), offer.unresolvable) else {
-            association.peer_tag = peer.tag;
+            association.tcb.peer_tag = peer.tag;
             let mut causes = Vec::new();
             push_tlv(&mut causes, cause::INVALID_PARAMETER, &[]);
             return self.abort(now, causes, CloseReason::Protocol);
         };
-        let tcb = Tcb {
-            local_tag: association.local_tag,
-            peer_tag: peer.tag,
-            local_tsn: association.first_tsn,
-            peer_tsn: peer.tsn,
-            peer_window: peer.window,
-            out_streams: self.settings.streams.min(peer.in_streams),
-            in_streams: peer.out_streams.min(super::settings::MAX_STREAMS),
-            forward_tsn: offer.forward_tsn,
-            interleaving: self.settings.interleaving && offer.interleaving,
-            ties: [0; 2],
-        };
+        let own = (association.tcb.local_tag, association.tcb.local_tsn);
+        let tcb = self.validator.terms.tcb(&peer, &offer, own, [0; 2]);
         association.begin(&self.settings, &tcb, self.packet, now);
         association.phase = Phase::CookieEchoed;
         association.cookie.clear();
@@ -142,7 +131,7 @@ impl Sctp {
         (header, chunk): (Header, &Chunk<'_>),
     ) -> bool {
         // The reason for a refusal is reported below, as for an unknown source.
-        let opened = self.validator.open(now, header, chunk.value).ok();
+        let opened = Opened::open(&self.validator.keys, now, header, chunk.value).ok();
         // Behind a validator every path is 0 and the validator has compared it; an existing peer keeps its path.
         let is_ours = |claimed| {
             (path == PathId::default() || claimed == path)
@@ -166,8 +155,14 @@ impl Sctp {
 
     fn take_in(&mut self, now: Instant, path: PathId, header: Header, tcb: &Tcb) -> bool {
         self.validator.stir(tcb);
-        let mut association =
-            Association::answering(&self.settings, header.source, tcb, path, self.packet, now);
+        let mut association = Association::answering(
+            &self.settings,
+            (header.destination, header.source),
+            tcb,
+            path,
+            self.packet,
+            now,
+        );
         association.due.cookie_ack = Some(0);
         self.association = Some(Box::new(association));
         self.open();
@@ -178,11 +173,12 @@ impl Sctp {
     fn compare_tags(&mut self, now: Instant, path: PathId, header: Header, tcb: &Tcb) -> bool {
         let Some(association) = &mut self.association else { return false };
         if header.source != association.remote_port {
-            self.counters.malformed += 1;
+            self.tally.on_malformed();
             return false;
         }
-        let (local, peer) = (tcb.local_tag == association.local_tag, tcb.peer_tag == association.peer_tag);
-        let both_ties = tcb.ties == [association.local_tag, association.peer_tag] && tcb.ties[0] != 0;
+        let (local, peer) =
+            (tcb.local_tag == association.tcb.local_tag, tcb.peer_tag == association.tcb.peer_tag);
+        let both_ties = tcb.ties == [association.tcb.local_tag, association.tcb.peer_tag] && tcb.ties[0] != 0;
         match (local, peer) {
             // A: the peer has restarted.
             (false, false) if both_ties => self.restart(now, path, tcb),
@@ -190,7 +186,7 @@ impl Sctp {
             (true, false) => self.collide(now, path, tcb),
             // D: a duplicate; the acknowledgement of the first one may have been lost.
             (true, true) => {
-                if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) {
+                if association.phase.is_handshake() {
                     return self.collide(now, path, tcb);
                 }
                 let at = association.path_of(&self.settings, path, self.packet, now);
@@ -200,7 +196,7 @@ impl Sctp {
             }
             // C: late. Other combinations do not belong to this association.
             _ => {
-                self.counters.malformed += 1;
+                self.tally.on_malformed();
                 false
             }
         }
@@ -219,16 +215,13 @@ impl Sctp {
     }
 
     fn collide(&mut self, now: Instant, path: PathId, tcb: &Tcb) -> bool {
-        let waiting = self
-            .association
-            .as_ref()
-            .is_some_and(|a| matches!(a.phase, Phase::CookieWait | Phase::CookieEchoed));
+        let waiting = self.association.as_ref().is_some_and(|a| a.phase.is_handshake());
         if waiting {
             self.forget_sent();
             self.begin_again(now, path, tcb);
         } else if let Some(association) = &mut self.association {
             // The association continues: only the peer's tag differs.
-            association.peer_tag = tcb.peer_tag;
+            association.tcb.peer_tag = tcb.peer_tag;
             association.due.cookie_ack = Some(0);
         }
         true
@@ -263,8 +256,8 @@ impl Sctp {
         self.forget_sent();
         let Some(association) = &mut self.association else { return };
         let drawn: (u32, Seq32) = self.validator.draw();
-        (association.local_tag, association.first_tsn) = drawn;
-        association.peer_tag = 0;
+        (association.tcb.local_tag, association.tcb.local_tsn) = drawn;
+        association.tcb.peer_tag = 0;
         (association.phase, association.due.step) = (Phase::CookieWait, true);
         association.due.preservative = Some((staleness_us / 1000).saturating_mul(2).clamp(1000, 60_000));
         association.t1 = Some(now + self.settings.rto.initial);

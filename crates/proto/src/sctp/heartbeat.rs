@@ -47,7 +47,7 @@ impl Sctp {
     pub(super) fn handle_heartbeat(&mut self, chunk: &Chunk<'_>, arrival: Arrival) {
         let Some(association) = &mut self.association else { return };
         // The right tag proves that the peer has this association; its contents are returned unchanged.
-        if association.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
+        if association.tcb.peer_tag != 0 && HEADER + chunk.whole.len() <= self.packet {
             association.echoes.push(arrival.id, chunk.value);
         }
     }
@@ -62,8 +62,7 @@ impl Sctp {
         }
         let is_its = |path: &Path| path.heartbeat.is_some_and(|(nonce, _)| nonce.to_be_bytes() == *info);
         let Some(at) = association.paths.iter().position(is_its) else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let interval = association.heartbeat_interval(&self.settings, at);
         let path = &mut association.paths[at];
@@ -84,7 +83,7 @@ impl Sctp {
                 path.answered();
                 rtt.into_iter().for_each(|rtt| path.rtt.on_sample(rtt));
             }
-            None => self.counters.malformed += 1,
+            None => self.tally.on_malformed(),
         }
         association.run_sizes(now);
     }

@@ -3,14 +3,14 @@
 use antiphon_core::{CloseReason, Instant, PathId, Received, Seq32, StreamId};
 
 use super::association::Phase;
-use super::endpoint::{Sctp, Stage};
+use super::endpoint::Sctp;
 use super::outgoing::Violation;
 use super::received::Heard;
 use super::settings::{MAX_MESSAGE, MAX_PATHS, WINDOW};
 use super::timers::MOST_PROBES;
 use super::validator::Call;
 use super::wire::chunks::{DataHeader, ForwardTsn, Sack, Unknown};
-use super::wire::writer::push_tlv;
+use super::wire::writer::{Writer, push_tlv};
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, Tlvs, cause, chunk};
 
 /// Path and time of arrival of a packet.
@@ -25,13 +25,11 @@ pub(super) struct Arrival {
 impl Sctp {
     pub(super) fn handle_packet(&mut self, now: Instant, id: PathId, packet: &[u8], received_at: Instant) {
         let Some((header, mut chunks)) = wire::parse(packet) else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let to_us = header.destination == self.validator.terms.local_port;
         let Some(first) = chunks.clone().next().filter(|_| to_us) else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         if first.kind == chunk::COOKIE_ECHO {
             if !self.handle_cookie(now, id, packet, (header, &first)) {
@@ -41,8 +39,7 @@ impl Sctp {
         }
         let Some(association) = &mut self.association else { return self.validate(now, id, packet) };
         if header.source != association.remote_port {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         }
         if first.kind == chunk::INIT {
             let alone = chunks.nth(1).is_none() && header.tag == 0;
@@ -50,7 +47,7 @@ impl Sctp {
                 true => {
                     self.handle_init(now, Call { path: id, asked: packet.len(), header, init: first });
                 }
-                false => self.counters.malformed += 1,
+                false => self.tally.on_malformed(),
             };
         }
         if !self.tag_is_good(header, &first, id) {
@@ -59,24 +56,22 @@ impl Sctp {
         let Some(association) = &mut self.association else { return };
         // A valid packet from an address for which there is no room is processed as one of the first path.
         let path = association.path_of(&self.settings, id, self.packet, now).unwrap_or(0);
-        association.heard();
+        association.silent_since = None;
         self.handle_chunks(now, chunks, Arrival { id, path, received_at });
     }
 
     /// Whether a packet belongs to this association (§8.5); others are counted, or answered where the RFC requires it.
     fn tag_is_good(&mut self, header: Header, first: &Chunk<'_>, id: PathId) -> bool {
         let Some(association) = &self.association else { return false };
-        let ours = header.tag == association.local_tag;
+        let ours = header.tag == association.tcb.local_tag;
         let good = match first.kind {
             chunk::ABORT | chunk::SHUTDOWN_COMPLETE if first.flags & REFLECTED != 0 => {
-                header.tag == association.peer_tag && header.tag != 0
+                header.tag == association.tcb.peer_tag && header.tag != 0
             }
             // The peer refers to an association that this side does not know (§8.5.1, E).
-            chunk::SHUTDOWN_ACK if matches!(association.phase, Phase::CookieWait | Phase::CookieEchoed) => {
+            chunk::SHUTDOWN_ACK if association.phase.is_handshake() => {
                 let mut bytes = vec![0; HEADER + TLV];
-                let mut writer = wire::writer::Writer::new(&mut bytes, header.back(header.tag));
-                writer.chunk(chunk::SHUTDOWN_COMPLETE, REFLECTED, &[]);
-                writer.finish();
+                Writer::only(&mut bytes, header.back(header.tag), chunk::SHUTDOWN_COMPLETE, REFLECTED, &[]);
                 if self.answers.is_empty() {
                     self.answers.push_back((id, bytes));
                 }
@@ -84,7 +79,9 @@ impl Sctp {
             }
             _ => ours,
         };
-        self.counters.malformed += u64::from(!good);
+        if !good {
+            self.tally.on_malformed();
+        }
         good
     }
 
@@ -92,11 +89,13 @@ impl Sctp {
         let mut brought_data = false;
         for chunk in chunks.by_ref() {
             brought_data |= matches!(chunk.kind, chunk::DATA | chunk::I_DATA);
-            if !self.handle_chunk(now, &chunk, arrival) || self.stage_is_over() {
+            if !self.handle_chunk(now, &chunk, arrival) || self.stage.is_over() {
                 break;
             }
         }
-        self.counters.malformed += u64::from(chunks.is_broken());
+        if chunks.is_broken() {
+            self.tally.on_malformed();
+        }
         if let Some(association) = self.association.as_mut().filter(|_| brought_data) {
             association.sack.packets += 1;
             association.sack.path = arrival.path;
@@ -106,17 +105,13 @@ impl Sctp {
         }
     }
 
-    fn stage_is_over(&self) -> bool {
-        matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
-    }
-
     /// Returns whether to continue with the next chunk.
     fn handle_chunk(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) -> bool {
         match chunk.kind {
             chunk::DATA | chunk::I_DATA => self.handle_data(now, chunk, arrival),
             chunk::SACK => match Sack::parse(chunk.value) {
                 Some(sack) => self.handle_sack(now, &sack, arrival.received_at),
-                None => self.counters.malformed += 1,
+                None => self.tally.on_malformed(),
             },
             chunk::FORWARD_TSN | chunk::I_FORWARD_TSN => self.handle_forward(now, chunk, arrival),
             chunk::HEARTBEAT => self.handle_heartbeat(chunk, arrival),
@@ -147,7 +142,8 @@ impl Sctp {
     fn report(&mut self, code: u16, value: &[u8]) {
         let Some(association) = &mut self.association else { return };
         let errors = &mut association.due.errors;
-        if association.peer_tag != 0 && errors.len() + TLV + value.len() <= MOST_REPORTED.min(self.packet / 2)
+        if association.tcb.peer_tag != 0
+            && errors.len() + TLV + value.len() <= MOST_REPORTED.min(self.packet / 2)
         {
             push_tlv(errors, code, &[value]);
         }
@@ -160,7 +156,7 @@ impl Sctp {
     }
 
     pub(super) fn violated(&mut self, now: Instant, code: u16, value: &[u8]) {
-        self.counters.malformed += 1;
+        self.tally.on_malformed();
         let mut causes = Vec::new();
         push_tlv(&mut causes, code, &[value]);
         self.abort(now, causes, CloseReason::Protocol);
@@ -168,14 +164,13 @@ impl Sctp {
 
     fn handle_data(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
         let Some((header, payload)) = DataHeader::parse(chunk) else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let Some(association) = &mut self.association else { return };
         if !matches!(association.phase, Phase::Established | Phase::ShutdownSent) {
             return;
         }
-        if header.interleaved != association.interleaved {
+        if header.interleaved != association.tcb.interleaving {
             return self.violated(now, cause::PROTOCOL_VIOLATION, &[]);
         }
         if payload.is_empty() {
@@ -186,7 +181,7 @@ impl Sctp {
         match news {
             Heard::New { .. } => self.take_data(now, &header, payload, arrival),
             Heard::Again => {
-                self.counters.duplicates += 1;
+                self.tally.on_duplicate();
                 // With several paths, duplicates are intended.
                 if association.paths.len() == 1 {
                     association.log.note_duplicate(header.tsn);
@@ -204,37 +199,35 @@ impl Sctp {
 
     fn take_data(&mut self, now: Instant, header: &DataHeader, payload: &[u8], arrival: Arrival) {
         let Some(association) = &mut self.association else { return };
-        let used = association.assembly.charged() + self.inbox.fill();
+        let used = association.assembly.charged + self.inbox.fill();
         let fills_gap = header.tsn.is_before(association.log.highest());
         if used + payload.len() > if fills_gap { 2 * WINDOW } else { WINDOW } {
             association.sack.now = true;
             // Messages that can't become complete use all memory, and no TSN is missing.
-            let stuck = association.assembly.charged() > WINDOW - MAX_MESSAGE;
+            let stuck = association.assembly.charged > WINDOW - MAX_MESSAGE;
             if stuck && self.inbox.is_empty() && !association.log.has_gaps() {
                 self.violated(now, cause::OUT_OF_RESOURCE, &[]);
             }
             return;
         }
         association.log.enter(header.tsn);
-        if header.stream >= association.in_streams {
+        if header.stream >= association.tcb.in_streams {
             return self.report_stream(header.stream);
         }
         // With several paths, numbers arrive out of order anyway.
         let repaired = fills_gap && association.paths.len() == 1;
-        let (inbox, dropped) = (&mut self.inbox, &mut self.counters.messages_dropped);
-        association.assembly.take(header, payload, deliver(inbox, dropped, arrival, repaired));
+        association.assembly.take(header, payload, deliver(&mut self.inbox, arrival, repaired));
     }
 
     fn handle_forward(&mut self, now: Instant, chunk: &Chunk<'_>, arrival: Arrival) {
         let Some(forward) = ForwardTsn::parse(chunk) else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let Some(association) = &mut self.association else { return };
         if !matches!(association.phase, Phase::Established | Phase::ShutdownSent) {
             return;
         }
-        if (chunk.kind == chunk::I_FORWARD_TSN) != association.interleaved {
+        if (chunk.kind == chunk::I_FORWARD_TSN) != association.tcb.interleaving {
             return self.violated(now, cause::PROTOCOL_VIOLATION, &[]);
         }
         association.sack.now = true;
@@ -243,13 +236,13 @@ impl Sctp {
         if !association.log.forward(forward.cumulative) {
             return;
         }
-        let (streams, mut stray) = (association.in_streams, None);
+        let (streams, mut stray) = (association.tcb.in_streams, None);
         let there_are = forward.skipped().filter(|skip| {
             let exists = skip.stream < streams;
             stray = stray.or((!exists).then_some(skip.stream));
             exists
         });
-        let give = deliver(&mut self.inbox, &mut self.counters.messages_dropped, arrival, false);
+        let give = deliver(&mut self.inbox, arrival, false);
         association.assembly.forward(forward.cumulative, there_are, give);
         stray.into_iter().for_each(|stream| self.report_stream(stream));
     }
@@ -261,7 +254,7 @@ impl Sctp {
             Some((_, value, _)) => {
                 self.handle_stale_cookie(now, u32::from_be_bytes([value[0], value[1], value[2], value[3]]));
             }
-            None => self.counters.malformed += 1,
+            None => self.tally.on_malformed(),
         }
     }
 
@@ -287,8 +280,7 @@ impl Sctp {
     fn handle_shutdown(&mut self, now: Instant, chunk: &Chunk<'_>) {
         let Some(cumulative) = chunk.value.first_chunk().map(|bytes| Seq32(u32::from_be_bytes(*bytes)))
         else {
-            self.counters.malformed += 1;
-            return;
+            return self.tally.on_malformed();
         };
         let Some(association) = &mut self.association else { return };
         let taken = association.out.on_cumulative(now, cumulative, &mut association.paths, &mut self.queue);
@@ -329,14 +321,12 @@ impl Sctp {
 /// waited for it.
 fn deliver<'a>(
     inbox: &'a mut crate::inbox::Inbox,
-    dropped: &'a mut u64,
     arrival: Arrival,
     mut repaired: bool,
 ) -> impl FnMut(u16, &[u8]) + 'a {
     move |stream, bytes| {
         if bytes.len() > MAX_MESSAGE {
-            *dropped += 1;
-            return;
+            return inbox.refuse();
         }
         let received = Received {
             len: bytes.len(),

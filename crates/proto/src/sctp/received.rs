@@ -17,10 +17,12 @@ pub(super) enum Heard {
 /// The TSNs that have arrived, as a cumulative TSN and runs beyond it.
 #[derive(Debug)]
 pub(super) struct TsnLog {
-    cumulative: Seq32,
+    /// All TSNs up to this one have arrived or are given up.
+    pub cumulative: Seq32,
     /// First and last of each run beyond, ascending, with gaps between.
     runs: Vec<(Seq32, Seq32)>,
-    duplicates: Vec<Seq32>,
+    /// TSNs received again since the last SACK.
+    pub duplicates: Vec<Seq32>,
 }
 
 impl TsnLog {
@@ -106,11 +108,6 @@ impl TsnLog {
         }
     }
 
-    /// All TSNs up to this one have arrived or are given up.
-    pub fn cumulative(&self) -> Seq32 {
-        self.cumulative
-    }
-
     /// The highest TSN received.
     pub fn highest(&self) -> Seq32 {
         self.runs.last().map_or(self.cumulative, |(_, last)| *last)
@@ -125,15 +122,6 @@ impl TsnLog {
     pub fn gaps(&self) -> impl Iterator<Item = (u16, u16)> {
         let offset = |tsn: Seq32| tsn.distance(self.cumulative) as u16;
         self.runs.iter().map(move |(first, last)| (offset(*first), offset(*last)))
-    }
-
-    /// TSNs received again since [`Self::clear_duplicates`].
-    pub fn duplicates(&self) -> &[Seq32] {
-        &self.duplicates
-    }
-
-    pub fn clear_duplicates(&mut self) {
-        self.duplicates.clear();
     }
 }
 
@@ -181,8 +169,8 @@ mod tests {
                     floor += 1;
                 }
                 set.retain(|n| *n >= floor);
-                assert_eq!(log.cumulative(), Seq32(start.wrapping_add(floor).wrapping_sub(1)));
-                let cumulative = log.cumulative();
+                assert_eq!(log.cumulative, Seq32(start.wrapping_add(floor).wrapping_sub(1)));
+                let cumulative = log.cumulative;
                 let told: BTreeSet<u32> = log
                     .gaps()
                     .flat_map(|(a, b)| a..=b)
@@ -206,7 +194,7 @@ mod tests {
             }
             log.note_duplicate(tsn);
         }
-        assert_eq!((log.gaps().count(), log.duplicates().len()), (MOST_RUNS, MOST_DUPLICATES));
+        assert_eq!((log.gaps().count(), log.duplicates.len()), (MOST_RUNS, MOST_DUPLICATES));
         assert_eq!(log.peek(Seq32(0)), Heard::New { in_order: false }, "what closes a gap is taken");
         assert_eq!(log.peek(Seq32(2)), Heard::New { in_order: false });
     }

@@ -9,8 +9,8 @@ impl Sctp {
     pub(super) fn report_routes(&mut self) {
         // Our verification tag, which is in all packets of the peer (RFC 9260 §8.5) once both sides know each other's
         // tags.
-        let association = self.association.as_ref().filter(|association| association.peer_tag != 0);
-        let id = association.map(|association| ConnectionId::from(association.local_tag));
+        let association = self.association.as_ref().filter(|association| association.tcb.peer_tag != 0);
+        let id = association.map(|association| ConnectionId::from(association.tcb.local_tag));
         if id != self.told_id {
             let retired = std::mem::replace(&mut self.told_id, id).map(Event::IdRetired);
             retired.into_iter().chain(id.map(Event::IdAdded)).for_each(|event| self.queue.report(event));

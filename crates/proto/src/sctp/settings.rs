@@ -38,9 +38,10 @@ pub(super) struct Settings {
 }
 
 /// How long a lost message is retransmitted (RFC 3758, RFC 7496).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Reliability {
     /// Until its deadline.
+    #[default]
     Deadline,
     /// At most this many times.
     Retransmissions(u16),

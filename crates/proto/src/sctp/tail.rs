@@ -60,8 +60,7 @@ impl Association {
         let [path] = &mut self.paths[..] else { return };
         (path.tail.at, path.tail.now) = (None, false);
         // Losses that are known are repaired first; a time-out has begun anew.
-        let repairs =
-            self.out.has_lost() || self.out.has_gaps() || path.window.in_recovery() || path.errors > 0;
+        let repairs = self.out.lost > 0 || self.out.ahead > 0 || path.window.in_recovery() || path.errors > 0;
         if repairs || path.flight == 0 || path.tail.open.is_some() {
             return;
         }
@@ -136,7 +135,7 @@ mod tests {
         let settings = settings::read(&"".parse().unwrap(), None).unwrap();
         let due = |change: fn(&mut Association)| {
             let mut association =
-                Association::answering(&settings, 9899, &Tcb::default(), PathId(0), 1452, NOW);
+                Association::answering(&settings, (9899, 9899), &Tcb::default(), PathId(0), 1452, NOW);
             association.paths[0].rtt.on_sample(ms(40));
             association.paths[0].flight = 100;
             change(&mut association);
@@ -161,7 +160,7 @@ mod tests {
         let settings = settings::read(&"".parse().unwrap(), None).unwrap();
         for (paths, flight, probes) in [(1, 100, true), (1, 0, false), (2, 100, false)] {
             let mut association =
-                Association::answering(&settings, 9899, &Tcb::default(), PathId(0), 1452, NOW);
+                Association::answering(&settings, (9899, 9899), &Tcb::default(), PathId(0), 1452, NOW);
             (1..paths).for_each(|id| {
                 association.path_of(&settings, PathId(id), 1452, NOW);
             });

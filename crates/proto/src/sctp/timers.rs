@@ -12,14 +12,13 @@ use crate::rtt::{RtoSettings, backed_off};
 
 impl Sctp {
     pub(super) fn run_timers(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
+        if self.stage.is_over() {
             return;
         }
         let Some(association) = &mut self.association else { return };
         let mut closed = association.out.expire(now, &mut association.paths, &mut self.queue);
         association.burst |= closed;
         closed |= association.run_overtaken(now);
-        association.due.forward |= association.out.take_gave_up();
         if association.sack.at.is_some_and(|at| at <= now) {
             (association.sack.now, association.sack.at) = (true, None);
         }
@@ -89,14 +88,14 @@ impl Association {
             }
             (self.paths[at].t3, self.paths[at].tail) = (None, TailProbe::default());
             let lost = self.paths[at].flight > 0;
-            self.due.forward |= self.out.has_given_up();
+            self.out.forward_due |= self.out.has_given_up();
             if !lost && !self.out.has_given_up() {
                 continue;
             }
             any |= lost;
             self.out.on_timeout(at, &mut self.paths);
             // A peer that reports a full window is alive, and is probed again.
-            let asked_for_room = self.out.peer_window() == 0 && self.silent_since.is_none();
+            let asked_for_room = self.out.peer_window == 0 && self.silent_since.is_none();
             let has_others = self.paths.len() > 1;
             let path = &mut self.paths[at];
             path.on_timeout(now);
@@ -115,7 +114,7 @@ impl Association {
     }
 
     fn run_heartbeat(&mut self, settings: &Settings, now: Instant, at: usize) {
-        if matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed) {
+        if self.phase.is_handshake() {
             return;
         }
         let path = &mut self.paths[at];
@@ -161,7 +160,7 @@ impl Association {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let stands = !matches!(self.phase, Phase::CookieWait | Phase::CookieEchoed);
+        let stands = !self.phase.is_handshake();
         let paths = self.paths.iter().flat_map(|path| {
             [
                 path.t3,
@@ -171,7 +170,7 @@ impl Association {
                 self.next_size(path),
             ]
         });
-        paths.chain([self.t1, self.sack.at, self.out.next_check()]).flatten().min()
+        paths.chain([self.t1, self.sack.at, self.out.check_at]).flatten().min()
     }
 }
 

@@ -44,12 +44,10 @@ impl Sctp {
         if causes.is_none() && !association.due.shutdown_complete {
             return None;
         }
-        let mut writer = Writer::new(buf, association.header(self.validator.terms.local_port));
-        match causes {
-            Some(causes) => writer.chunk(chunk::ABORT, 0, &[causes]),
-            None => writer.chunk(chunk::SHUTDOWN_COMPLETE, 0, &[]),
-        };
-        let sent = (association.paths[association.best_path()].id, writer.finish());
+        let (kind, causes) =
+            causes.map_or((chunk::SHUTDOWN_COMPLETE, &[][..]), |causes| (chunk::ABORT, causes));
+        let len = Writer::only(buf, association.header(), kind, 0, &[causes]);
+        let sent = (association.paths[association.best_path()].id, len);
         self.association = None;
         Some(sent)
     }
@@ -60,13 +58,10 @@ impl Sctp {
         let at = (association.init_path + association.tries as usize) % association.paths.len();
         let path = association.paths[at].id;
         let len = if association.phase == Phase::CookieWait {
-            let value = self.init_value(association);
-            let mut writer =
-                Writer::new(buf, Header { tag: 0, ..association.header(self.validator.terms.local_port) });
-            writer.chunk(chunk::INIT, 0, &[&value]);
-            writer.finish()
+            let header = Header { tag: 0, ..association.header() };
+            Writer::only(buf, header, chunk::INIT, 0, &[&self.init_value(association)])
         } else {
-            let mut writer = Writer::new(buf, association.header(self.validator.terms.local_port));
+            let mut writer = Writer::new(buf, association.header());
             writer.chunk(chunk::COOKIE_ECHO, 0, &[&association.cookie]);
             // What waits already comes with it (RFC 9260 §5.1, C); what is lost with it is sent again later.
             if let Some(association) = self.association.as_mut().filter(|one| one.tries == 0) {
@@ -83,12 +78,10 @@ impl Sctp {
     /// Heartbeats and their answers, which belong to one path.
     fn path_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let header = association.header(self.validator.terms.local_port);
-        let echoed = association.echoes.pop(|contents| {
-            let mut writer = Writer::new(buf, header);
-            writer.chunk(chunk::HEARTBEAT_ACK, 0, &[contents]);
-            writer.finish()
-        });
+        let header = association.header();
+        let echoed = association
+            .echoes
+            .pop(|contents| Writer::only(buf, header, chunk::HEARTBEAT_ACK, 0, &[contents]));
         if echoed.is_some() {
             return echoed;
         }
@@ -116,14 +109,14 @@ impl Sctp {
     /// Control chunks, SACK and payload, in this order.
     fn main_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
         let association = self.association.as_mut()?;
-        let header = association.header(self.validator.terms.local_port);
+        let header = association.header();
         let carries = association.will_carry(now, &mut self.queue);
         let by = association.path_for(carries);
         let most = association.most_by(by, self.settings.all_paths).min(buf.len());
         let mut writer = Writer::new(&mut buf[..most], header);
         association.put_control(&mut writer);
-        let held = association.assembly.charged() + self.inbox.fill();
-        association.put_acknowledgement(&mut writer, carries, WINDOW.saturating_sub(held));
+        let window = WINDOW.saturating_sub(association.assembly.charged + self.inbox.fill());
+        association.put_acknowledgement(&mut writer, carries, window);
         association.put_forward(now, &mut writer, by, &mut self.skipped);
         association.put_leave(now, &mut writer);
         if carries && by == association.best_path() {
@@ -150,8 +143,8 @@ fn put_heartbeat(writer: &mut Writer<'_>, info: &[u8]) {
 }
 
 impl Association {
-    fn header(&self, local_port: u16) -> Header {
-        Header { source: local_port, destination: self.remote_port, tag: self.peer_tag }
+    fn header(&self) -> Header {
+        Header { source: self.local_port, destination: self.remote_port, tag: self.tcb.peer_tag }
     }
 
     /// The path of a packet: for an answer, the path on which the cookie or the last payload arrived; with our own
@@ -185,7 +178,8 @@ impl Association {
         if path.tail.now && path.flight > 0 {
             return true;
         }
-        let waits = self.out.has_lost() || self.out.is_cutting() || queue.peek_ready(now, |_| true).is_some();
+        let waits =
+            self.out.lost > 0 || !self.out.cutting.is_empty() || queue.peek_ready(now, |_| true).is_some();
         if !path.confirmed || !waits {
             return false;
         }
@@ -210,22 +204,22 @@ impl Association {
         if !sack.now && !rides {
             return;
         }
-        if writer.sack(self.log.cumulative(), window as u32, self.log.gaps(), self.log.duplicates()) {
-            self.log.clear_duplicates();
+        if writer.sack(self.log.cumulative, window as u32, self.log.gaps(), &self.log.duplicates) {
+            self.log.duplicates.clear();
             (sack.packets, sack.now, sack.at, sack.window) = (0, false, None, window);
         }
     }
 
-    /// Writes a FORWARD TSN, if something was given up.
+    /// Writes a FORWARD TSN, if something was given up; what is given up for this packet comes with the next one.
     fn put_forward(&mut self, now: Instant, writer: &mut Writer<'_>, by: usize, skipped: &mut Vec<Skipped>) {
-        if !self.due.forward {
+        if !self.out.forward_due {
             return;
         }
         match self.out.forward_point(skipped) {
-            None => self.due.forward = false,
+            None => self.out.forward_due = false,
             Some(point) => {
-                if writer.forward_tsn(self.interleaved, point, skipped) {
-                    (self.due.forward, self.forwarded_at) = (false, Some(now));
+                if writer.forward_tsn(self.tcb.interleaving, point, skipped) {
+                    (self.out.forward_due, self.forwarded_at) = (false, Some(now));
                     if self.paths[by].t3.is_none() {
                         self.paths[by].start_t3(now);
                     }
@@ -237,9 +231,7 @@ impl Association {
     fn put_leave(&mut self, now: Instant, writer: &mut Writer<'_>) {
         let written = match self.phase {
             _ if !self.due.step => return,
-            Phase::ShutdownSent => {
-                writer.chunk(chunk::SHUTDOWN, 0, &[&self.log.cumulative().0.to_be_bytes()])
-            }
+            Phase::ShutdownSent => writer.chunk(chunk::SHUTDOWN, 0, &[&self.log.cumulative.0.to_be_bytes()]),
             Phase::ShutdownAckSent => writer.chunk(chunk::SHUTDOWN_ACK, 0, &[]),
             _ => false,
         };
@@ -275,7 +267,5 @@ impl Association {
         if is_new {
             self.schedule_probe(now, ack_delay);
         }
-        // Messages just given up are reported in the next packet.
-        self.due.forward |= self.out.take_gave_up();
     }
 }

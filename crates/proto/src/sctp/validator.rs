@@ -6,11 +6,12 @@ use antiphon_core::{
     ConnectionId, Draws, Instant, PathId, Rng, Role, Secret, Seq32, StreamPlace, Validator, Verdict,
 };
 
-use super::cookie::{CookieKeys, Opened, Refused, SEALED, Tcb};
+use super::cookie::{Opened, Refused, SEALED, Tcb, cookie_seal};
 use super::settings::{MAX_STREAMS, Settings, WINDOW};
 use super::wire::init::{FIXED, InitFields, Offer, parameter};
 use super::wire::writer::{Writer, push_tlv};
 use super::wire::{self, Chunk, Chunks, HEADER, Header, REFLECTED, TLV, cause, chunk};
+use crate::cookie::Seal;
 
 /// Contents of this side's INITs, and the source of their random numbers.
 #[derive(Clone, Debug)]
@@ -66,7 +67,7 @@ impl Terms {
     }
 
     /// State for an association with the sender of this INIT.
-    fn tcb(&self, peer: &InitFields, offer: &Offer<'_>, own: (u32, Seq32), ties: [u32; 2]) -> Tcb {
+    pub fn tcb(&self, peer: &InitFields, offer: &Offer<'_>, own: (u32, Seq32), ties: [u32; 2]) -> Tcb {
         Tcb {
             local_tag: own.0,
             peer_tag: peer.tag,
@@ -104,7 +105,8 @@ pub(super) struct Standing {
 /// each endpoint.
 pub(super) struct SctpValidator {
     pub terms: Terms,
-    keys: CookieKeys,
+    /// Seals cookies, and opens those of all that have the same secret.
+    pub keys: Seal,
     draws: Draws,
     /// How many more answers may be longer than their INITs, and when that was computed.
     unpaid: f64,
@@ -118,15 +120,15 @@ impl SctpValidator {
     pub fn new(terms: Terms, (shared, seed): (Secret, u64), role: Role, now: Instant) -> Self {
         // The two sides may have the same seed.
         let label = if role == Role::Caller { "sctp caller" } else { "sctp listener" };
-        SctpValidator::with(terms, CookieKeys::new(&shared), Rng::fork(seed, label).into(), now)
+        SctpValidator::with(terms, cookie_seal(&shared), Rng::fork(seed, label).into(), now)
     }
 
     /// For a listening wire, before there are endpoints.
     pub fn validating(terms: Terms, shared: Secret, now: Instant) -> Self {
-        SctpValidator::with(terms, CookieKeys::new(&shared), shared.draws("sctp validator"), now)
+        SctpValidator::with(terms, cookie_seal(&shared), shared.draws("sctp validator"), now)
     }
 
-    fn with(terms: Terms, keys: CookieKeys, draws: Draws, now: Instant) -> Self {
+    fn with(terms: Terms, keys: Seal, draws: Draws, now: Instant) -> Self {
         SctpValidator {
             terms,
             keys,
@@ -155,11 +157,6 @@ impl SctpValidator {
         self.draws.next_u64()
     }
 
-    /// Opens the cookie of a COOKIE ECHO.
-    pub fn open(&self, now: Instant, header: Header, cookie: &[u8]) -> Result<Opened, Refused> {
-        self.keys.open(now, header, cookie)
-    }
-
     /// Handles a packet that belongs to no association; [`Verdict::Reply`] leaves the answer in [`Self::answer`].
     pub fn validate_packet(&mut self, now: Instant, path: PathId, packet: &[u8]) -> Verdict {
         let Some((header, chunks)) = wire::parse(packet) else { return Verdict::Ignore };
@@ -173,7 +170,7 @@ impl SctpValidator {
                 let call = Call { path, asked: packet.len(), header, init: first };
                 self.on_init(now, call, Standing::default())
             }
-            chunk::COOKIE_ECHO => match self.open(now, header, first.value) {
+            chunk::COOKIE_ECHO => match Opened::open(&self.keys, now, header, first.value) {
                 Ok(opened) if opened.path == path && header.tag == opened.tcb.local_tag => Verdict::Accept,
                 Ok(_) | Err(Refused::Forged) => Verdict::Ignore,
                 Err(Refused::Stale { by, peer_tag }) => {
@@ -213,18 +210,20 @@ impl SctpValidator {
             }
         });
         self.value.clear();
-        if let Some(name) = offer.unresolvable.filter(|_| peer.is_valid()) {
-            push_tlv(&mut self.value, cause::UNRESOLVABLE_ADDRESS, &[&name[..name.len().min(TLV)]]);
-            return self.write(header.back(peer.tag), chunk::ABORT, 0);
+        let answer = header.back(peer.tag);
+        match offer.unresolvable {
+            _ if !peer.is_valid() => push_tlv(&mut self.value, cause::INVALID_PARAMETER, &[]),
+            Some(name) => {
+                push_tlv(&mut self.value, cause::UNRESOLVABLE_ADDRESS, &[&name[..name.len().min(TLV)]]);
+            }
+            None => {}
         }
-        if !peer.is_valid() {
-            push_tlv(&mut self.value, cause::INVALID_PARAMETER, &[]);
-            return self.write(header.back(peer.tag), chunk::ABORT, 0);
+        if !self.value.is_empty() {
+            return self.write(answer, chunk::ABORT, 0);
         }
         let own = standing.own.unwrap_or_else(|| self.draw());
-        let answer = header.back(peer.tag);
         let tcb = self.terms.tcb(&peer, &offer, own, standing.ties);
-        let cookie = self.keys.seal(now, path, answer, &tcb);
+        let cookie = tcb.seal(&self.keys, now, path, answer);
         self.value.extend_from_slice(&self.terms.init_fields(own.0, own.1).emit());
         push_tlv(&mut self.value, parameter::STATE_COOKIE, &[&cookie]);
         self.value.extend_from_slice(&reports);
@@ -252,9 +251,7 @@ impl SctpValidator {
     /// Writes an answer of one chunk.
     fn write(&mut self, header: Header, kind: u8, flags: u8) -> Verdict {
         self.answer.resize(HEADER + TLV + self.value.len().next_multiple_of(4), 0);
-        let mut writer = Writer::new(&mut self.answer, header);
-        writer.chunk(kind, flags, &[&self.value]);
-        Verdict::Reply { len: writer.finish() }
+        Verdict::Reply { len: Writer::only(&mut self.answer, header, kind, flags, &[&self.value]) }
     }
 
     /// Whether to answer an INIT of `len` bytes. Our INITs are as long as their answers. Those of other stacks are

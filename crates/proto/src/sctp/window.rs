@@ -17,7 +17,7 @@ use crate::cc::is_validated;
 /// No proportional rate reduction (RFC 6937): it spreads a reduction over a round trip, for senders that fill their
 /// window. An application-limited flight is below the reduced window at once, and a full one continues as soon as half of
 /// it was acknowledged or found lost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     pub cwnd: usize,
     ssthresh: usize,
@@ -37,15 +37,7 @@ impl Window {
     pub fn new(full: usize) -> Self {
         // §7.2.1, for IPv4.
         let cwnd = (4 * full).min((2 * full).max(4404));
-        Window {
-            cwnd,
-            ssthresh: usize::MAX,
-            partial_bytes_acked: 0,
-            full,
-            recovery: None,
-            answered: 0,
-            last_sent: None,
-        }
+        Window { cwnd, ssthresh: usize::MAX, full, ..Window::default() }
     }
 
     /// Payload was sent at `now`. A window unused for long may no longer fit the path: it halves for each time-out

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub mod ends;
+
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -6,20 +6,9 @@ use antiphon_core::{CloseMode, Endpoint, Event, Instant, Message, Rng, Role, Tag
 use antiphon_proto::dccp::wire::{Header, Kind, OptionWriter, Packet, ResetCode, emit};
 use antiphon_proto::dccp::{Checksum, Seq48};
 
+use crate::common::ends::{events, fetched, flush, has_ended, say};
 use crate::common::hear;
 use crate::world::{World, datagram, endpoint, paced};
-
-pub type Datagrams = Vec<Vec<u8>>;
-
-/// Everything that an endpoint has to say at `now`.
-pub fn flush(endpoint: &mut dyn Endpoint, now: Instant) -> Datagrams {
-    let mut buf = [0; 1452];
-    if endpoint.poll_timeout().is_some_and(|at| at <= now) {
-        endpoint.handle_timeout(now);
-    }
-    std::iter::from_fn(|| endpoint.poll_transmit(now, &mut buf).map(|sent| buf[..sent.len].to_vec()))
-        .collect()
-}
 
 pub fn header(bytes: &[u8]) -> Header {
     Packet::parse(bytes, Checksum::Udp).expect("a packet").header
@@ -44,21 +33,13 @@ struct Connected {
 impl Connected {
     fn new(query: &str) -> Self {
         let (client, server) = (endpoint(query, Role::Caller, 1), endpoint(query, Role::Listener, 2));
-        let none = Header {
-            source: 0,
-            destination: 0,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Data,
-            seq: Seq48::default(),
-        };
+        let none = Header::new((0, 0), Kind::Data, Seq48::default());
         let now = Instant::from_millis(1);
         let mut connected = Connected { client, server, now, last: none, answer: none };
         // For more than a second: each end has asked whether the path takes what the driver says, and says no more.
         (0..60).for_each(|_| connected.exchange());
         connected.send(4);
-        assert_eq!(connected.server.poll_message(&mut [0; 65_536]).map(|message| message.len), Some(100));
-        while connected.server.poll_message(&mut [0; 65_536]).is_some() {}
+        assert_eq!(fetched(&mut *connected.server)[0].len(), 100);
         connected
     }
 
@@ -77,7 +58,7 @@ impl Connected {
 
     fn send(&mut self, messages: u32) {
         for _ in 0..messages {
-            self.client.send(self.now, Message::new(Tag::NONE, &[7; 100], None)).expect("room");
+            say(&mut *self.client, self.now, &[7; 100]);
             self.exchange();
         }
         (0..5).for_each(|_| self.exchange());
@@ -85,9 +66,8 @@ impl Connected {
 
     /// A packet to the server, `ahead` of the client's last.
     fn forged(&self, kind: Kind, ahead: i64) -> Vec<u8> {
-        let (source, destination) = (self.last.source, self.last.destination);
-        let seq = self.last.seq.plus(ahead);
-        bytes(&Header { source, destination, ccval: 0, coverage: 0, kind, seq }, &[9; 30])
+        let ports = (self.last.source, self.last.destination);
+        bytes(&Header::new(ports, kind, self.last.seq.plus(ahead)), &[9; 30])
     }
 }
 
@@ -124,14 +104,10 @@ fn blind_forgeries_end_nothing_and_get_eight_answers_a_second() {
         let after = pair.server.stats().counters;
         assert_eq!(after.malformed - before.malformed, u64::from(count), "{query}: all are noticed");
         assert!((15..=17).contains(&answers), "{query}: {answers} answers in two seconds");
-        assert!(pair.server.poll_message(&mut [0; 65_536]).is_none(), "{query}: nothing is taken for data");
+        assert!(fetched(&mut *pair.server).is_empty(), "{query}: nothing is taken for data");
         // And the two go on as if nothing had been: the Syncs, which the client never saw, cost numbers only.
         pair.send(50);
-        let mut messages = 0;
-        while pair.server.poll_message(&mut [0; 65_536]).is_some() {
-            messages += 1;
-        }
-        assert_eq!(messages, 50, "{query}");
+        assert_eq!(fetched(&mut *pair.server).len(), 50, "{query}");
     }
 }
 
@@ -141,7 +117,7 @@ fn acknowledgements_of_packets_never_sent_open_no_window() {
         let mut pair = Connected::new(query);
         // The server sends, too: two messages are on their way to a client that never says so.
         for _ in 0..8 {
-            pair.server.send(pair.now, Message::new(Tag::NONE, &[5; 1000], None)).expect("room");
+            say(&mut *pair.server, pair.now, &[5; 1000]);
         }
         let sent = flush(&mut *pair.server, pair.now).len();
         let newest = pair.answer.seq.plus(sent as i64);
@@ -179,7 +155,7 @@ fn only_a_reset_with_the_right_number_ends_a_connection() {
     let right = pair.forged(reset(pair.answer.seq), 1);
     hear(&mut *pair.server, pair.now, &right);
     assert!(flush(&mut *pair.server, pair.now).is_empty(), "a Reset is never answered");
-    let events: Vec<Event> = std::iter::from_fn(|| pair.server.poll_event()).collect();
+    let events = events(&mut *pair.server);
     assert!(matches!(events.last(), Some(Event::Closed(_))), "{events:?}");
     assert!(sent.malformed >= 5);
 }
@@ -197,9 +173,8 @@ fn unknown_mandatory_options_end_it_with_the_right_code() {
         ([36, 4, 1, 2], Some((ResetCode::BAD_INIT_COOKIE, [0; 3]))),
     ] {
         let mut pair = Connected::new("");
-        let (source, destination) = (pair.last.source, pair.last.destination);
-        let (kind, seq) = (Kind::Ack { ack: pair.answer.seq }, pair.last.seq.plus(1));
-        let head = Header { source, destination, ccval: 0, coverage: 0, kind, seq };
+        let ports = (pair.last.source, pair.last.destination);
+        let head = Header::new(ports, Kind::Ack { ack: pair.answer.seq }, pair.last.seq.plus(1));
         let (mut writer, mut buf) = (OptionWriter::default(), [0; 64]);
         writer.put(60, &[&[0, 0]]);
         let len = emit(&head, &writer, &[], Checksum::Udp, &mut buf).expect("room");
@@ -210,8 +185,16 @@ fn unknown_mandatory_options_end_it_with_the_right_code() {
             _ => None,
         });
         assert_eq!(resets, expected, "{options:?}");
-        let ends = std::iter::from_fn(|| pair.server.poll_event()).any(|e| matches!(e, Event::Closed(_)));
-        assert_eq!(ends, expected.is_some(), "{options:?}");
+        assert_eq!(has_ended(&mut *pair.server), expected.is_some(), "{options:?}");
+    }
+}
+
+/// Adds a Timestamp with this chance, else a Change of a feature to up to so many bytes of `value`.
+pub fn wish(options: &mut OptionWriter, rng: &mut Rng, stamps: f64, feature: u8, value: &[u8], most: u32) {
+    if rng.chance(stamps) {
+        options.put(41, &[&value[..4]]);
+    } else {
+        options.put(32 + 2 * rng.below(2) as u8, &[&[feature], &value[..1 + rng.below(most) as usize]]);
     }
 }
 
@@ -230,17 +213,12 @@ fn unproved_addresses_are_sent_no_more_than_came() {
             // The same numbers or others, options or not.
             let seq = Seq48::new(u64::from(n) + if rng.chance(0.1) { 1 << 30 } else { 0 });
             let port = 5004 + u16::from(rng.chance(0.05));
-            let head = Header { source: 40_000, destination: port, ccval: 0, coverage: 0, kind, seq };
+            let head = Header::new((40_000, port), kind, seq);
             let mut options = OptionWriter::default();
             for _ in 0..rng.below(5) {
                 // Timestamps, Changes of what is known and unknown: all of them want an answer.
                 let (feature, value) = (rng.below(12) as u8, rng.next_u32().to_be_bytes());
-                if rng.chance(0.3) {
-                    options.put(41, &[&value]);
-                } else {
-                    options
-                        .put(32 + 2 * rng.below(2) as u8, &[&[feature], &value[..1 + rng.below(3) as usize]]);
-                }
+                wish(&mut options, &mut rng, 0.3, feature, &value, 3);
             }
             let mut buf = [0; 1452];
             let len = emit(&head, &options, &[], Checksum::Udp, &mut buf).expect("room");
@@ -255,9 +233,7 @@ fn unproved_addresses_are_sent_no_more_than_came() {
             now += Duration::from_millis(u64::from(rng.below(40)));
         }
         assert!(went > 0, "it did answer");
-        while let Some(event) = server.poll_event() {
-            assert_ne!(event, Event::Connected, "no source proved anything");
-        }
+        assert!(!events(&mut *server).contains(&Event::Connected), "no source proved anything");
     }
 }
 
@@ -266,8 +242,7 @@ fn a_request_to_the_wrong_service_or_port_is_refused() {
     let hear = |service: &[u8; 4], port: u16| {
         let mut server = endpoint("", Role::Listener, 1);
         let kind = Kind::Request { service: u32::from_be_bytes(*service) };
-        let head =
-            Header { source: 40_000, destination: port, ccval: 0, coverage: 0, kind, seq: Seq48::new(77) };
+        let head = Header::new((40_000, port), kind, Seq48::new(77));
         let now = Instant::from_millis(1);
         let mut request = bytes(&head, &[]);
         // Padding pays for the answer.
@@ -314,10 +289,8 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
                 if n == 1_400 {
                     end.close(now, if seed % 2 == 0 { CloseMode::Graceful } else { CloseMode::Abort });
                 }
-                while let Some(received) = end.poll_message(&mut [0; 65_536]) {
-                    assert!(!closed[i] && received.len > 0);
-                }
-                while let Some(event) = end.poll_event() {
+                assert!(fetched(&mut **end).iter().all(|bytes| !closed[i] && !bytes.is_empty()));
+                for event in events(&mut **end) {
                     assert!(!closed[i], "{event:?} after Closed");
                     open[i] -= u64::from(matches!(event, Event::Outcome { .. }));
                     closed[i] |= matches!(event, Event::Closed(_));
@@ -336,7 +309,7 @@ fn damaged_repeated_and_overtaken_packets_break_no_promise() {
                 if rng.chance(0.02) {
                     packet.truncate(rng.below(60) as usize);
                 }
-                ends[to].handle_input(now, datagram(&mut packet.to_vec(), now));
+                hear(&mut *ends[to], now, &packet);
             }
         }
         total += accepted[0] + accepted[1];

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, Role};
+use antiphon_core::{Endpoint, Instant, Role, handle_due};
 use antiphon_proto::dccp::wire::{DccpOption, Header, Kind, OptionWriter, Packet, emit};
 use antiphon_proto::dccp::{Checksum, Seq48};
 
+use crate::common::ends::say;
 use crate::world::{datagram, endpoint};
 
 /// The next packet of `endpoint`.
 fn next(endpoint: &mut dyn Endpoint, now: Instant) -> Option<Vec<u8>> {
     let mut buf = [0; 1452];
-    if endpoint.poll_timeout().is_some_and(|at| at <= now) {
-        endpoint.handle_timeout(now);
-    }
+    handle_due(endpoint, now);
     endpoint.poll_transmit(now, &mut buf).map(|sent| buf[..sent.len].to_vec())
 }
 
@@ -38,14 +37,7 @@ fn packets_echo_the_time_stamp_until_the_server_is_heard() {
     let mut options = OptionWriter::default();
     // A Timestamp (RFC 4340 §13.1).
     options.put(41, &[&77u32.to_be_bytes()]);
-    let answer = |kind, number| Header {
-        source: destination,
-        destination: source,
-        ccval: 0,
-        coverage: 0,
-        kind,
-        seq: Seq48::new(number),
-    };
+    let answer = |kind, number| Header::new((destination, source), kind, Seq48::new(number));
     let response = answer(Kind::Response { ack: seq, service: u32::from_be_bytes(*b"RTPA") }, 500);
     let mut buf = [0; 1452];
     let len = emit(&response, &options, &[], Checksum::Udp, &mut buf).expect("room");
@@ -66,7 +58,7 @@ fn packets_echo_the_time_stamp_until_the_server_is_heard() {
     let heard = answer(Kind::DataAck { ack: last }, 501);
     let len = emit(&heard, &OptionWriter::default(), &[7; 200], Checksum::Udp, &mut buf).expect("room");
     client.handle_input(now, datagram(&mut buf[..len], now));
-    client.send(now, antiphon_core::Message::new(antiphon_core::Tag::NONE, &[7; 200], None)).expect("room");
+    say(&mut *client, now, &[7; 200]);
     let mut later = 0;
     for _ in 0..20 {
         now += Duration::from_millis(50);

@@ -3,33 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Event, Input, Instant, Message, PathId, Rng, Role, Tag, Validator, Verdict};
+use antiphon_core::{Endpoint, Event, Input, Instant, PathId, Rng, Role, Validator, Verdict};
 use antiphon_proto::dccp::wire::{DccpOption, Header, Kind, OptionWriter, Packet, ResetCode, emit};
 use antiphon_proto::dccp::{Checksum, RTP_AUDIO, Seq48};
 
-use crate::common::hear;
-use crate::common::stack;
-use crate::hostile::{flush, header};
-use crate::world::{datagram, endpoint};
+use crate::common::ends::{events, fetched, flush, has_ended, say, validate};
+use crate::common::{hear, stack};
+use crate::hostile::{header, wish};
+use crate::world::endpoint;
 
 const NOW: Instant = Instant::from_millis(1_000);
 const HERE: PathId = PathId(3);
 
 fn validator(query: &str) -> Box<dyn Validator> {
     stack(&format!("dccp?{query}"), 1).validator(NOW)
-}
-
-/// The validator's verdict on a datagram, with the answer or what is handed on. No answer is longer than its question, except to
-/// a caller that has asked before.
-fn validate(validator: &mut dyn Validator, now: Instant, path: PathId, bytes: &[u8]) -> (Verdict, Vec<u8>) {
-    let mut answer = vec![0; 2048];
-    let verdict = validator.validate(now, path, bytes, &mut answer);
-    let len = match verdict {
-        Verdict::Reply { len } | Verdict::AcceptWith { len } => len,
-        Verdict::Ignore | Verdict::Accept => 0,
-    };
-    answer.truncate(len);
-    (verdict, answer)
 }
 
 fn refused(validator: &mut dyn Validator, now: Instant, path: PathId, bytes: &[u8]) -> ResetCode {
@@ -75,20 +62,16 @@ fn without_padding(mut request: Vec<u8>) -> Vec<u8> {
 /// Both talk for a while, at 20 ms; how many of the messages sent each way in every round came.
 fn talk(ends: [&mut dyn Endpoint; 2], from: Instant, rounds: u32) -> [usize; 2] {
     let [caller, listener] = ends;
-    let (mut came, mut buf) = ([0; 2], vec![0; 65_536]);
+    let mut came = [0; 2];
     for n in 0..rounds {
         let now = from + Duration::from_millis(20) * n;
-        caller.send(now, Message::new(Tag::NONE, &[1; 100], None)).expect("room");
-        listener.send(now, Message::new(Tag::NONE, &[2; 100], None)).expect("room");
-        for packet in flush(caller, now) {
-            hear(&mut *listener, now, &packet);
-        }
-        for packet in flush(listener, now) {
-            hear(&mut *caller, now, &packet);
-        }
-        came[0] += std::iter::from_fn(|| listener.poll_message(&mut buf)).count();
-        came[1] += std::iter::from_fn(|| caller.poll_message(&mut buf)).count();
-        assert!(!std::iter::from_fn(|| caller.poll_event()).any(|event| matches!(event, Event::Closed(_))));
+        say(caller, now, &[1; 100]);
+        say(listener, now, &[2; 100]);
+        flush(caller, now).iter().for_each(|packet| hear(listener, now, packet));
+        flush(listener, now).iter().for_each(|packet| hear(caller, now, packet));
+        came[0] += fetched(listener).len();
+        came[1] += fetched(caller).len();
+        assert!(!has_ended(caller));
     }
     came
 }
@@ -177,9 +160,12 @@ fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
         for (seed, taken) in [(2, false), (1, true)] {
             let mut listener = endpoint(query, Role::Listener, seed);
             hear(&mut *listener, NOW, &ack);
-            let connected =
-                std::iter::from_fn(|| listener.poll_event()).any(|event| event == Event::Connected);
-            assert_eq!(connected, taken, "{query}, seed {seed}: only of the same seed");
+            let connected = events(&mut *listener);
+            assert_eq!(
+                connected.contains(&Event::Connected),
+                taken,
+                "{query}, seed {seed}: only of the same seed"
+            );
             if taken {
                 assert_eq!(talk([&mut *caller, &mut *listener], NOW, 50), [50, 50], "{query}");
                 assert_eq!(listener.stats().counters.malformed, 0);
@@ -290,10 +276,7 @@ fn a_caller_without_cookies_is_admitted() {
         // And without a validator before it.
         let mut caller = endpoint(query, Role::Caller, 20);
         let mut alone = endpoint(query, Role::Listener, 1);
-        alone.handle_input(
-            NOW,
-            datagram(&mut without_padding(flush(&mut *caller, NOW).remove(0)).to_vec(), NOW),
-        );
+        hear(&mut *alone, NOW, &without_padding(flush(&mut *caller, NOW).remove(0)));
         let response = flush(&mut *alone, NOW).remove(0);
         hear(&mut *caller, NOW, &response);
         assert_eq!(talk([&mut *caller, &mut *alone], NOW, 50), [50, 50], "{query}");
@@ -304,15 +287,11 @@ fn a_caller_without_cookies_is_admitted() {
 fn forged(rng: &mut Rng) -> Vec<u8> {
     let kind = Kind::Request { service: RTP_AUDIO };
     let (source, seq) = (1 + rng.below(60_000) as u16, Seq48::random(rng));
-    let head = Header { source, destination: 5004, ccval: 0, coverage: 0, kind, seq };
+    let head = Header::new((source, 5004), kind, seq);
     let mut options = OptionWriter::default();
     for _ in 0..rng.below(6) {
         let (feature, value) = (rng.below(12) as u8, rng.next_u64().to_be_bytes());
-        if rng.chance(0.2) {
-            options.put(41, &[&value[..4]]);
-        } else {
-            options.put(32 + 2 * rng.below(2) as u8, &[&[feature], &value[..1 + rng.below(6) as usize]]);
-        }
+        wish(&mut options, rng, 0.2, feature, &value, 6);
     }
     options.pad_to(rng.below(200) as usize);
     let mut buf = [0; 1452];

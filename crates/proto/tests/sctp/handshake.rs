@@ -1,8 +1,9 @@
 //! What waits when an association begins leaves with the COOKIE ECHO (RFC 9260 §5.1, C).
 
-use antiphon_core::{Endpoint, Instant, Message, PathId, Role, Tag, handle_due};
-use antiphon_testkit::datagram;
+use antiphon_core::{Endpoint, Instant, Role};
 
+use crate::common::ends::{flush, say};
+use crate::common::hear;
 use crate::world::endpoint;
 
 /// Chunk types of a packet (RFC 9260 §3).
@@ -16,16 +17,8 @@ fn chunks(packet: &[u8]) -> Vec<u8> {
     types
 }
 
-fn packets(from: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
-    handle_due(from, now);
-    let mut buf = [0; 1452];
-    std::iter::from_fn(|| from.poll_transmit(now, &mut buf).map(|sent| buf[..sent.len].to_vec())).collect()
-}
-
-fn deliver(mut packets: Vec<Vec<u8>>, to: &mut dyn Endpoint, now: Instant) {
-    for packet in &mut packets {
-        to.handle_input(now, datagram(packet, PathId::default(), now));
-    }
+fn deliver(packets: &[Vec<u8>], to: &mut dyn Endpoint, now: Instant) {
+    packets.iter().for_each(|packet| hear(to, now, packet));
 }
 
 const COOKIE_ECHO: u8 = 10;
@@ -38,21 +31,21 @@ fn what_waits_leaves_with_the_cookie_and_comes_once_whether_that_is_lost_or_not(
         let mut listener = endpoint("style=many", Role::Listener, 2);
         let (mut now, mut got) = (Instant::from_millis(1), Vec::new());
         for n in 0..3_u8 {
-            caller.send(now, Message::new(Tag(n.into()), &[n; 100], None)).expect("room");
+            say(&mut *caller, now, &[n; 100]);
         }
-        let init = packets(&mut *caller, now);
-        deliver(init, &mut *listener, now);
-        let ack = packets(&mut *listener, now);
-        deliver(ack, &mut *caller, now);
-        let echo = packets(&mut *caller, now);
+        let init = flush(&mut *caller, now);
+        deliver(&init, &mut *listener, now);
+        let ack = flush(&mut *listener, now);
+        deliver(&ack, &mut *caller, now);
+        let echo = flush(&mut *caller, now);
         assert_eq!(chunks(&echo[0]), [COOKIE_ECHO, DATA, DATA, DATA]);
         if !lost {
-            deliver(echo, &mut *listener, now);
+            deliver(&echo, &mut *listener, now);
         }
         for _ in 0..400 {
-            let (up, down) = (packets(&mut *caller, now), packets(&mut *listener, now));
-            deliver(up, &mut *listener, now);
-            deliver(down, &mut *caller, now);
+            let (up, down) = (flush(&mut *caller, now), flush(&mut *listener, now));
+            deliver(&up, &mut *listener, now);
+            deliver(&down, &mut *caller, now);
             let mut buf = [0; 65_535];
             while let Some(received) = listener.poll_message(&mut buf) {
                 got.push((buf[0], received.received_at));

@@ -1,9 +1,9 @@
 //! Heartbeats of the peer, each answered to where it came from.
 
-use antiphon_core::{Message, PathId, Tag};
-use antiphon_testkit::datagram;
+use antiphon_core::PathId;
 
-use crate::hostile::{NOW, connected, packets, repaired};
+use crate::common::ends::{hear_on, packets};
+use crate::hostile::{NOW, connected, packet_with, repaired};
 
 /// HEARTBEAT and HEARTBEAT ACK (RFC 9260 §3.2).
 const HEARTBEAT: u8 = 4;
@@ -12,8 +12,7 @@ const HEARTBEAT_ACK: u8 = 5;
 #[test]
 fn heartbeats_of_one_batch_are_all_answered_where_they_came_from() {
     let (mut caller, mut listener) = connected();
-    caller.send(NOW, Message::new(Tag::NONE, b"x", None)).unwrap();
-    let header = packets(&mut *caller, NOW)[0][..12].to_vec();
+    let header = packet_with(&mut *caller, b"x")[..12].to_vec();
     let heartbeat = |info: u8| {
         let chunk = [HEARTBEAT, 0, 0, 12, 0, 1, 0, 8, info, info, info, info];
         repaired([&header[..], &chunk[..]].concat())
@@ -22,8 +21,7 @@ fn heartbeats_of_one_batch_are_all_answered_where_they_came_from() {
     // More addresses than an association keeps.
     let paths = [0, 1, 2, 3, 9, 9, 9];
     for (info, path) in paths.into_iter().enumerate() {
-        let mut bytes = heartbeat(info as u8);
-        listener.handle_input(NOW, datagram(&mut bytes, PathId(path), NOW));
+        hear_on(&mut *listener, NOW, PathId(path), &heartbeat(info as u8));
         if info % 2 == 1 || info == paths.len() - 1 {
             let mut buf = [0; 2048];
             let mut sent = Vec::new();

@@ -2,23 +2,14 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, PathId, Rng, Role, Validator, Verdict};
-use antiphon_testkit::datagram;
+use antiphon_core::{Endpoint, Instant, Message, PathId, Rng, Role, Tag, Validator, Verdict};
 use proptest::prelude::*;
 
+use crate::common::ends::{exchange, fetched, has_ended, hear_on, packets, pass, reply, say, validate};
 use crate::common::{hear, stack};
 use crate::world::endpoint;
 
 pub const NOW: Instant = Instant::from_millis(1000);
-
-pub fn packets(endpoint: &mut dyn Endpoint, now: Instant) -> Vec<Vec<u8>> {
-    let mut buf = [0; 2048];
-    let mut all = Vec::new();
-    while let Some(transmit) = endpoint.poll_transmit(now, &mut buf) {
-        all.push(buf[..transmit.len].to_vec());
-    }
-    all
-}
 
 fn crc_32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
@@ -42,12 +33,9 @@ pub fn validator(seed: u64) -> Box<dyn Validator> {
 pub fn cookie_echo(validator: &mut dyn Validator, path: PathId) -> (Box<dyn Endpoint>, Vec<u8>) {
     let mut caller = endpoint("", Role::Caller, 20);
     let init = packets(&mut *caller, NOW).remove(0);
-    let mut answer = [0; 2048];
-    let Verdict::Reply { len } = validator.validate(NOW, path, &init, &mut answer) else {
-        panic!("no answer")
-    };
-    assert!(len <= init.len(), "{len} bytes of answer to {} of question", init.len());
-    caller.handle_input(NOW, datagram(&mut answer[..len], PathId::default(), NOW));
+    let answer = reply(validator, NOW, path, &init);
+    assert!(answer.len() <= init.len(), "{} bytes of answer to {} of question", answer.len(), init.len());
+    hear(&mut *caller, NOW, &answer);
     // After an INIT that the wait caused it to repeat.
     let echo = packets(&mut *caller, NOW).pop().unwrap();
     (caller, echo)
@@ -61,23 +49,19 @@ pub fn connected() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
 }
 
 fn connect(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) {
-    for _ in 0..3 {
-        for packet in packets(caller, NOW) {
-            hear(&mut *listener, NOW, &packet);
-        }
-        for packet in packets(listener, NOW) {
-            hear(&mut *caller, NOW, &packet);
-        }
-    }
+    (0..3).for_each(|_| exchange(caller, listener, NOW));
 }
 
 pub fn carries_a_message(caller: &mut dyn Endpoint, listener: &mut dyn Endpoint) -> bool {
-    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
-    for packet in packets(caller, NOW) {
-        hear(&mut *listener, NOW, &packet);
-    }
-    let mut buf = vec![0; listener.profile().max_receive];
-    std::iter::from_fn(|| listener.poll_message(&mut buf).map(|received| received.len)).any(|len| len == 5)
+    say(caller, NOW, b"hello");
+    pass(caller, listener, NOW);
+    fetched(listener).iter().any(|message| message.len() == 5)
+}
+
+/// The first packet after a message.
+pub fn packet_with(endpoint: &mut dyn Endpoint, message: &[u8]) -> Vec<u8> {
+    say(endpoint, NOW, message);
+    packets(endpoint, NOW).remove(0)
 }
 
 #[test]
@@ -90,20 +74,18 @@ fn a_flood_of_inits_leaves_no_state_and_amplifies_nothing() {
     bare[14..16].copy_from_slice(&32u16.to_be_bytes());
     let bare = repaired(bare);
     let (mut asked, mut answered, mut bare_answers) = (0, 0, 0);
-    let mut answer = [0; 2048];
+    let mut meet = |now, n, init: &[u8]| validate(&mut *validator, now, PathId(n), init);
     for n in 0..10_000u32 {
-        if let Verdict::Reply { len } = validator.validate(NOW, PathId(n), &init, &mut answer) {
+        if let (Verdict::Reply { len }, _) = meet(NOW, n, &init) {
             (asked, answered) = (asked + init.len(), answered + len);
         }
-        bare_answers += u32::from(validator.validate(NOW, PathId(n), &bare, &mut answer) != Verdict::Ignore);
+        bare_answers += u32::from(meet(NOW, n, &bare).0 != Verdict::Ignore);
     }
     assert!(answered > 0 && answered <= asked, "{answered} bytes sent for {asked}");
     assert_eq!(bare_answers, 100, "short calls are answered to a bound");
     let later = NOW + Duration::from_millis(100);
-    let again = (0..1000)
-        .filter(|n| validator.validate(later, PathId(*n), &bare, &mut answer) != Verdict::Ignore)
-        .count();
-    assert_eq!(again, 10, "a hundred per second");
+    let again = (0..1000).filter(|n| meet(later, *n, &bare).0 != Verdict::Ignore);
+    assert_eq!(again.count(), 10, "a hundred per second");
 }
 
 #[test]
@@ -115,9 +97,7 @@ fn many_unknown_parameters_are_answered_in_one_packet() {
     let len = long.len() as u16 - 12;
     long[14..16].copy_from_slice(&len.to_be_bytes());
     let long = repaired(long);
-    let mut answer = [0; 2048];
-    let meeting = validator(1).validate(NOW, PathId(1), &long, &mut answer);
-    let Verdict::Reply { len } = meeting else { panic!("{meeting:?}") };
+    let len = reply(&mut *validator(1), NOW, PathId(1), &long).len();
     assert!((1400..=1452).contains(&len), "as much as there is room for: {len}");
     let mut listener = endpoint("", Role::Listener, 21);
     hear(&mut *listener, NOW, &long);
@@ -147,53 +127,38 @@ fn listed_addresses_do_not_amplify_short_inits() {
     assert_eq!(listed(&init(ours)), expected);
     assert_eq!(listed(&init("")), [[0; 0]; 0], "nothing that was not named");
     let mut validator = stack(&format!("sctp?{ours}"), 1).validator(NOW);
-    let mut answer = [0; 2048];
-    let Verdict::Reply { len } = validator.validate(NOW, PathId(1), &init(""), &mut answer) else {
-        panic!("no answer")
-    };
-    assert_eq!(listed(&answer[..len]), expected);
+    assert_eq!(listed(&reply(&mut *validator, NOW, PathId(1), &init(""))), expected);
     // The answer is longer than this INIT, so it counts against the limit.
-    let answered =
-        (0..1000).filter(|n| validator.validate(NOW, PathId(*n), &init(""), &mut answer) != Verdict::Ignore);
-    assert_eq!(answered.count(), 99);
+    let mut answers = |n, init: &[u8]| validate(&mut *validator, NOW, PathId(n), init).0 != Verdict::Ignore;
+    assert_eq!((0..1000).filter(|n| answers(*n, &init(""))).count(), 99);
     // An INIT with a list of the same length is always answered.
     let long = init("addresses=192.0.2.1,192.0.2.2,192.0.2.3,2001:db8::1");
-    assert!((0..1000).all(|n| validator.validate(NOW, PathId(n), &long, &mut answer) != Verdict::Ignore));
+    assert!((0..1000).all(|n| answers(n, &long)));
 }
 
 #[test]
 fn an_abort_from_an_unproved_address_ends_no_association() {
     let (mut caller, mut listener) = connected();
-    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
-    let theirs = packets(&mut *caller, NOW).remove(0);
+    let theirs = packet_with(&mut *caller, b"hello");
     // An ABORT for an out-of-the-blue packet: it reflects that packet's tag.
-    let mut abort = listener_packet(&mut *listener)[..12].to_vec();
+    let mut abort = packet_with(&mut *listener, b"other")[..12].to_vec();
     let (source, destination) = ([theirs[0], theirs[1]], [theirs[2], theirs[3]]);
     abort[..2].copy_from_slice(&source);
     abort[2..4].copy_from_slice(&destination);
     abort.extend_from_slice(&[6, 1, 0, 4]);
     let abort = repaired(abort);
-    listener.handle_input(NOW, datagram(&mut abort.to_vec(), PathId(7), NOW));
+    hear_on(&mut *listener, NOW, PathId(7), &abort);
     assert!(carries_a_message(&mut *caller, &mut *listener), "from elsewhere it says nothing");
     assert_eq!(listener.stats().counters.malformed, 0, "a peer that does not know us there may say so");
     hear(&mut *listener, NOW, &abort);
-    let ended =
-        std::iter::from_fn(|| listener.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
-    assert!(ended, "on the path that both know it is the end");
-}
-
-/// A packet of the listener, with the tag of the caller.
-fn listener_packet(listener: &mut dyn Endpoint) -> Vec<u8> {
-    listener.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"other", None)).unwrap();
-    packets(listener, NOW).remove(0)
+    assert!(has_ended(&mut *listener), "on the path that both know it is the end");
 }
 
 #[test]
 fn a_cookie_is_valid_for_its_address_and_a_minute() {
     let mut validator = validator(1);
     let (_caller, echo) = cookie_echo(&mut *validator, PathId(3));
-    let mut answer = [0; 2048];
-    let mut meet = |now, path, packet: &[u8]| (validator.validate(now, path, packet, &mut answer), answer);
+    let mut meet = |now, path, packet: &[u8]| validate(&mut *validator, now, path, packet);
     assert_eq!(meet(NOW, PathId(3), &echo).0, Verdict::Accept);
     assert_eq!(meet(NOW, PathId(4), &echo).0, Verdict::Ignore, "from elsewhere");
     for at in 16..16 + 64 {
@@ -201,11 +166,10 @@ fn a_cookie_is_valid_for_its_address_and_a_minute() {
         forged[at] ^= 0x10;
         assert_eq!(meet(NOW, PathId(3), &repaired(forged)).0, Verdict::Ignore, "byte {at}");
     }
-    let (stale, error) = meet(NOW + Duration::from_millis(60_500), PathId(3), &echo);
-    let Verdict::Reply { len } = stale else { panic!("{stale:?}") };
+    let error = reply(&mut *validator, NOW + Duration::from_millis(60_500), PathId(3), &echo);
     assert_eq!((error[12], &error[16..20]), (9, &[0, 3, 0, 8][..]), "ERROR, stale cookie");
     assert_eq!(u32::from_be_bytes(error[20..24].try_into().unwrap()), 500_000, "by so many microseconds");
-    assert!(len <= echo.len());
+    assert!(error.len() <= echo.len());
 }
 
 #[test]
@@ -222,7 +186,7 @@ fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
             hear(&mut *listener, NOW, &echo);
             let again = packets(&mut *listener, NOW);
             assert_eq!(again, answers);
-            caller.handle_input(NOW, datagram(&mut again[0].to_vec(), PathId::default(), NOW));
+            hear(&mut *caller, NOW, &again[0]);
             assert!(carries_a_message(&mut *caller, &mut *listener));
         }
     }
@@ -231,10 +195,7 @@ fn an_endpoint_behind_the_door_takes_in_whom_it_admitted() {
 #[test]
 fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
     let (mut caller, mut listener) = connected();
-    let good = {
-        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"other", None)).unwrap();
-        packets(&mut *caller, NOW).remove(0)
-    };
+    let good = packet_with(&mut *caller, b"other");
     let before = listener.stats().counters.malformed;
     let mut tried = 0;
     // ABORT with and without the reflected tag, SHUTDOWN, SHUTDOWN ACK, SHUTDOWN COMPLETE, DATA, all with guessed tags.
@@ -242,12 +203,10 @@ fn wrong_tags_and_blind_resets_are_counted_and_change_nothing() {
         for tag in [0u32, 1, 0xdead_beef] {
             let mut packet = good[..12].to_vec();
             packet[4..8].copy_from_slice(&tag.to_be_bytes());
-            let value = if kind == 0 {
-                13
-            } else if kind == 7 {
-                4
-            } else {
-                0
+            let value = match kind {
+                0 => 13,
+                7 => 4,
+                _ => 0,
             };
             packet.extend_from_slice(&[kind, flags, 0, 4 + value]);
             packet.resize(packet.len() + usize::from(value).next_multiple_of(4), 0);
@@ -273,21 +232,19 @@ fn high_bits_of_unknown_chunks_decide_skip_stop_report() {
     for (kind, reported, goes_on) in
         [(0x3f, false, false), (0x7f, true, false), (0xbf, false, true), (0xff, true, true)]
     {
-        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
-        let data = packets(&mut *caller, NOW).remove(0);
+        let data = packet_with(&mut *caller, b"hello");
         let mut packet = data[..12].to_vec();
         packet.extend_from_slice(&[kind, 0, 0, 8, 1, 2, 3, 4]);
         packet.extend_from_slice(&data[12..]);
         hear(&mut *listener, NOW, &repaired(packet));
-        let mut buf = vec![0; listener.profile().max_receive];
-        assert_eq!(listener.poll_message(&mut buf).is_some(), goes_on, "{kind:#x}");
+        assert_eq!(fetched(&mut *listener).len(), usize::from(goes_on), "{kind:#x}");
         let answers = packets(&mut *listener, NOW);
         // ERROR (9) with the cause "unrecognised chunk type" (6) and the chunk.
         let errors = answers.iter().filter(|p| p[12] == 9 && p[16..22] == [0, 6, 0, 12, kind, 0]).count();
         assert_eq!(errors, usize::from(reported), "{kind:#x}: {answers:?}");
         // Chunks not read are repeated, or the test's next message would wait for them.
         hear(&mut *listener, NOW, &data);
-        while listener.poll_message(&mut buf).is_some() {}
+        fetched(&mut *listener);
         packets(&mut *listener, NOW);
     }
 }
@@ -300,8 +257,7 @@ fn skips_in_unknown_streams_are_reported_and_not_kept() {
         let mut caller = endpoint("streams=256", Role::Caller, 20);
         let mut listener = endpoint("", Role::Listener, 21);
         connect(&mut *caller, &mut *listener);
-        caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
-        let data = packets(&mut *caller, NOW).remove(0);
+        let data = packet_with(&mut *caller, b"hello");
         assert_eq!(data[12], 0, "DATA");
         let mut forward = data[..12].to_vec();
         forward.extend_from_slice(&[192, 0, 0, 16]);
@@ -325,17 +281,11 @@ fn skips_in_unknown_streams_are_reported_and_not_kept() {
 fn a_packet_out_of_the_blue_is_answered_by_an_abort_no_larger() {
     let mut validator = validator(1);
     let (mut caller, _listener) = connected();
-    caller.send(NOW, antiphon_core::Message::new(antiphon_core::Tag::NONE, b"hello", None)).unwrap();
-    let data = packets(&mut *caller, NOW).remove(0);
-    let mut answer = [0; 2048];
-    let Verdict::Reply { len } = validator.validate(NOW, PathId(1), &data, &mut answer) else {
-        panic!("no answer")
-    };
-    assert_eq!((len, answer[12], answer[13]), (16, 6, 1));
-    caller.handle_input(NOW, datagram(&mut answer[..len], PathId::default(), NOW));
-    let ended =
-        std::iter::from_fn(|| caller.poll_event()).any(|e| matches!(e, antiphon_core::Event::Closed(_)));
-    assert!(ended, "the caller learns that its association is unknown");
+    let data = packet_with(&mut *caller, b"hello");
+    let answer = reply(&mut *validator, NOW, PathId(1), &data);
+    assert_eq!((answer.len(), answer[12], answer[13]), (16, 6, 1));
+    hear(&mut *caller, NOW, &answer);
+    assert!(has_ended(&mut *caller), "the caller learns that its association is unknown");
 }
 
 proptest! {
@@ -349,10 +299,9 @@ proptest! {
         let mut seen = vec![packets(&mut *endpoint("", Role::Caller, 20), NOW).remove(0)];
         seen.push(cookie_echo(&mut *validator, PathId(1)).1);
         let mut now = NOW;
-        let mut answer = [0; 2048];
         for n in 0..60u32 {
             now += Duration::from_millis(u64::from(rng.below(30)));
-            let _full_or_closed = caller.send(now, antiphon_core::Message::new(antiphon_core::Tag::NONE, &n.to_be_bytes(), None));
+            let _full_or_closed = caller.send(now, Message::new(Tag::NONE, &n.to_be_bytes(), None));
             for side in [&mut caller, &mut listener] {
                 side.handle_timeout(now);
                 seen.extend(packets(&mut **side, now));
@@ -366,8 +315,7 @@ proptest! {
                 packet.truncate(16 + rng.below(packet.len() as u32 - 15) as usize);
             }
             let packet = if rng.chance(0.9) { repaired(packet) } else { packet };
-            let meeting = validator.validate(now, PathId(rng.below(2)), &packet, &mut answer);
-            if let Verdict::Reply { len } = meeting {
+            if let Verdict::Reply { len } = validate(&mut *validator, now, PathId(rng.below(2)), &packet).0 {
                 prop_assert!(len <= packet.len() || packet[12] == 1, "{} for {}", len, packet.len());
             }
             let side = if rng.chance(0.5) { &mut caller } else { &mut listener };

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, Message, Tag};
+use antiphon_core::{Endpoint, Instant};
 use antiphon_testkit::Crossing;
 
+use crate::common::ends::{packets, say};
 use crate::common::hear;
-use crate::hostile::{NOW, connected, packets, repaired};
+use crate::hostile::{NOW, connected, packet_with, repaired};
 use crate::world::{Flow, Plan, run};
 
 /// The largest packet that passes: the IPv6 minimum, as in a tunnel.
@@ -140,8 +141,7 @@ fn answers_to_no_probe_are_counted_and_change_nothing() {
         endpoint.handle_timeout(now);
         packets(endpoint, now)
     };
-    caller.send(NOW, Message::new(Tag::NONE, &[0x80; 100], None)).unwrap();
-    packets(&mut *caller, NOW);
+    packet_with(&mut *caller, &[0x80; 100]);
     // The listener's answers stop at the size of heartbeats: the caller reduces its size to 1200 bytes.
     let (mut last, mut probe) = (Vec::new(), Vec::new());
     for step in 0..400 {
@@ -164,16 +164,14 @@ fn answers_to_no_probe_are_counted_and_change_nothing() {
     let now = NOW + Duration::from_millis(2001);
     let before = caller.stats().counters.malformed;
     // The right size with a wrong number.
-    let mut forged = last.clone();
-    forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
-    hear(&mut *caller, now, &repaired(forged));
-    // A wrong size with the right number.
     let mut forged = last;
-    forged[20..28].copy_from_slice(&probe[20..28]);
     forged[28..32].copy_from_slice(&1452u32.to_be_bytes());
+    hear(&mut *caller, now, &repaired(forged.clone()));
+    // A wrong size with the right number.
+    forged[20..28].copy_from_slice(&probe[20..28]);
     hear(&mut *caller, now, &repaired(forged));
     assert_eq!(caller.stats().counters.malformed, before + 2);
-    caller.send(now, Message::new(Tag::NONE, &[0x80; 1400], None)).unwrap();
+    say(&mut *caller, now, &[0x80; 1400]);
     let sizes: Vec<usize> = packets(&mut *caller, now).iter().map(Vec::len).collect();
     assert!(sizes.len() >= 2 && sizes.iter().all(|len| *len <= 1200), "{sizes:?}");
 }

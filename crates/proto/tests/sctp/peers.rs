@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use antiphon_core::{CloseReason, Endpoint, Event, Instant, Message, Outcome, PathId, Role, Tag, Verdict};
 
+use crate::common::ends::{events, fetched, has_ended, packets, pass, reply, say, validate};
 use crate::common::hear;
-use crate::hostile::{NOW, carries_a_message, connected, cookie_echo, packets, repaired, validator};
+use crate::hostile::{NOW, carries_a_message, connected, cookie_echo, packet_with, repaired, validator};
 use crate::world::endpoint;
-
-fn events(endpoint: &mut dyn Endpoint) -> Vec<Event> {
-    std::iter::from_fn(|| endpoint.poll_event()).collect()
-}
 
 /// The packet with other ports.
 fn between(packet: &[u8], source: u16, destination: u16) -> Vec<u8> {
@@ -24,24 +21,24 @@ fn source(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[0], packet[1]])
 }
 
-/// Exchanges all packets of two ends. `own`: the port of each end; `heard_as`: the port by which each knows the other.
-fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], heard_as: [u16; 2], rounds: usize) {
+/// Hands all packets of one end to the other, which knows that end by port `from` and has port `to`.
+fn pass_between(one: &mut dyn Endpoint, other: &mut dyn Endpoint, from: u16, to: u16) {
+    packets(one, NOW).iter().for_each(|packet| hear(other, NOW, &between(packet, from, to)));
+}
+
+/// Exchanges all packets of two ends with these ports, each of which called port 5004.
+fn converse([one, other]: [&mut dyn Endpoint; 2], own: [u16; 2], rounds: usize) {
     for _ in 0..rounds {
-        for packet in packets(one, NOW) {
-            hear(other, NOW, &between(&packet, heard_as[1], own[1]));
-        }
-        for packet in packets(other, NOW) {
-            hear(one, NOW, &between(&packet, heard_as[0], own[0]));
-        }
+        pass_between(one, other, 5004, own[1]);
+        pass_between(other, one, 5004, own[0]);
     }
 }
 
 #[test]
 fn a_restarted_peer_is_accepted_and_outcomes_are_reported() {
     let (mut old, mut listener) = connected();
-    old.send(NOW, Message::new(Tag::NONE, b"x", None)).unwrap();
-    let port = source(&packets(&mut *old, NOW)[0]);
-    listener.send(NOW, Message::new(Tag::NONE, b"never acknowledged", None)).unwrap();
+    let port = source(&packet_with(&mut *old, b"x"));
+    say(&mut *listener, NOW, b"never acknowledged");
     packets(&mut *listener, NOW);
     events(&mut *listener);
 
@@ -50,12 +47,8 @@ fn a_restarted_peer_is_accepted_and_outcomes_are_reported() {
     let new_port = source(&init);
     hear(&mut *listener, NOW, &between(&init, port, 5004));
     assert_eq!(events(&mut *listener), [], "an INIT changes nothing");
-    for packet in packets(&mut *listener, NOW) {
-        hear(&mut *new, NOW, &between(&packet, 5004, new_port));
-    }
-    for packet in packets(&mut *new, NOW) {
-        hear(&mut *listener, NOW, &between(&packet, port, 5004));
-    }
+    pass_between(&mut *listener, &mut *new, 5004, new_port);
+    pass_between(&mut *new, &mut *listener, port, 5004);
     let told = events(&mut *listener);
     assert!(matches!(told[0], Event::Outcome { outcome: Outcome::Aborted, .. }), "{told:?}");
     // Its tag is a new one.
@@ -64,21 +57,14 @@ fn a_restarted_peer_is_accepted_and_outcomes_are_reported() {
         "{told:?}"
     );
     // The new association carries messages both ways; the old one's tag is invalid.
-    for packet in packets(&mut *listener, NOW) {
-        hear(&mut *new, NOW, &between(&packet, 5004, new_port));
-    }
-    new.send(NOW, Message::new(Tag::NONE, b"new!", None)).unwrap();
-    for packet in packets(&mut *new, NOW) {
-        hear(&mut *listener, NOW, &between(&packet, port, 5004));
-    }
-    let mut buf = vec![0; 1 << 18];
-    assert_eq!(listener.poll_message(&mut buf).map(|r| buf[..r.len].to_vec()), Some(b"new!".to_vec()));
+    pass_between(&mut *listener, &mut *new, 5004, new_port);
+    say(&mut *new, NOW, b"new!");
+    pass_between(&mut *new, &mut *listener, port, 5004);
+    assert_eq!(fetched(&mut *listener), [b"new!"]);
     let before = listener.stats().counters.malformed;
-    old.send(NOW, Message::new(Tag::NONE, b"old", None)).unwrap();
-    for packet in packets(&mut *old, NOW) {
-        hear(&mut *listener, NOW, &packet);
-    }
-    assert!(listener.stats().counters.malformed > before && listener.poll_message(&mut buf).is_none());
+    say(&mut *old, NOW, b"old");
+    pass(&mut *old, &mut *listener, NOW);
+    assert!(listener.stats().counters.malformed > before && fetched(&mut *listener).is_empty());
 }
 
 #[test]
@@ -89,19 +75,18 @@ fn two_that_call_each_other_at_once_get_one_association() {
     // Each called port 5004, and receives from the other's 5004.
     hear(&mut *other, NOW, &between(&inits[0], 5004, own[1]));
     hear(&mut *one, NOW, &between(&inits[1], 5004, own[0]));
-    converse([&mut *one, &mut *other], own, [5004, 5004], 4);
+    converse([&mut *one, &mut *other], own, 4);
     for end in [&mut one, &mut other] {
         let told = events(&mut **end);
         let (ids, told): (Vec<Event>, Vec<Event>) =
             told.into_iter().partition(|event| matches!(event, Event::IdAdded(_)));
         assert_eq!(ids.len(), 1, "{ids:?}");
         assert!(!told.is_empty() && told.iter().all(|event| *event == Event::Connected), "{told:?}");
-        end.send(NOW, Message::new(Tag::NONE, b"both", None)).unwrap();
+        say(&mut **end, NOW, b"both");
     }
-    converse([&mut *one, &mut *other], own, [5004, 5004], 2);
-    let mut buf = vec![0; 1 << 18];
+    converse([&mut *one, &mut *other], own, 2);
     for end in [&mut one, &mut other] {
-        assert_eq!(end.poll_message(&mut buf).map(|received| received.len), Some(4));
+        assert_eq!(fetched(&mut **end), [b"both"]);
         assert_eq!(end.stats().counters.malformed, 0);
     }
 }
@@ -140,17 +125,14 @@ fn a_stale_cookie_is_replaced_by_a_new_one() {
     let mut validator = validator(1);
     let (mut caller, echo) = cookie_echo(&mut *validator, PathId(0));
     let late = NOW + Duration::from_secs(61);
-    let mut answer = [0; 2048];
-    let Verdict::Reply { len } = validator.validate(late, PathId(0), &echo, &mut answer) else { panic!() };
-    hear(&mut *caller, late, &answer[..len]);
+    hear(&mut *caller, late, &reply(&mut *validator, late, PathId(0), &echo));
     let init = packets(&mut *caller, late).remove(0);
     assert_eq!(init[12], 1, "INIT");
     let preservative = init.windows(4).any(|bytes| bytes == [0, 9, 0, 8]);
     assert!(preservative, "with the wish for a longer life");
-    let Verdict::Reply { len } = validator.validate(late, PathId(0), &init, &mut answer) else { panic!() };
-    hear(&mut *caller, late, &answer[..len]);
+    hear(&mut *caller, late, &reply(&mut *validator, late, PathId(0), &init));
     let echo = packets(&mut *caller, late).remove(0);
-    assert_eq!(validator.validate(late, PathId(0), &echo, &mut answer), Verdict::Accept);
+    assert_eq!(validate(&mut *validator, late, PathId(0), &echo).0, Verdict::Accept);
 }
 
 #[test]
@@ -158,9 +140,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun() {
     let query = "reliability=full&order=ordered";
     let (mut caller, mut listener) = (endpoint(query, Role::Caller, 20), endpoint(query, Role::Listener, 21));
     let (mut now, mut sent) = (NOW, 0u32);
-    let mut buf = vec![0; 1 << 18];
     let mut step = |now: &mut Instant, send: bool, fetch: bool| {
-        let mut fetched = Vec::new();
         *now += Duration::from_millis(5);
         let mut message = vec![0; 3000];
         message[..4].copy_from_slice(&sent.to_be_bytes());
@@ -169,18 +149,13 @@ fn a_peer_that_fetches_nothing_is_not_overrun() {
         }
         for side in [&mut caller, &mut listener] {
             side.handle_timeout(*now);
-            while side.poll_event().is_some() {}
+            events(&mut **side);
         }
-        for packet in packets(&mut *caller, *now) {
-            hear(&mut *listener, *now, &packet);
-        }
-        while fetch && listener.poll_message(&mut buf).is_some() {
-            fetched.push(u32::from_be_bytes(buf[..4].try_into().unwrap()));
-        }
-        for packet in packets(&mut *listener, *now) {
-            hear(&mut *caller, *now, &packet);
-        }
-        (sent, fetched)
+        pass(&mut *caller, &mut *listener, *now);
+        let came = if fetch { fetched(&mut *listener) } else { Vec::new() };
+        pass(&mut *listener, &mut *caller, *now);
+        let number = |bytes: Vec<u8>| u32::from_be_bytes(bytes[..4].try_into().unwrap());
+        (sent, came.into_iter().map(number).collect::<Vec<u32>>())
     };
     let mut before = 0;
     for _ in 0..4000 {
@@ -195,7 +170,7 @@ fn a_peer_that_fetches_nothing_is_not_overrun() {
     let sent = step(&mut now, false, true).0;
     assert!(sent > before + 800, "and it goes on: {sent}");
     assert_eq!(came, (0..sent).collect::<Vec<_>>(), "in order, none lost");
-    assert!(!events(&mut *caller).iter().any(|event| matches!(event, Event::Closed(_))));
+    assert!(!has_ended(&mut *caller));
 }
 
 /// A chunk in a packet of the caller.
@@ -220,10 +195,8 @@ fn a_peer_that_breaks_the_rules_is_aborted() {
     ];
     for (what, kind, flags, rest, cause) in cases {
         let (mut caller, mut listener) = connected();
-        caller.send(NOW, Message::new(Tag::NONE, b"like", None)).unwrap();
-        let like = packets(&mut *caller, NOW).remove(0);
-        listener.send(NOW, Message::new(Tag::NONE, b"its fate is told", None)).unwrap();
-        let data = packets(&mut *listener, NOW).remove(0);
+        let like = packet_with(&mut *caller, b"like");
+        let data = packet_with(&mut *listener, b"its fate is told");
         let tsn: [u8; 4] = match kind {
             // Half the number space less one, beyond what was sent.
             3 => {
@@ -257,8 +230,7 @@ fn a_peer_that_breaks_the_rules_is_aborted() {
 #[test]
 fn a_message_without_end_does_not_fill_memory_for_ever() {
     let (mut caller, mut listener) = connected();
-    caller.send(NOW, Message::new(Tag::NONE, b"like", None)).unwrap();
-    let like = packets(&mut *caller, NOW).remove(0);
+    let like = packet_with(&mut *caller, b"like");
     let first = u32::from_be_bytes(like[16..20].try_into().unwrap());
     let mut ended = 0;
     for n in 0..10_000u32 {
@@ -267,7 +239,7 @@ fn a_message_without_end_does_not_fill_memory_for_ever() {
         // The first begins a message without an end.
         hear(&mut *listener, NOW, &forged(&like, 0, if n == 0 { 2 } else { 0 }, &value));
         packets(&mut *listener, NOW);
-        if events(&mut *listener).iter().any(|event| matches!(event, Event::Closed(_))) {
+        if has_ended(&mut *listener) {
             ended = n;
             break;
         }
@@ -298,11 +270,8 @@ fn messages_that_fit_a_packet_are_never_fragmented() {
             }
             hear(&mut *listener, NOW, &packet);
         }
-        for packet in packets(&mut *listener, NOW) {
-            hear(&mut *caller, NOW, &packet);
-        }
-        let mut buf = vec![0; 1 << 18];
-        while listener.poll_message(&mut buf).is_some() {}
+        pass(&mut *listener, &mut *caller, NOW);
+        fetched(&mut *listener);
     }
     assert!(rounds > 5, "the window was what limited it: {rounds} rounds");
     // A larger one is cut into full packets.

@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn unnamed_packets_share_the_reported_fate() {
         let mut log = SentLog::new(Seq48::new(0));
-        (0..40).for_each(|n| log.push(log.next(), Sent { data: n < 20, ..Sent::default() }));
+        (0..40).for_each(|n| log.push(log.next, Sent { data: n < 20, ..Sent::default() }));
         let mut guess = Guess::default();
         let mut fates = |ack: u64, worse: bool| {
             guess.on_report(Seq48::new(ack), worse, &mut log);

@@ -8,129 +8,75 @@ mod three_receiver;
 mod three_sender;
 mod two;
 
-use std::time::Duration;
+use std::fmt::Debug;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, PathStats};
 
-use super::logs::{Fate, ReceiveLog, SentLog};
+use super::logs::{ReceiveLog, SentLog};
+use super::read::Seen;
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::wire::OptionWriter;
 
-pub(crate) use three_receiver::ReceiverThree;
-pub(crate) use three_sender::SenderThree;
-pub(crate) use two::{ReceiverTwo, SLACK, SenderTwo};
+use three_receiver::ReceiverThree;
+use three_sender::SenderThree;
+pub(crate) use two::SLACK;
+use two::{ReceiverTwo, SenderTwo};
 
-/// Contents of an acknowledgement that congestion control uses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Feedback<'a> {
-    /// The acknowledgement number.
-    pub ack: Seq48,
-    /// Ack Vectors, in order.
-    pub vectors: &'a [&'a [u8]],
-    /// How long the peer kept the acknowledged packet; zero if it does not tell.
-    pub elapsed: Duration,
-    /// 1/p, and bytes per second: CCID 3's.
-    pub loss_event_rate: Option<u32>,
-    /// See above.
-    pub receive_rate: Option<u32>,
-    /// Packets whose data the peer dropped for lack of room.
-    pub overrun: u32,
-    /// The peer cannot take more at present (RFC 4340 §11.6).
-    pub slow: bool,
-}
-
-/// The sending half.
-#[derive(Debug)]
-pub(crate) enum Sender {
-    Two(SenderTwo),
-    Three(SenderThree),
-}
-
-impl Sender {
-    /// The sender of `ccid`, whose first packet will be `first`.
-    pub fn new(ccid: u64, now: Instant, first: Seq48, rtt: &Rtt) -> Self {
-        match ccid {
-            3 => Sender::Three(SenderThree::new(now, rtt.srtt())),
-            _ => Sender::Two(SenderTwo::new(first)),
-        }
-    }
-
+/// The sending half. What only one of the two controls has, the other leaves at the default.
+pub(crate) trait Sender: Debug {
     /// Whether `len` bytes may be sent. Also called when there is more to send than permitted.
-    pub fn may_send(&mut self, now: Instant, len: usize) -> bool {
-        match self {
-            Sender::Two(two) => two.may_send(len),
-            Sender::Three(three) => three.may_send(now, len),
-        }
-    }
+    fn may_send(&mut self, now: Instant, len: usize) -> bool;
 
     /// The CCVal of the next packet.
-    pub fn ccval(&mut self, now: Instant) -> u8 {
-        match self {
-            Sender::Two(_) => 0,
-            Sender::Three(three) => three.ccval(now),
-        }
+    fn ccval(&mut self, _now: Instant) -> u8 {
+        0
     }
 
     /// Data of `len` bytes were sent.
-    pub fn on_sent(&mut self, now: Instant, len: usize, rtt: &Rtt) {
-        match self {
-            Sender::Two(two) => two.on_sent(now, rtt),
-            Sender::Three(three) => three.on_sent(now, len),
-        }
-    }
+    fn on_sent(&mut self, now: Instant, len: usize, rtt: &Rtt);
 
-    /// An acknowledgement was received; returns whether there was congestion.
-    pub fn on_feedback(
+    /// An acknowledgement of `ack` was received, in a packet that said what was `seen`; returns whether there was
+    /// congestion.
+    fn on_feedback(
         &mut self,
         now: Instant,
-        feedback: &Feedback<'_>,
+        ack: Seq48,
+        seen: &Seen<'_>,
         log: &mut SentLog,
         rtt: &mut Rtt,
-    ) -> bool {
-        match self {
-            Sender::Two(two) => two.on_feedback(now, feedback, log, rtt),
-            Sender::Three(three) => three.on_feedback(now, feedback, log, rtt),
-        }
-    }
+    ) -> bool;
 
     /// Returns whether a time-out was due.
-    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
-        match self {
-            Sender::Two(two) => two.handle_timeout(now, log),
-            Sender::Three(three) => {
-                let waits = three.waits_for_report();
-                let expired = three.handle_timeout(now);
-                if expired && waits {
-                    log.settle(log.next(), Fate::Lost);
-                }
-                expired
-            }
-        }
-    }
+    fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool;
 
     /// When it must be called, besides [`Self::next_departure`].
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Sender::Two(two) => two.poll_timeout(),
-            Sender::Three(three) => three.poll_timeout(),
-        }
-    }
+    fn poll_timeout(&self) -> Option<Instant>;
 
     /// When the next packet may be sent, if a rate limits it.
-    pub fn next_departure(&self) -> Option<Instant> {
-        match self {
-            Sender::Two(_) => None,
-            Sender::Three(three) => three.next_departure(),
-        }
+    fn next_departure(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Data packets for which one acknowledgement is asked, if it asks for so many; `now`: the ratio so far.
+    fn ack_ratio(&self, _now: u64) -> Option<u64> {
+        None
     }
 
     /// Data packets after which one must acknowledge the peer's acknowledgements (RFC 4341 §6.2: once a window).
-    pub fn ack_of_acks_after(&self) -> u32 {
-        match self {
-            Sender::Two(two) => two.cwnd().max(16),
-            Sender::Three(_) => u32::MAX,
-        }
+    fn ack_of_acks_after(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Adds its figures to `stats`; `packet`: bytes of a packet of full size.
+    fn figures(&self, packet: usize, stats: PathStats) -> PathStats;
+}
+
+/// The sender of `ccid`, whose first packet will be `first`.
+pub(crate) fn sender(ccid: u64, now: Instant, first: Seq48, rtt: &Rtt) -> Box<dyn Sender> {
+    match ccid {
+        3 => Box::new(SenderThree::new(now, rtt.srtt())),
+        _ => Box::new(SenderTwo::new(first)),
     }
 }
 
@@ -151,71 +97,37 @@ pub(crate) struct Incoming {
 }
 
 /// The receiving half.
-#[derive(Debug)]
-pub(crate) enum Receiver {
-    Two(ReceiverTwo),
-    Three(Box<ReceiverThree>),
-}
-
-impl Receiver {
-    /// The receiver of `ccid`; `before`: the number before the first that may be data.
-    pub fn new(ccid: u64, before: Seq48, rtt: &Rtt) -> Self {
-        match ccid {
-            3 => Receiver::Three(Box::new(ReceiverThree::new(before, rtt.estimate()))),
-            _ => Receiver::Two(ReceiverTwo::default()),
-        }
-    }
-
+pub(crate) trait Receiver: Debug {
     /// A packet arrived, for the first time.
-    pub fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64, rtt: &Rtt) {
-        match self {
-            Receiver::Two(two) => two.on_packet(incoming, ack_ratio),
-            Receiver::Three(three) => three.on_packet(incoming, rtt.srtt()),
-        }
-    }
+    fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64, rtt: &Rtt);
 
     /// Whether an acknowledgement must be sent now.
-    pub fn is_due(&self, now: Instant) -> bool {
-        match self {
-            Receiver::Two(two) => two.is_due(now),
-            Receiver::Three(three) => three.is_due(),
-        }
-    }
+    fn is_due(&self, now: Instant) -> bool;
 
     /// Whether an acknowledgement should be added to outgoing data.
-    pub fn is_wanted(&self) -> bool {
-        match self {
-            Receiver::Two(two) => two.is_wanted(),
-            Receiver::Three(three) => three.is_due(),
-        }
-    }
+    fn is_wanted(&self) -> bool;
 
     /// When an acknowledgement must be sent.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Receiver::Two(two) => two.poll_timeout(),
-            Receiver::Three(_) => None,
-        }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
     }
 
     /// Writes an acknowledgement's options. Nothing is settled yet: the packet may turn out too long.
-    pub fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
-        match self {
-            Receiver::Two(two) => two.write(now, log, options),
-            Receiver::Three(three) => three.write(now, options),
-        }
-    }
+    fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter);
 
     /// The options of [`Self::write`] were sent.
-    pub fn on_ack_sent(&mut self) {
-        match self {
-            Receiver::Two(two) => two.on_ack_sent(),
-            Receiver::Three(three) => three.on_ack_sent(),
-        }
-    }
+    fn on_ack_sent(&mut self);
 
     /// Whether acknowledgements carry Ack Vectors.
-    pub fn has_vectors(&self) -> bool {
-        matches!(self, Receiver::Two(_))
+    fn has_vectors(&self) -> bool {
+        false
+    }
+}
+
+/// The receiver of `ccid`; `before`: the number before the first that may be data.
+pub(crate) fn receiver(ccid: u64, before: Seq48, rtt: &Rtt) -> Box<dyn Receiver> {
+    match ccid {
+        3 => Box::new(ReceiverThree::new(before, rtt.estimate())),
+        _ => Box::new(ReceiverTwo::default()),
     }
 }

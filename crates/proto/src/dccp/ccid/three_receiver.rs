@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::Incoming;
 use super::loss::{Counter, DUPLICATES, LossHistory, Waiting};
+use super::{Incoming, Receiver};
 use crate::cc::tfrc;
+use crate::dccp::logs::ReceiveLog;
+use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
-use crate::dccp::wire::OptionWriter;
+use crate::dccp::wire::{DccpOption, OptionWriter, tens_of_micros};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiverThree {
     history: LossHistory,
     counter: Counter,
@@ -41,48 +43,7 @@ pub(crate) struct ReceiverThree {
 impl ReceiverThree {
     /// `before`: the number before the first that may be data.
     pub fn new(before: Seq48, rtt: Duration) -> Self {
-        ReceiverThree {
-            history: LossHistory::default(),
-            counter: Counter::default(),
-            settled: before,
-            waiting: [None; DUPLICATES],
-            size: 0.0,
-            rtt,
-            due: 0,
-            holds: false,
-            last_counter: None,
-            measured_from: Instant::ZERO,
-            bytes: 0,
-            rate: 0.0,
-            greatest_rate: 0.0,
-            newest_at: Instant::ZERO,
-            names_data: false,
-        }
-    }
-
-    pub fn on_packet(&mut self, incoming: &Incoming, rtt: Option<Duration>) {
-        self.rtt = rtt.unwrap_or(self.rtt);
-        if incoming.newest {
-            (self.newest_at, self.names_data) = (incoming.received_at, incoming.data.is_some());
-        }
-        if let Some(len) = incoming.data {
-            self.on_data(incoming, len);
-        }
-        let new_event = self.settle(Waiting {
-            seq: incoming.seq,
-            ccval: incoming.ccval,
-            data: incoming.data.is_some(),
-            ndp: incoming.ndp,
-        });
-        // A congestion mark counts as a lost packet (RFC 4342 §6.1).
-        let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
-        self.due = self.due.max(u8::from(new_event || marked_event));
-        if self.rate == 0.0 && (new_event || marked_event) {
-            // A loss within the first round trip: nothing was measured yet, and with a reported rate of zero a sender
-            // would fall to a packet in 64 s, as Linux does. What has arrived so far counts as one round trip's.
-            let period = incoming.received_at.since(self.measured_from).clamp(self.rtt, 4 * self.rtt);
-            self.rate = (self.bytes as f64).max(self.size) / period.as_secs_f64().max(1e-6);
-        }
+        ReceiverThree { settled: before, rtt, ..ReceiverThree::default() }
     }
 
     fn on_data(&mut self, incoming: &Incoming, len: usize) {
@@ -172,22 +133,59 @@ impl ReceiverThree {
     /// another packet's, the first report of a loss waits. Otherwise Linux stores the losses without computing a rate
     /// from them, and with its next time-out falls to a packet in 64 s. Later reports do not wait: a slow sender would
     /// wait, too.
-    pub fn is_due(&self) -> bool {
+    fn owes_report(&self) -> bool {
         self.due > 0 && (self.names_data || !self.holds)
+    }
+}
+
+impl Receiver for ReceiverThree {
+    fn on_packet(&mut self, incoming: &Incoming, _ack_ratio: u64, rtt: &Rtt) {
+        self.rtt = rtt.srtt().unwrap_or(self.rtt);
+        if incoming.newest {
+            (self.newest_at, self.names_data) = (incoming.received_at, incoming.data.is_some());
+        }
+        if let Some(len) = incoming.data {
+            self.on_data(incoming, len);
+        }
+        let new_event = self.settle(Waiting {
+            seq: incoming.seq,
+            ccval: incoming.ccval,
+            data: incoming.data.is_some(),
+            ndp: incoming.ndp,
+        });
+        // A congestion mark counts as a lost packet (RFC 4342 §6.1).
+        let marked_event = incoming.marked && self.on_lost(1, incoming.ccval);
+        self.due = self.due.max(u8::from(new_event || marked_event));
+        if self.rate == 0.0 && (new_event || marked_event) {
+            // A loss within the first round trip: nothing was measured yet, and with a reported rate of zero a sender
+            // would fall to a packet in 64 s, as Linux does. What has arrived so far counts as one round trip's.
+            let period = incoming.received_at.since(self.measured_from).clamp(self.rtt, 4 * self.rtt);
+            self.rate = (self.bytes as f64).max(self.size) / period.as_secs_f64().max(1e-6);
+        }
+    }
+
+    fn is_due(&self, _now: Instant) -> bool {
+        self.owes_report()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.owes_report()
     }
 
     /// RFC 4342 §6: Elapsed Time, Loss Event Rate, Receive Rate, Loss Intervals. Other acknowledgements have none of
     /// them: the sender would take them for feedback.
-    pub fn write(&self, now: Instant, options: &mut OptionWriter) {
-        if !self.is_due() {
+    fn write(&self, now: Instant, _log: &ReceiveLog, options: &mut OptionWriter) {
+        if !self.owes_report() {
             return;
         }
-        let kept = now.since(self.newest_at).as_micros() / 10;
-        options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
-        options.loss_event_rate(self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32));
-        options.receive_rate(self.rate.min(f64::from(u32::MAX)) as u32);
-        let mut bytes = [0; 8 * 9];
-        let mut len = 0;
+        options.write(DccpOption::ElapsedTime(tens_of_micros(now.since(self.newest_at))));
+        let inverse = self.history.mean().map_or(u32::MAX, |mean| mean.ceil() as u32);
+        options.write(DccpOption::LossEventRate(inverse));
+        options.write(DccpOption::ReceiveRate(self.rate.min(f64::from(u32::MAX)) as u32));
+        // The Skip Length, then the intervals.
+        let mut bytes = [0; 1 + 8 * 9];
+        bytes[0] = self.waiting.iter().flatten().count() as u8;
+        let mut len = 1;
         for interval in self.history.intervals().iter().take(8) {
             for (number, at) in [(interval.lossless, 0), (interval.lossy, 3), (interval.data, 6)] {
                 // 24 bits; the top bit of the losses is a nonce, which is not used.
@@ -196,8 +194,8 @@ impl ReceiverThree {
             }
             len += 9;
         }
-        if len > 0 {
-            options.loss_intervals(self.waiting.iter().flatten().count() as u8, &bytes[..len]);
+        if len > 1 {
+            options.write(DccpOption::LossIntervals(&bytes[..len]));
         }
     }
 
@@ -205,8 +203,8 @@ impl ReceiverThree {
     /// a round trip, and Linux needs these two. Until the first comes it may send only a packet a second; and if the
     /// first that comes reports losses, it computes no rate from that and takes it for zero, a packet in 64 s, unless
     /// the second arrives before its time-out.
-    pub fn on_ack_sent(&mut self) {
-        if self.is_due() {
+    fn on_ack_sent(&mut self) {
+        if self.owes_report() {
             self.due -= 1;
             self.holds &= self.due > 0;
         }
@@ -243,7 +241,7 @@ mod tests {
             marked: false,
             received_at,
         };
-        receiver.on_packet(&packet, None);
+        receiver.on_packet(&packet, 0, &Rtt::default());
     }
 
     /// The counter says nothing after an outage: it has gone round. One packet must suffice to tell the sender.
@@ -253,13 +251,13 @@ mod tests {
         for ms in [100, 105, 110] {
             arrives(&mut receiver, ms / 5, Some(1000), ms);
         }
-        while receiver.is_due() {
+        while receiver.owes_report() {
             receiver.on_ack_sent();
         }
         arrives(&mut receiver, 23, Some(1000), 115);
-        assert!(!receiver.is_due(), "within the round trip");
+        assert!(!receiver.owes_report(), "within the round trip");
         arrives(&mut receiver, 90, Some(1000), 30_000);
-        assert!(receiver.is_due());
+        assert!(receiver.owes_report());
     }
 
     #[test]
@@ -270,7 +268,7 @@ mod tests {
             arrives(&mut receiver, seq, Some(1000), 100 + n as u64);
         }
         // Three packets since the first, in 40 ms.
-        assert!(receiver.is_due() && receiver.history.mean().is_some());
+        assert!(receiver.owes_report() && receiver.history.mean().is_some());
         assert_eq!(receiver.rate, 75_000.0);
         // A peer whose counter does not change has taken longer than that for as many.
         let mut receiver = ReceiverThree::new(Seq48::new(0), rtt);
@@ -287,22 +285,22 @@ mod tests {
     #[test]
     fn the_first_reports_go_twice_and_only_after_data() {
         let mut receiver = ReceiverThree::new(Seq48::new(0), Duration::from_micros(300));
-        let mut reports = Vec::new();
+        let (log, mut reports) = (ReceiveLog::new(Seq48::new(0)), Vec::new());
         for (ms, (seq, data)) in
             [(1, None), (3, None), (4, Some(200)), (5, None), (6, Some(200)), (7, Some(200))]
                 .into_iter()
                 .enumerate()
         {
             arrives(&mut receiver, seq, data, 10 * ms as u64);
-            while receiver.is_due() {
+            while receiver.owes_report() {
                 let mut options = OptionWriter::default();
-                receiver.write(Instant::from_millis(10 * ms as u64), &mut options);
+                receiver.write(Instant::from_millis(10 * ms as u64), &log, &mut options);
                 assert!(options.written() > 0);
                 reports.push((seq, receiver.history.mean().is_some()));
                 receiver.on_ack_sent();
             }
             let mut options = OptionWriter::default();
-            receiver.write(Instant::from_millis(10 * ms as u64), &mut options);
+            receiver.write(Instant::from_millis(10 * ms as u64), &log, &mut options);
             assert!(options.written() == 0, "to Linux all of these are reports");
         }
         assert_eq!(reports, [(4, false), (4, false), (6, true), (6, true)]);
@@ -315,6 +313,6 @@ mod tests {
         arrives(&mut receiver, 1, Some(200), 10);
         arrives(&mut receiver, 2, None, 10);
         // A sender without a round trip sends a packet a second until it gets a report.
-        assert!(receiver.is_due());
+        assert!(receiver.owes_report());
     }
 }

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{BitRate, Instant, PathStats};
 
-use super::Feedback;
+use super::Sender;
 use super::guess::Guess;
 use super::loss::DUPLICATES;
 use crate::cc::tfrc;
-use crate::dccp::logs::SentLog;
+use crate::dccp::logs::{Fate, SentLog};
+use crate::dccp::read::Seen;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 use crate::patience::LONGEST_PAUSE;
 
 /// Sends at the rate that the equation allows for the receiver's reports.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SenderThree {
     /// Allowed rate, bytes per second; none before anything was sent.
     rate: Option<f64>,
@@ -25,7 +26,7 @@ pub(crate) struct SenderThree {
     roots: Option<(f64, f64)>,
     /// Mean size of data packets, bytes.
     size: f64,
-    /// p, as last reported; `None` before the first feedback.
+    /// p, as last reported; `None` before the first seen.
     loss: Option<f64>,
     first_interval: FirstInterval,
     received: ReceivedRates,
@@ -47,7 +48,7 @@ pub(crate) struct SenderThree {
 }
 
 /// X_recv_set: the recently reported rates, so that one bad report does not stop the flow (RFC 5348 §4.3).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct ReceivedRates {
     entries: [(Instant, f64); 3],
 }
@@ -57,8 +58,9 @@ struct ReceivedRates {
 /// Until the second event the mean interval is the open one, once that is longer than the initial one for the time
 /// before (RFC 5348 §5.4, §6.3.1). Linux omits it, and after a first loss that it takes for an interval of one packet
 /// reports p = 1 until the next: a few packets a second. With reports that follow the RFC this changes nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum FirstInterval {
+    #[default]
     Lossless,
     /// `inverse` is reported since then; up to `upto` there are so many data `packets` in the interval.
     Open {
@@ -83,36 +85,19 @@ impl SenderThree {
     /// `rtt`: the handshake's round trip.
     pub fn new(now: Instant, rtt: Option<Duration>) -> Self {
         SenderThree {
-            rate: None,
             rtt,
-            roots: None,
-            size: 0.0,
-            loss: None,
-            first_interval: FirstInterval::Lossless,
             received: ReceivedRates { entries: [(now, f64::INFINITY), (now, 0.0), (now, 0.0)] },
             doubled_at: now,
-            nofeedback_at: None,
             idle: true,
-            unanswered: false,
             departed: (now, 0),
-            limits: DataLimit::default(),
-            counter: 0,
             counted_at: now,
-            guess: Guess::default(),
+            ..SenderThree::default()
         }
     }
+}
 
-    /// Whether anything was sent since the last report that requires a report.
-    pub fn waits_for_report(&self) -> bool {
-        !self.idle
-    }
-
-    /// The allowed rate in bytes per second.
-    pub fn rate(&self) -> Option<f64> {
-        self.rate
-    }
-
-    pub fn may_send(&mut self, now: Instant, len: usize) -> bool {
+impl Sender for SenderThree {
+    fn may_send(&mut self, now: Instant, len: usize) -> bool {
         if self.rate.is_none() {
             self.size = len as f64;
             // A round trip from the handshake counts as a first report (RFC 5348 §4.2); otherwise a packet a second.
@@ -126,7 +111,7 @@ impl SenderThree {
     }
 
     /// The counter rises by one in a quarter of a round trip, by five at most (RFC 4342 §8.1).
-    pub fn ccval(&mut self, now: Instant) -> u8 {
+    fn ccval(&mut self, now: Instant) -> u8 {
         let quarter = self.rtt.unwrap_or(NO_RTT).max(Duration::from_micros(4)) / 4;
         let passed = now.since(self.counted_at).as_nanos() / quarter.as_nanos().max(1);
         if passed > 0 {
@@ -137,7 +122,7 @@ impl SenderThree {
         self.counter
     }
 
-    pub fn on_sent(&mut self, now: Instant, len: usize) {
+    fn on_sent(&mut self, now: Instant, len: usize, _rtt: &Rtt) {
         self.size = 0.9 * self.size + 0.1 * len as f64;
         // Unused time is kept for at most a round trip (RFC 5348 §4.6).
         let oldest = now - self.rtt.unwrap_or_default().min(MOST_CREDIT);
@@ -148,27 +133,28 @@ impl SenderThree {
         }
     }
 
-    pub fn on_feedback(
+    fn on_feedback(
         &mut self,
         now: Instant,
-        feedback: &Feedback<'_>,
+        ack: Seq48,
+        seen: &Seen<'_>,
         log: &mut SentLog,
         rtt: &mut Rtt,
     ) -> bool {
-        let Some(sent) = log.entry_mut(feedback.ack).copied() else { return false };
+        let Some(sent) = log.entry_mut(ack).copied() else { return false };
         // Packets that follow an acknowledgement are a round trip later (RFC 4342 §8.1).
         if self.counter.wrapping_sub(sent.ccval) & 0x0f < 4 {
             self.counter = (sent.ccval + 4) & 0x0f;
             self.counted_at = now;
         }
         // Before anything was sent there is nothing to report on.
-        let Some(received) = feedback.receive_rate.filter(|_| self.rate.is_some()) else { return false };
-        let r = self.on_sample(now.since(sent.at).saturating_sub(feedback.elapsed), rtt);
+        let Some(received) = seen.receive_rate.filter(|_| self.rate.is_some()) else { return false };
+        let r = self.on_sample(now.since(sent.at).saturating_sub(seen.elapsed), rtt);
         let before = self.loss;
-        let loss = match feedback.loss_event_rate {
+        let loss = match seen.loss_event_rate {
             Some(u32::MAX) => 0.0,
             Some(inverse) => {
-                let open = self.first_interval.on_report(inverse, feedback.ack, log);
+                let open = self.first_interval.on_report(inverse, ack, log);
                 1.0 / f64::from(inverse.max(open).max(1))
             }
             // Without the option there is no new information on losses.
@@ -177,7 +163,7 @@ impl SenderThree {
         self.loss = Some(loss);
         let data_limited = self.limits.on_feedback(now, sent.at);
         let worse = loss > before.unwrap_or(0.0);
-        self.guess.on_report(feedback.ack, worse, log);
+        self.guess.on_report(ack, worse, log);
         match before {
             // The first report's rate is meaningless: the receiver had measured over no time.
             None => {
@@ -193,7 +179,7 @@ impl SenderThree {
                 let named = if sent.data { self.size / r.as_secs_f64() } else { 0.0 };
                 let received = f64::from(received).max(named);
                 let limit = self.received.limit(now, received, r, data_limited, worse);
-                let limit = if feedback.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
+                let limit = if seen.slow { limit.min(self.rate.unwrap_or(limit)) } else { limit };
                 self.follow(now, limit);
             }
         }
@@ -202,37 +188,8 @@ impl SenderThree {
         worse && before.is_some()
     }
 
-    /// Folds in a round trip, without the peer's delay; returns R (RFC 5348 §4.3, §4.5).
-    fn on_sample(&mut self, sample: Duration, rtt: &mut Rtt) -> Duration {
-        rtt.on_sample(sample);
-        // At least the clock's granularity, which also bounds the shortest one.
-        let sample = rtt.min().map_or(sample, |least| sample.max(least));
-        let r = self.rtt.map_or(sample, |r| (r * 9 + sample) / 10).max(Duration::from_micros(20));
-        self.rtt = Some(r);
-        let root = sample.as_secs_f64().sqrt().max(1e-4);
-        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
-        r
-    }
-
-    /// The rate after a report (RFC 5348 §4.3 step 4).
-    fn follow(&mut self, now: Instant, limit: f64) {
-        let (rtt, size) = (self.rtt.unwrap_or(NO_RTT), self.size.max(1.0));
-        let rate = self.rate.unwrap_or(size);
-        let loss = self.loss.unwrap_or(0.0);
-        if loss > 0.0 {
-            self.set_rate(tfrc::throughput(size, rtt, loss).min(limit));
-        } else if now.since(self.doubled_at) >= rtt {
-            self.set_rate((2.0 * rate).min(limit).max(self.initial_rate()));
-            self.doubled_at = now;
-        }
-    }
-
-    fn set_rate(&mut self, rate: f64) {
-        self.rate = Some(rate.clamp(self.size.max(1.0) / SLOWEST, FASTEST));
-    }
-
     /// Returns whether the nofeedback timer expired and the rate was reduced (RFC 5348 §4.4).
-    pub fn handle_timeout(&mut self, now: Instant) -> bool {
+    fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         if self.nofeedback_at.is_none_or(|at| now < at) {
             return false;
         }
@@ -261,17 +218,53 @@ impl SenderThree {
         self.unanswered |= rate >= least;
         if !self.idle {
             self.nofeedback_at = Some(now + self.patience());
+            log.settle(log.next, Fate::Lost);
         }
         self.idle = true;
         true
     }
 
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         self.nofeedback_at
     }
 
-    pub fn next_departure(&self) -> Option<Instant> {
+    fn next_departure(&self) -> Option<Instant> {
         self.rate.map(|_| self.departs_at())
+    }
+
+    fn figures(&self, _packet: usize, stats: PathStats) -> PathStats {
+        PathStats { pacing_rate: self.rate.map(|rate| BitRate((rate * 8.0) as u64)), ..stats }
+    }
+}
+
+impl SenderThree {
+    /// Folds in a round trip, without the peer's delay; returns R (RFC 5348 §4.3, §4.5).
+    fn on_sample(&mut self, sample: Duration, rtt: &mut Rtt) -> Duration {
+        rtt.on_sample(sample);
+        // At least the clock's granularity, which also bounds the shortest one.
+        let sample = rtt.min().map_or(sample, |least| sample.max(least));
+        let r = self.rtt.map_or(sample, |r| (r * 9 + sample) / 10).max(Duration::from_micros(20));
+        self.rtt = Some(r);
+        let root = sample.as_secs_f64().sqrt().max(1e-4);
+        self.roots = Some((self.roots.map_or(root, |(mean, _)| 0.9 * mean + 0.1 * root), root));
+        r
+    }
+
+    /// The rate after a report (RFC 5348 §4.3 step 4).
+    fn follow(&mut self, now: Instant, limit: f64) {
+        let (rtt, size) = (self.rtt.unwrap_or(NO_RTT), self.size.max(1.0));
+        let rate = self.rate.unwrap_or(size);
+        let loss = self.loss.unwrap_or(0.0);
+        if loss > 0.0 {
+            self.set_rate(tfrc::throughput(size, rtt, loss).min(limit));
+        } else if now.since(self.doubled_at) >= rtt {
+            self.set_rate((2.0 * rate).min(limit).max(self.initial_rate()));
+            self.doubled_at = now;
+        }
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = Some(rate.clamp(self.size.max(1.0) / SLOWEST, FASTEST));
     }
 
     /// When the next packet is due: after the last one, by its size at the present rate.
@@ -358,7 +351,7 @@ impl FirstInterval {
                 return 0;
             }
         };
-        upto = upto.later(log.first().plus(-1));
+        upto = upto.later(log.first.plus(-1));
         while upto.is_before(ack) {
             upto = upto.next();
             packets += u32::from(log.entry_mut(upto).is_some_and(|sent| sent.data));

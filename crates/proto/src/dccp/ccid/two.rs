@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{ByteCount, Instant, PathStats};
 
-use super::{Feedback, Incoming};
+use super::{Incoming, Receiver, Sender};
 use crate::dccp::logs::{Fate, MARKED, REACH, RECEIVED, ReceiveLog, SentLog, runs};
+use crate::dccp::read::Seen;
 use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
-use crate::dccp::wire::OptionWriter;
+use crate::dccp::wire::{DccpOption, OptionWriter, tens_of_micros};
 use crate::patience::LONGEST_PAUSE;
 use crate::rtt::backed_off;
 
 /// Sends as many data packets as a window allows, and treats their losses as congestion.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SenderTwo {
     cwnd: u32,
     ssthresh: u32,
@@ -36,44 +37,12 @@ pub(crate) struct SenderTwo {
 
 impl SenderTwo {
     pub fn new(first: Seq48) -> Self {
-        SenderTwo {
-            cwnd: 0,
-            ssthresh: u32::MAX,
-            pipe: 0,
-            credit: 0,
-            lowest: first,
-            greatest_acked: None,
-            recover: first.plus(-1),
-            begun: false,
-            timeout_at: None,
-            backoff: 0,
-            longest_kept: None,
-        }
+        SenderTwo { ssthresh: u32::MAX, lowest: first, recover: first.plus(-1), ..SenderTwo::default() }
     }
+}
 
-    /// The window in packets.
-    pub fn cwnd(&self) -> u32 {
-        self.cwnd
-    }
-
-    /// Data packets for which one acknowledgement is asked: no more than half of the window, rounded up (RFC 4341 §6.1.2).
-    /// A peer without a timer for acknowledgements would keep a window of one packet shut for ever. `now`: the ratio so
-    /// far; two again once the window is four, which is the least that the RFC wants there.
-    pub fn ack_ratio(&self, now: u64) -> u64 {
-        match self.cwnd {
-            0 => now,
-            1 | 2 => 1,
-            3 => now,
-            _ => 2,
-        }
-    }
-
-    /// Data packets in flight.
-    pub fn pipe(&self) -> u32 {
-        self.pipe
-    }
-
-    pub fn may_send(&mut self, len: usize) -> bool {
+impl Sender for SenderTwo {
+    fn may_send(&mut self, _now: Instant, len: usize) -> bool {
         if !self.begun {
             self.begun = true;
             // RFC 4341 §5, after RFC 3390: four packets, but no more than 4380 bytes, if that is two.
@@ -82,33 +51,34 @@ impl SenderTwo {
         self.pipe < self.cwnd
     }
 
-    pub fn on_sent(&mut self, now: Instant, rtt: &Rtt) {
+    fn on_sent(&mut self, now: Instant, _len: usize, rtt: &Rtt) {
         self.pipe += 1;
         if self.timeout_at.is_none() {
             self.timeout_at = Some(now + self.timeout(rtt));
         }
     }
 
-    pub fn on_feedback(
+    fn on_feedback(
         &mut self,
         now: Instant,
-        feedback: &Feedback<'_>,
+        ack: Seq48,
+        seen: &Seen<'_>,
         log: &mut SentLog,
         rtt: &mut Rtt,
     ) -> bool {
-        self.lowest = self.lowest.later(log.first());
+        self.lowest = self.lowest.later(log.first);
         let was_full = self.pipe >= self.cwnd || self.in_slow_start() && 2 * self.pipe >= self.cwnd;
-        if !feedback.elapsed.is_zero() {
-            self.longest_kept = self.longest_kept.max(Some(feedback.elapsed.min(MOST_KEPT)));
+        if !seen.elapsed.is_zero() {
+            self.longest_kept = self.longest_kept.max(Some(seen.elapsed.min(MOST_KEPT)));
         }
-        if let Some(sent) = log.entry_mut(feedback.ack)
+        if let Some(sent) = log.entry_mut(ack)
             && sent.fate == Fate::Open
         {
-            rtt.on_sample(now.since(sent.at).saturating_sub(feedback.elapsed));
+            rtt.on_sample(now.since(sent.at).saturating_sub(seen.elapsed));
         }
-        let (acked, marked) = self.settle_acked(feedback, log);
+        let (acked, marked) = self.settle_acked(ack, seen.vectors(), log);
         let lost = self.settle_lost(log);
-        while self.lowest.is_before(log.next())
+        while self.lowest.is_before(log.next)
             && log.entry_mut(self.lowest).is_some_and(|sent| sent.fate != Fate::Open)
         {
             self.lowest = self.lowest.next();
@@ -118,12 +88,12 @@ impl SenderTwo {
             self.cwnd = (self.cwnd / 2).max(1);
             self.ssthresh = self.cwnd.max(2);
             self.credit = 0;
-            self.recover = log.next().plus(-1);
-        } else if was_full && !feedback.slow {
+            self.recover = log.next.plus(-1);
+        } else if was_full && !seen.slow {
             self.grow(acked);
         }
         // Each packet that the peer dropped for lack of room costs one (RFC 4340 §11.7.2).
-        self.cwnd = self.cwnd.saturating_sub(feedback.overrun).max(1);
+        self.cwnd = self.cwnd.saturating_sub(seen.overrun).max(1);
         if acked > 0 {
             self.backoff = 0;
             self.timeout_at = None;
@@ -136,36 +106,59 @@ impl SenderTwo {
     }
 
     /// Everything in flight counts as lost, and the window restarts with one packet (RFC 4341 §5).
-    pub fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
+    fn handle_timeout(&mut self, now: Instant, log: &mut SentLog) -> bool {
         if self.timeout_at.is_none_or(|at| now < at) {
             return false;
         }
         self.timeout_at = None;
-        log.settle(log.next(), Fate::Lost);
-        self.lowest = log.next();
+        log.settle(log.next, Fate::Lost);
+        self.lowest = log.next;
         self.ssthresh = (self.cwnd / 2).max(2);
         (self.cwnd, self.pipe, self.credit) = (1, 0, 0);
-        self.recover = log.next().plus(-1);
+        self.recover = log.next.plus(-1);
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         true
     }
 
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         self.timeout_at
     }
 
+    /// No more than half of the window, rounded up (RFC 4341 §6.1.2). A peer without a timer for acknowledgements would
+    /// keep a window of one packet shut for ever. Two again once the window is four, which is the least that the RFC
+    /// wants there.
+    fn ack_ratio(&self, now: u64) -> Option<u64> {
+        Some(match self.cwnd {
+            0 | 3 => now,
+            1 | 2 => 1,
+            _ => 2,
+        })
+    }
+
+    fn ack_of_acks_after(&self) -> u32 {
+        self.cwnd.max(16)
+    }
+
+    /// It counts packets; the figures are for packets of full size.
+    fn figures(&self, packet: usize, stats: PathStats) -> PathStats {
+        let bytes = |packets: u32| Some(ByteCount(u64::from(packets) * packet as u64));
+        PathStats { cwnd: bytes(self.cwnd), in_flight: bytes(self.pipe), ..stats }
+    }
+}
+
+impl SenderTwo {
     fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
     /// Marks the packets that the vectors report as arrived; returns how many data packets that were, and a marked
     /// one's number.
-    fn settle_acked(&mut self, feedback: &Feedback<'_>, log: &mut SentLog) -> (u32, Option<Seq48>) {
+    fn settle_acked(&mut self, ack: Seq48, vectors: &[&[u8]], log: &mut SentLog) -> (u32, Option<Seq48>) {
         let (mut acked, mut marked) = (0, None);
-        let mut seq = feedback.ack;
+        let mut seq = ack;
         // The acknowledged packet itself has arrived, even without a vector.
-        let alone = [(RECEIVED, 1)].into_iter().take(usize::from(feedback.vectors.is_empty()));
-        for (state, run) in alone.chain(runs(feedback.vectors)) {
+        let alone = [(RECEIVED, 1)].into_iter().take(usize::from(vectors.is_empty()));
+        for (state, run) in alone.chain(runs(vectors)) {
             if seq.is_before(self.lowest) {
                 break;
             }
@@ -243,8 +236,8 @@ pub(crate) struct ReceiverTwo {
     due_at: Option<Instant>,
 }
 
-impl ReceiverTwo {
-    pub fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64) {
+impl Receiver for ReceiverTwo {
+    fn on_packet(&mut self, incoming: &Incoming, ack_ratio: u64, _rtt: &Rtt) {
         if incoming.newest {
             self.newest_at = incoming.received_at;
         }
@@ -258,31 +251,35 @@ impl ReceiverTwo {
         self.due_at = Some(self.due_at.map_or(by, |due| due.min(by)));
     }
 
-    pub fn is_due(&self, now: Instant) -> bool {
+    fn is_due(&self, now: Instant) -> bool {
         self.due_at.is_some_and(|due| due <= now)
     }
 
-    pub fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         self.waiting > 0
     }
 
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         self.due_at
     }
 
-    pub fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
+    fn write(&self, now: Instant, log: &ReceiveLog, options: &mut OptionWriter) {
         let mut vector = [0; LONGEST_VECTOR];
         let len = log.write_vector(&mut vector);
-        let kept = now.since(self.newest_at).as_micros() / 10;
+        let kept = tens_of_micros(now.since(self.newest_at));
         // A negligible delay needs no option.
         if kept > 0 {
-            options.elapsed_time(u32::try_from(kept).unwrap_or(u32::MAX));
+            options.write(DccpOption::ElapsedTime(kept));
         }
-        options.ack_vector(&vector[..len]);
+        options.write(DccpOption::AckVector(&vector[..len]));
     }
 
-    pub fn on_ack_sent(&mut self) {
+    fn on_ack_sent(&mut self) {
         (self.waiting, self.due_at) = (0, None);
+    }
+
+    fn has_vectors(&self) -> bool {
+        true
     }
 }
 

@@ -6,7 +6,7 @@ use antiphon_core::Instant;
 
 use super::{ACK_RATIO, Location, SEQUENCE_WINDOW};
 use crate::dccp::wire::options::FeatureVerb;
-use crate::dccp::wire::{OptionWriter, ResetCode};
+use crate::dccp::wire::{OptionWriter, ResetCode, big_endian};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -78,7 +78,7 @@ impl Entry {
     /// Whether the peer's Change is valid; then it is applied, and a Confirm is due.
     pub fn on_change(&mut self, value: &[u8], is_server: bool) -> bool {
         if let Some(len) = self.fixed_len() {
-            let told = number(value);
+            let told = big_endian(value);
             let possible = self.feature != SEQUENCE_WINDOW || SEQUENCE_WINDOWS.contains(&told);
             if self.location == Location::Local || value.len() != len || !possible {
                 return false;
@@ -116,7 +116,7 @@ impl Entry {
         // An empty Confirm: the peer does not know the feature, and its value stays.
         if !value.is_empty() {
             if let Some(len) = self.fixed_len() {
-                let told = number(value);
+                let told = big_endian(value);
                 if value.len() != len || told != self.wanted {
                     return Err(ResetCode::OPTION_ERROR);
                 }
@@ -133,7 +133,7 @@ impl Entry {
 
     /// Whether this is not the value asked for last, where others were before.
     fn confirms_older(&self, value: &[u8]) -> bool {
-        let told = number(value);
+        let told = big_endian(value);
         self.tells > 1 && self.fixed_len() == Some(value.len()) && told != self.wanted
     }
 
@@ -161,11 +161,6 @@ impl Entry {
             None => options.feature(verb, self.feature, &[&value[7..], self.list()]),
         }
     }
-}
-
-/// A value of a non-negotiable feature: big-endian.
-fn number(value: &[u8]) -> u64 {
-    value.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// RFC 4340 §7.5.2.

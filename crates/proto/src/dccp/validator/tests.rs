@@ -10,8 +10,7 @@ fn validator() -> DccpValidator {
 
 fn request(source: u16, seq: u64) -> Packet<'static> {
     let kind = Kind::Request { service: Settings::default().service };
-    let destination = Settings::default().port;
-    let header = Header { source, destination, ccval: 0, coverage: 0, kind, seq: Seq48::new(seq) };
+    let header = Header::new((source, Settings::default().port), kind, Seq48::new(seq));
     Packet { header, raw_options: &[], data: &[] }
 }
 
@@ -19,8 +18,7 @@ fn request(source: u16, seq: u64) -> Packet<'static> {
 fn ack(response: &[u8], ahead: i64) -> Header {
     let header = Packet::parse(response, Checksum::Udp).expect("a Response").header;
     let Kind::Response { ack, .. } = header.kind else { panic!("{header:?}") };
-    let (source, destination) = (header.destination, header.source);
-    Header { source, destination, kind: Kind::Ack { ack: header.seq }, seq: ack.plus(ahead), ..header }
+    header.answer(Kind::Ack { ack: header.seq }, ack.plus(ahead))
 }
 
 #[test]
@@ -48,7 +46,7 @@ fn what_is_kept_of_unknown_sources_is_bounded() {
         let answered = Packet::parse(&response[..], Checksum::Udp).expect("a Response");
         let (header, cookie) = (ack(&response, 1), cookie_of(&answered).expect("a cookie"));
         let mut options = OptionWriter::default();
-        options.init_cookie(cookie);
+        options.write(DccpOption::InitCookie(cookie));
         let packet = Packet { header, raw_options: options.padded(), data: &[] };
         assert_eq!(validator.validate_packet(NOW, path, &packet, 200, &mut out), Verdict::Accept);
     }

@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+/// CRC-32c (RFC 4340 §9.3, RFC 3309): what the Data Checksum option carries, over the data.
+pub use crc32c::crc32c;
+
 /// How packets are protected, by what carries them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
@@ -95,27 +98,6 @@ fn words(bytes: &[u8]) -> u32 {
     let odd = pairs.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);
     pairs.fold(odd, |sum, pair| sum + u32::from(u16::from_be_bytes([pair[0], pair[1]])))
 }
-
-/// CRC-32c of `data` (RFC 4340 §9.3, RFC 3309): what the Data Checksum option carries.
-pub fn crc32c(data: &[u8]) -> u32 {
-    !data.iter().fold(u32::MAX, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
-}
-
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut n = 0;
-    while n < 256 {
-        let (mut crc, mut bit) = (n as u32, 0);
-        while bit < 8 {
-            // Castagnoli's polynomial, bits reversed.
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[n] = crc;
-        n += 1;
-    }
-    table
-};
 
 /// DCCP's number among IP protocols.
 pub const PROTOCOL: u32 = 33;

@@ -26,7 +26,7 @@ pub mod options;
 use checksum::Checksum;
 
 use super::seq::Seq48;
-pub use options::{DccpOption, OptionWriter, Options};
+pub use options::{DccpOption, OptionWriter, Options, tens_of_micros};
 
 /// The first part of every packet, in bytes.
 pub const GENERIC_HEADER: usize = 16;
@@ -212,60 +212,33 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
 }
 
-/// Why bytes are no packet. RFC 4340 §8.5 step 1: such packets are dropped without an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum WireError {
-    /// Shorter than the header of its type.
-    #[error("malformed DCCP packet ({len} bytes)")]
-    TooShort {
-        /// How many there were.
-        len: usize,
-    },
-    /// Types 11 to 15 are reserved.
-    #[error("packet type {0} is not assigned")]
-    UnknownType(u8),
-    /// The header's length contradicts the packet's, or the type's.
-    #[error("a data offset of {offset} bytes does not fit a packet of {len}")]
-    BadOffset {
-        /// What the header says.
-        offset: usize,
-        /// The packet's length.
-        len: usize,
-    },
-    /// 24-bit sequence numbers where they are not allowed.
-    #[error("short sequence numbers were not negotiated")]
-    ShortSequence,
-    /// The checksum covers more data than there is.
-    #[error("checksum coverage {0} is larger than the packet")]
-    BadCoverage(u8),
-    /// The checksum is wrong.
-    #[error("wrong checksum")]
-    BadChecksum,
+impl Header {
+    /// Of a packet without CCVal that the checksum covers whole; `ports`: source and destination.
+    pub const fn new((source, destination): (u16, u16), kind: Kind, seq: Seq48) -> Self {
+        Header { source, destination, ccval: 0, coverage: 0, kind, seq }
+    }
+
+    /// The header of an answer to this packet, as by [`Self::new`].
+    pub fn answer(&self, kind: Kind, seq: Seq48) -> Self {
+        Header::new((self.destination, self.source), kind, seq)
+    }
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet of whatever carrier.
-    pub fn parse(bytes: &'a [u8], checksum: Checksum) -> Result<Self, WireError> {
-        let len = bytes.len();
-        let Some(generic) = bytes.first_chunk::<GENERIC_HEADER>() else {
-            return Err(WireError::TooShort { len });
-        };
-        let number = (generic[8] >> 1) & 0x0f;
-        if number > 10 {
-            return Err(WireError::UnknownType(number));
-        }
-        if generic[8] & 1 == 0 {
-            return Err(WireError::ShortSequence);
-        }
-        let kind = read_kind(number, &bytes[GENERIC_HEADER..]).ok_or(WireError::TooShort { len })?;
+    /// Reads a packet of whatever carrier. `None`: it is dropped without an answer (RFC 4340 §8.5 step 1), as it is
+    /// shorter than its header, its type is not assigned (11 to 15), it has a short sequence number, its data offset or
+    /// coverage contradicts its length, or its checksum is wrong.
+    pub fn parse(bytes: &'a [u8], checksum: Checksum) -> Option<Self> {
+        let generic = bytes.first_chunk::<GENERIC_HEADER>()?;
+        let has_long_sequence = generic[8] & 1 == 1;
+        let kind =
+            read_kind((generic[8] >> 1) & 0x0f, &bytes[GENERIC_HEADER..]).filter(|_| has_long_sequence)?;
         let offset = usize::from(generic[4]) * 4;
-        if offset < kind.header_len() || offset > len {
-            return Err(WireError::BadOffset { offset, len });
-        }
+        let (raw_options, data) = (bytes.get(kind.header_len()..offset)?, &bytes[offset..]);
         let coverage = generic[5] & 0x0f;
-        let covered = checksum::covered(offset, len, coverage).ok_or(WireError::BadCoverage(coverage))?;
+        let covered = checksum::covered(offset, bytes.len(), coverage)?;
         if !checksum.verifies(bytes, covered) {
-            return Err(WireError::BadChecksum);
+            return None;
         }
         let header = Header {
             source: u16::from_be_bytes([generic[0], generic[1]]),
@@ -275,8 +248,7 @@ impl<'a> Packet<'a> {
             kind,
             seq: read_seq(&generic[10..16]),
         };
-        let raw_options = &bytes[kind.header_len()..offset];
-        Ok(Packet { header, raw_options, data: &bytes[offset..] })
+        Some(Packet { header, raw_options, data })
     }
 
     /// The options, one after the other.
@@ -302,12 +274,18 @@ fn read_kind(number: u8, rest: &[u8]) -> Option<Kind> {
         }
         8 => Kind::Sync { ack: ack()? },
         9 => Kind::SyncAck { ack: ack()? },
-        _ => Kind::Listen { service: word(0)? },
+        10 => Kind::Listen { service: word(0)? },
+        _ => return None,
     })
 }
 
 fn read_seq(bytes: &[u8]) -> Seq48 {
-    Seq48::new(bytes.iter().take(6).fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+    Seq48::new(big_endian(&bytes[..6]))
+}
+
+/// The number that these bytes are, the most significant first.
+pub(super) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// Writes a packet into `buf`: header, the options that stand in `options`, data. Answers its length; `None` if `buf` is

@@ -1,5 +1,9 @@
 //! DCCP's options (RFC 4340 §5.8; CCID 3's: RFC 4342 §8).
 
+use std::time::Duration;
+
+use super::big_endian;
+
 /// An option as it stands in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawOption<'a> {
@@ -60,26 +64,21 @@ pub enum DccpOption<'a> {
 
 /// The four options of feature negotiation (RFC 4340 §6.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum FeatureVerb {
     /// The feature's location would like to change it.
-    ChangeL,
+    ChangeL = CHANGE_L,
     /// The feature's location confirms.
     ConfirmL,
     /// The other end would like to change it.
     ChangeR,
     /// The other end confirms.
-    ConfirmR,
+    ConfirmR = CONFIRM_R,
 }
 
 impl FeatureVerb {
-    fn number(self) -> u8 {
-        match self {
-            FeatureVerb::ChangeL => CHANGE_L,
-            FeatureVerb::ConfirmL => CHANGE_L + 1,
-            FeatureVerb::ChangeR => CHANGE_L + 2,
-            FeatureVerb::ConfirmR => CHANGE_L + 3,
-        }
-    }
+    const ALL: [FeatureVerb; 4] =
+        [FeatureVerb::ChangeL, FeatureVerb::ConfirmL, FeatureVerb::ChangeR, FeatureVerb::ConfirmR];
 }
 
 /// The options of a packet, one after the other; padding is passed over.
@@ -144,26 +143,23 @@ impl<'a> RawOption<'a> {
         let value = self.value;
         Some(match self.number {
             SLOW_RECEIVER => DccpOption::SlowReceiver,
-            CHANGE_L..=35 => {
+            number @ CHANGE_L..=CONFIRM_R => {
                 let (feature, value) = value.split_first()?;
-                let verb = match self.number - CHANGE_L {
-                    0 => FeatureVerb::ChangeL,
-                    1 => FeatureVerb::ConfirmL,
-                    2 => FeatureVerb::ChangeR,
-                    _ => FeatureVerb::ConfirmR,
-                };
+                let verb = FeatureVerb::ALL[usize::from(number - CHANGE_L)];
                 DccpOption::Feature { verb, feature: *feature, value }
             }
             INIT_COOKIE => DccpOption::InitCookie(value),
-            NDP_COUNT if (1..=6).contains(&value.len()) => DccpOption::NdpCount(number(value)),
+            NDP_COUNT if (1..=6).contains(&value.len()) => DccpOption::NdpCount(big_endian(value)),
             ACK_VECTOR_0 | ACK_VECTOR_1 => DccpOption::AckVector(value),
             DATA_DROPPED => DccpOption::DataDropped(value),
             TIMESTAMP => DccpOption::Timestamp(exactly_32(value)?),
             TIMESTAMP_ECHO if [4, 6, 8].contains(&value.len()) => DccpOption::TimestampEcho {
-                stamp: number(&value[..4]) as u32,
-                elapsed: number(&value[4..]) as u32,
+                stamp: big_endian(&value[..4]) as u32,
+                elapsed: big_endian(&value[4..]) as u32,
             },
-            ELAPSED_TIME if [2, 4].contains(&value.len()) => DccpOption::ElapsedTime(number(value) as u32),
+            ELAPSED_TIME if [2, 4].contains(&value.len()) => {
+                DccpOption::ElapsedTime(big_endian(value) as u32)
+            }
             DATA_CHECKSUM => DccpOption::DataChecksum(exactly_32(value)?),
             LOSS_EVENT_RATE => DccpOption::LossEventRate(exactly_32(value)?),
             LOSS_INTERVALS if value.len() % INTERVAL_LEN == 1 => DccpOption::LossIntervals(value),
@@ -182,10 +178,6 @@ impl<'a> RawOption<'a> {
 
 fn exactly_32(value: &[u8]) -> Option<u32> {
     <[u8; 4]>::try_from(value).ok().map(u32::from_be_bytes)
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// Options on their way out.
@@ -215,12 +207,6 @@ impl OptionWriter {
     /// Pads until there are at least `len` bytes, as far as there is room.
     pub fn pad_to(&mut self, len: usize) {
         self.len = self.len.max(len.min(ROOM));
-    }
-
-    /// Forgets what was written beyond `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.bytes[len.min(self.len)..].fill(0);
-        self.len = self.len.min(len);
     }
 
     /// Bytes written, unpadded.
@@ -260,72 +246,49 @@ impl OptionWriter {
         let feature = [feature];
         parts[0] = &feature;
         parts[1..=given].copy_from_slice(&value[..given]);
-        self.put(verb.number(), &parts)
+        self.put(verb as u8, &parts)
     }
 
-    /// Init Cookie.
-    pub fn init_cookie(&mut self, cookie: &[u8]) -> bool {
-        self.put(INIT_COOKIE, &[cookie])
-    }
-
-    /// NDP Count in as few bytes as it takes (RFC 4340 §7.7).
-    pub fn ndp_count(&mut self, count: u64) -> bool {
-        let bytes = count.min((1 << 48) - 1).to_be_bytes();
-        let first = (2..7).find(|i| bytes[*i] != 0).unwrap_or(7);
-        self.put(NDP_COUNT, &[&bytes[first..]])
-    }
-
-    /// Ack Vector, in several options where one is too short; ECN nonces are not used.
-    pub fn ack_vector(&mut self, runs: &[u8]) -> bool {
-        runs.chunks(MAX_VALUE).all(|part| self.put(ACK_VECTOR_0, &[part]))
-    }
-
-    /// Data Dropped.
-    pub fn data_dropped(&mut self, runs: &[u8]) -> bool {
-        self.put(DATA_DROPPED, &[runs])
-    }
-
-    /// Timestamp Echo with the time elapsed, unit 10 µs.
-    pub fn timestamp_echo(&mut self, stamp: u32, elapsed: u32) -> bool {
-        let elapsed = elapsed.to_be_bytes();
-        self.put(TIMESTAMP_ECHO, &[&stamp.to_be_bytes(), shortest(&elapsed)])
-    }
-
-    /// Elapsed Time, unit 10 µs.
-    pub fn elapsed_time(&mut self, elapsed: u32) -> bool {
-        let elapsed = elapsed.to_be_bytes();
-        let value = if elapsed[..2] == [0, 0] { &elapsed[2..] } else { &elapsed[..] };
-        self.put(ELAPSED_TIME, &[value])
-    }
-
-    /// Data Checksum.
-    pub fn data_checksum(&mut self, crc: u32) -> bool {
-        self.put(DATA_CHECKSUM, &[&crc.to_be_bytes()])
-    }
-
-    /// CCID 3's Loss Event Rate: 1/p.
-    pub fn loss_event_rate(&mut self, inverse: u32) -> bool {
-        self.put(LOSS_EVENT_RATE, &[&inverse.to_be_bytes()])
-    }
-
-    /// CCID 3's Loss Intervals.
-    pub fn loss_intervals(&mut self, skip: u8, intervals: &[u8]) -> bool {
-        self.put(LOSS_INTERVALS, &[&[skip], intervals])
-    }
-
-    /// CCID 3's Receive Rate, bytes per second.
-    pub fn receive_rate(&mut self, rate: u32) -> bool {
-        self.put(RECEIVE_RATE, &[&rate.to_be_bytes()])
+    /// An option as [`RawOption::read`] reads it, as short as it may be and without ECN nonces; answers whether there was
+    /// room.
+    pub fn write(&mut self, option: DccpOption<'_>) -> bool {
+        match option {
+            DccpOption::Feature { verb, feature, value } => self.feature(verb, feature, &[value]),
+            DccpOption::InitCookie(cookie) => self.put(INIT_COOKIE, &[cookie]),
+            // In as few bytes as it takes (RFC 4340 §7.7).
+            DccpOption::NdpCount(count) => {
+                let bytes = count.min((1 << 48) - 1).to_be_bytes();
+                let first = (2..7).find(|i| bytes[*i] != 0).unwrap_or(7);
+                self.put(NDP_COUNT, &[&bytes[first..]])
+            }
+            // In several options where one is too short.
+            DccpOption::AckVector(runs) => runs.chunks(MAX_VALUE).all(|part| self.put(ACK_VECTOR_0, &[part])),
+            DccpOption::DataDropped(runs) => self.put(DATA_DROPPED, &[runs]),
+            DccpOption::Timestamp(stamp) => self.put(TIMESTAMP, &[&stamp.to_be_bytes()]),
+            // A zero may be left out altogether (RFC 4340 §13.3).
+            DccpOption::TimestampEcho { stamp, elapsed } => {
+                let elapsed = elapsed.to_be_bytes();
+                let told = if elapsed == [0; 4] { &[] } else { shortest(&elapsed) };
+                self.put(TIMESTAMP_ECHO, &[&stamp.to_be_bytes(), told])
+            }
+            DccpOption::ElapsedTime(elapsed) => self.put(ELAPSED_TIME, &[shortest(&elapsed.to_be_bytes())]),
+            DccpOption::DataChecksum(crc) => self.put(DATA_CHECKSUM, &[&crc.to_be_bytes()]),
+            DccpOption::LossEventRate(inverse) => self.put(LOSS_EVENT_RATE, &[&inverse.to_be_bytes()]),
+            DccpOption::LossIntervals(value) => self.put(LOSS_INTERVALS, &[value]),
+            DccpOption::ReceiveRate(rate) => self.put(RECEIVE_RATE, &[&rate.to_be_bytes()]),
+            DccpOption::SlowReceiver | DccpOption::Unknown | DccpOption::Malformed => false,
+        }
     }
 }
 
-/// Timestamp Echo may leave a zero out altogether (RFC 4340 §13.3).
+/// Times have two bytes or four.
 fn shortest(elapsed: &[u8; 4]) -> &[u8] {
-    match elapsed {
-        [0, 0, 0, 0] => &[],
-        [0, 0, low @ ..] => low,
-        all => all,
-    }
+    if elapsed[..2] == [0, 0] { &elapsed[2..] } else { elapsed }
+}
+
+/// A time as options tell it: in units of 10 µs.
+pub fn tens_of_micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros() / 10).unwrap_or(u32::MAX)
 }
 
 /// Bytes of one of CCID 3's loss intervals (RFC 4342 §8.6).
@@ -339,7 +302,8 @@ pub(crate) const MAX_VALUE: usize = 253;
 const PADDING: u8 = 0;
 const MANDATORY: u8 = 1;
 const SLOW_RECEIVER: u8 = 2;
-const CHANGE_L: u8 = 32;
+pub(crate) const CHANGE_L: u8 = 32;
+pub(crate) const CONFIRM_R: u8 = 35;
 const INIT_COOKIE: u8 = 36;
 const NDP_COUNT: u8 = 37;
 const ACK_VECTOR_0: u8 = 38;

@@ -26,8 +26,7 @@ fn header(kind: Kind, seq: Seq48) -> Header {
         kind,
         Kind::Response { .. } | Kind::CloseReq { .. } | Kind::Reset { .. } | Kind::Listen { .. }
     );
-    let (source, destination) = if from_server { (5004, 5001) } else { (5001, 5004) };
-    Header { source, destination, ccval: 0, coverage: 0, kind, seq }
+    Header::new(if from_server { (5004, 5001) } else { (5001, 5004) }, kind, seq)
 }
 
 /// Emits to the golden bytes, and parses them to the same.
@@ -51,7 +50,7 @@ fn check(golden: &str, header: Header, options: impl FnOnce(&mut OptionWriter), 
         wrong[bit / 8] ^= 1 << (bit % 8);
         let covered = header.coverage == 0 || bit / 8 < golden.len() - data.len();
         // A covered bit that flips is seen; coverage and offset bits may make another error of it.
-        assert!(!covered || Packet::parse(&wrong, checksum()).is_err(), "bit {bit} of {header:?}");
+        assert!(!covered || Packet::parse(&wrong, checksum()).is_none(), "bit {bit} of {header:?}");
     }
 }
 
@@ -75,7 +74,7 @@ fn the_handshake_is_the_golden_one() {
             assert!(options.feature(ConfirmL, 1, &[&[2], &[2]]) && options.feature(ConfirmR, 1, &[&[2, 2]]));
             assert!(options.feature(ConfirmR, 3, &[&[0, 0, 0, 0, 0, 100]]));
             assert!(options.feature(ChangeL, 3, &[&[0, 0, 0, 0, 0, 100]]));
-            assert!(options.timestamp_echo(10_000, 0));
+            assert!(options.write(DccpOption::TimestampEcho { stamp: 10_000, elapsed: 0 }));
         },
         &[],
     );
@@ -95,27 +94,20 @@ fn data_of_every_coverage_is_the_golden_one() {
 
 #[test]
 fn acknowledgements_are_the_golden_ones() {
+    use DccpOption::*;
     check(
         "138c1389080015d607000000000000640000000000000064260700c003400500",
-        Header {
-            source: 5004,
-            destination: 5001,
-            ..header(Kind::Ack { ack: Seq48::new(100) }, Seq48::new(100))
-        },
-        |options| assert!(options.ack_vector(&[0x00, 0xc0, 0x03, 0x40, 0x05])),
+        Header::new((5004, 5001), Kind::Ack { ack: Seq48::new(100) }, Seq48::new(100)),
+        |options| assert!(options.write(DccpOption::AckVector(&[0x00, 0xc0, 0x03, 0x40, 0x05]))),
         &[],
     );
     check(
         "138c1389100087fe07000a0b0c0d0e100000123456789abe2b040014c00600000064c206000055f0c11500000031000001000032000064000000000064000000",
-        Header {
-            source: 5004,
-            destination: 5001,
-            ..header(Kind::Ack { ack: CLIENT.plus(2) }, SERVER.next())
-        },
+        Header::new((5004, 5001), Kind::Ack { ack: CLIENT.plus(2) }, SERVER.next()),
         |options| {
-            assert!(options.elapsed_time(20) && options.loss_event_rate(100) && options.receive_rate(22_000));
-            let intervals = [0, 0, 49, 0, 0, 1, 0, 0, 50, 0, 0, 100, 0, 0, 0, 0, 0, 100];
-            assert!(options.loss_intervals(0, &intervals));
+            let intervals = [0, 0, 0, 49, 0, 0, 1, 0, 0, 50, 0, 0, 100, 0, 0, 0, 0, 0, 100];
+            let all = [ElapsedTime(20), LossEventRate(100), ReceiveRate(22_000), LossIntervals(&intervals)];
+            assert!(all.into_iter().all(|option| options.write(option)));
         },
         &[],
     );
@@ -134,8 +126,7 @@ fn the_end_is_the_golden_one() {
         |_| {},
         &[],
     );
-    let sync = header(Kind::Sync { ack: CLIENT.plus(4) }, SERVER.plus(3));
-    let sync = Header { source: 5004, destination: 5001, ..sync };
+    let sync = Header::new((5004, 5001), Kind::Sync { ack: CLIENT.plus(4) }, SERVER.plus(3));
     check("138c13890600161611000a0b0c0d0e120000123456789ac0", sync, |_| {}, &[]);
     check(
         "138c13890500981b150000000000000052545041",
@@ -151,8 +142,8 @@ fn over_udp_the_checksum_is_zero_and_ignored() {
     let len = emit(&header(Kind::Data, CLIENT), &OptionWriter::default(), b"hello", Checksum::Udp, &mut buf);
     assert_eq!((len, buf[6], buf[7]), (Some(21), 0, 0));
     buf[6] = 77;
-    assert!(Packet::parse(&buf[..21], Checksum::Udp).is_ok());
-    assert_eq!(Packet::parse(&buf[..21], checksum()), Err(WireError::BadChecksum));
+    assert!(Packet::parse(&buf[..21], Checksum::Udp).is_some());
+    assert_eq!(Packet::parse(&buf[..21], checksum()), None, "the checksum is wrong");
 }
 
 #[test]
@@ -193,9 +184,6 @@ fn options_end_where_their_length_makes_no_sense() {
 #[test]
 fn options_read_as_written_and_refuse_other_lengths() {
     let mut writer = OptionWriter::default();
-    assert!(writer.ndp_count(0x1234) && writer.timestamp_echo(7, 0x1_0000) && writer.elapsed_time(0xffff));
-    assert!(writer.data_checksum(9) && writer.init_cookie(b"abc") && writer.data_dropped(&[0xa0]));
-    let read: Vec<DccpOption<'_>> = Options::new(writer.padded()).map(|option| option.read()).collect();
     use DccpOption::*;
     let echo = TimestampEcho { stamp: 7, elapsed: 0x1_0000 };
     let expected = [
@@ -206,6 +194,8 @@ fn options_read_as_written_and_refuse_other_lengths() {
         InitCookie(b"abc"),
         DataDropped(&[0xa0]),
     ];
+    assert!(expected.into_iter().all(|option| writer.write(option)));
+    let read: Vec<DccpOption<'_>> = Options::new(writer.padded()).map(|option| option.read()).collect();
     assert_eq!(read, expected);
     for number in [37, 41, 42, 43, 44, 192, 193, 194] {
         let option = RawOptionAt(number, &[1, 2, 3, 4, 5, 6, 7]).read();
@@ -270,7 +260,7 @@ proptest! {
         if let [_, _, _, _, at, _, _, _, kinds, ..] = &mut bytes[..] && kind % 3 > 0 {
             (*at, *kinds) = (offset, (kind << 1) | 1);
         }
-        if let Ok(packet) = Packet::parse(&bytes, Checksum::Udp) {
+        if let Some(packet) = Packet::parse(&bytes, Checksum::Udp) {
             for option in packet.options() {
                 let _read = (option.read(), option.is_barred_from_data());
             }

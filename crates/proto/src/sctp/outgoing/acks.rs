@@ -137,19 +137,12 @@ impl Outgoing {
         queue: &mut SendQueue,
     ) {
         let tsn = self.first_tsn().plus(at as u32);
-        let sent = &mut self.sent[at];
-        let (len, path) = (usize::from(sent.len), usize::from(sent.path));
-        match sent.state {
-            ChunkState::Acked | ChunkState::GivenUp => return,
-            ChunkState::Flying => {
-                paths[path].flight -= len;
-                self.flight -= len;
-            }
-            ChunkState::Lost => self.lost -= 1,
+        let (sent, path) = (self.sent[at], usize::from(self.sent[at].path));
+        if matches!(sent.state, ChunkState::Acked | ChunkState::GivenUp) {
+            return;
         }
-        sent.state = ChunkState::Acked;
-        self.ahead += 1;
-        acked.bytes[path] += len;
+        self.set_state(at, ChunkState::Acked, paths);
+        acked.bytes[path] += usize::from(sent.len);
         acked.newest = Some((tsn, sent.path));
         let is_first = sent.tries == 1 && sent.timed;
         acked.repaired |= !is_first;
@@ -177,13 +170,10 @@ impl Outgoing {
         if sent.state != ChunkState::Acked {
             return;
         }
-        let (len, path) = (usize::from(sent.len), &mut paths[usize::from(sent.path)]);
-        (sent.state, sent.misses, sent.timed) = (ChunkState::Flying, 0, false);
-        (sent.at, sent.sending) = (now, path.rack.on_send());
+        (sent.misses, sent.timed) = (0, false);
+        (sent.at, sent.sending) = (now, paths[usize::from(sent.path)].rack.on_send());
         self.messages[sent.message as usize].unacked += 1;
-        self.ahead -= 1;
-        self.flight += len;
-        path.flight += len;
+        self.set_state(at, ChunkState::Flying, paths);
         self.check_in_time(at, paths);
     }
 

@@ -180,8 +180,18 @@ impl Outgoing {
         let message = &mut self.messages[place as usize];
         let (fragment, path) = (message.fragments, packet.by as u8);
         let sending = packet.paths[packet.by].rack.on_send();
-        let sent =
-            Sent { message: place, fragment, len: len as u16, path, sending, ..Sent::rest(message.cut, now) };
+        let sent = Sent {
+            message: place,
+            offset: message.cut as u32,
+            fragment,
+            len: len as u16,
+            tries: 1,
+            timed: true,
+            path,
+            at: now,
+            sending,
+            ..Sent::default()
+        };
         message.cut += len;
         message.fragments += 1;
         message.chunks += 1;

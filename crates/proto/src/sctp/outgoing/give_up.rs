@@ -108,7 +108,7 @@ impl Outgoing {
     /// sent once more. Returns whether a congestion window was reduced.
     fn take_last_chance(&mut self, now: Instant, at: usize, paths: &mut [Path]) -> bool {
         let sent = self.sent[at];
-        self.take_for_lost(at, paths);
+        self.set_state(at, ChunkState::Lost, paths);
         let path = &mut paths[usize::from(sent.path)];
         if sent.misses == NEVER_AGAIN {
             return false;
@@ -142,7 +142,7 @@ impl Outgoing {
     ) {
         let message = &mut self.messages[place as usize];
         message.given_up = true;
-        self.gave_up = true;
+        self.forward_due = true;
         if !std::mem::replace(&mut message.told, true) {
             queue.settle(message.tag, outcome);
         }
@@ -150,15 +150,15 @@ impl Outgoing {
             // The peer may have all chunks so far, and must learn that no more follow: a TSN that is never sent stands
             // for the rest.
             message.chunks += 1;
-            let end =
-                Sent { message: place, state: ChunkState::GivenUp, len: 0, ..Sent::rest(message.cut, now) };
-            self.sent.push_back(end);
+            let (offset, state) = (message.cut as u32, ChunkState::GivenUp);
+            self.sent.push_back(Sent { message: place, offset, state, at: now, ..Sent::default() });
             self.next_tsn = self.next_tsn.next();
         }
         self.cutting.retain(|other| *other != place);
         let (first, mut left) = (message.first, message.chunks);
         let from = first.distance(self.first_tsn()).max(0) as usize;
-        for sent in self.sent.iter_mut().skip(from) {
+        for at in from..self.sent.len() {
+            let sent = self.sent[at];
             if left == 0 {
                 break;
             }
@@ -166,20 +166,11 @@ impl Outgoing {
                 continue;
             }
             left -= 1;
-            match sent.state {
-                ChunkState::Flying => {
-                    let path = &mut paths[usize::from(sent.path)];
-                    path.flight -= usize::from(sent.len);
-                    if now >= sent.at + path.rtt.base_rto() {
-                        path.mtu.on_loss(usize::from(sent.packet));
-                    }
-                    self.flight -= usize::from(sent.len);
-                }
-                ChunkState::Lost => self.lost -= 1,
-                ChunkState::Acked => self.ahead -= 1,
-                ChunkState::GivenUp => {}
+            let path = &mut paths[usize::from(sent.path)];
+            if sent.state == ChunkState::Flying && now >= sent.at + path.rtt.base_rto() {
+                path.mtu.on_loss(usize::from(sent.packet));
             }
-            sent.state = ChunkState::GivenUp;
+            self.set_state(at, ChunkState::GivenUp, paths);
         }
     }
 

@@ -64,7 +64,7 @@ impl Outgoing {
     fn lose(&mut self, at: usize, losses: &mut Losses, paths: &mut [Path]) {
         let sent = self.sent[at];
         let path = usize::from(sent.path);
-        self.take_for_lost(at, paths);
+        self.set_state(at, ChunkState::Lost, paths);
         paths[path].mtu.on_loss(usize::from(sent.packet));
         losses[path] = losses[path].max(Some(sent.sending));
     }
@@ -77,27 +77,15 @@ impl Outgoing {
         overdue.for_each(|sent| path.mtu.on_loss(usize::from(sent.packet)));
     }
 
-    /// Marks a chunk in flight for retransmission.
-    pub(super) fn take_for_lost(&mut self, at: usize, paths: &mut [Path]) {
-        let sent = &mut self.sent[at];
-        let len = usize::from(sent.len);
-        sent.state = ChunkState::Lost;
-        paths[usize::from(sent.path)].flight -= len;
-        self.flight -= len;
-        self.lost += 1;
-    }
-
     /// T3-rtx of a path has expired: marks all its chunks in flight for retransmission.
     pub fn on_timeout(&mut self, by: usize, paths: &mut [Path]) {
-        for sent in &mut self.sent {
+        for at in 0..self.sent.len() {
+            let sent = self.sent[at];
             if sent.state == ChunkState::Flying && usize::from(sent.path) == by {
-                sent.state = ChunkState::Lost;
-                self.flight -= usize::from(sent.len);
-                self.lost += 1;
+                self.set_state(at, ChunkState::Lost, paths);
                 paths[by].mtu.on_loss(usize::from(sent.packet));
             }
         }
-        paths[by].flight = 0;
     }
 
     /// The path no longer takes packets as large as some in flight.
@@ -107,7 +95,7 @@ impl Outgoing {
             let sent = self.sent[at];
             let too_large = usize::from(sent.path) == by && usize::from(sent.packet) > size;
             if sent.state == ChunkState::Flying && too_large {
-                self.take_for_lost(at, paths);
+                self.set_state(at, ChunkState::Lost, paths);
             }
         }
     }

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use antiphon_core::{Instant, Seq32, Tag};
 
+use super::path::Path;
 use super::settings::Reliability;
 use crate::queue::MAX_FRAMES;
 
@@ -22,7 +23,7 @@ pub(super) use give_up::MOST_SKIPPED;
 pub(super) use losses::Losses;
 
 /// Delivery rules for the messages of an association.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
     pub ordered: bool,
     pub reliability: Reliability,
@@ -34,14 +35,14 @@ pub(super) struct Rules {
 }
 
 /// Messages that are being sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    rules: Rules,
+    pub rules: Rules,
     messages: Vec<Message>,
     free: Vec<u32>,
     kept_bytes: usize,
     /// Messages that are only partly cut into chunks.
-    cutting: Vec<u32>,
+    pub cutting: Vec<u32>,
     turn: usize,
     /// The next SSN or MID of each stream, for ordered and unordered messages.
     numbers: Vec<[u32; 2]>,
@@ -49,18 +50,19 @@ pub(super) struct Outgoing {
     sent: VecDeque<Sent>,
     next_tsn: Seq32,
     /// Payload bytes in flight, on all paths.
-    flight: usize,
+    pub flight: usize,
     /// Chunks that await retransmission.
-    lost: usize,
+    pub lost: usize,
     /// Chunks acknowledged by gap blocks.
-    ahead: usize,
-    /// Bytes that the peer's window still accepts.
-    peer_window: usize,
-    /// When messages may have to be given up.
-    check_at: Option<Instant>,
-    retransmitted: u64,
-    /// Something was given up that the peer must be told about.
-    gave_up: bool,
+    pub ahead: usize,
+    /// The peer's window as last reported, less the bytes in flight.
+    pub peer_window: usize,
+    /// When messages may have to be given up, by [`Self::expire`].
+    pub check_at: Option<Instant>,
+    /// Chunks retransmitted so far.
+    pub retransmitted: u64,
+    /// Something was given up that the peer must be told about, with a FORWARD TSN.
+    pub forward_due: bool,
 }
 
 #[derive(Debug)]
@@ -84,7 +86,7 @@ struct Message {
     told: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     message: u32,
     offset: u32,
@@ -106,8 +108,9 @@ struct Sent {
     sending: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum ChunkState {
+    #[default]
     Flying,
     /// Awaits retransmission.
     Lost,
@@ -116,45 +119,18 @@ enum ChunkState {
     GivenUp,
 }
 
-impl Sent {
-    /// Stands for the rest of a message, from `offset` on.
-    fn rest(offset: usize, now: Instant) -> Sent {
-        Sent {
-            message: 0,
-            offset: offset as u32,
-            fragment: 0,
-            len: 0,
-            tries: 1,
-            misses: 0,
-            timed: true,
-            path: 0,
-            packet: 0,
-            state: ChunkState::Flying,
-            at: now,
-            sending: 0,
-        }
-    }
-}
-
 impl Outgoing {
     pub fn new(rules: Rules, first: Seq32, peer_window: u32) -> Self {
         Outgoing {
             rules,
             messages: Vec::with_capacity(READY),
             free: Vec::with_capacity(READY),
-            kept_bytes: 0,
             cutting: Vec::with_capacity(4),
-            turn: 0,
             numbers: Vec::with_capacity(4),
             sent: VecDeque::with_capacity(2 * READY),
             next_tsn: first,
-            flight: 0,
-            lost: 0,
-            ahead: 0,
             peer_window: peer_window as usize,
-            check_at: None,
-            retransmitted: 0,
-            gave_up: false,
+            ..Outgoing::default()
         }
     }
 
@@ -164,21 +140,6 @@ impl Outgoing {
         self.messages.reserve_exact(messages.saturating_sub(self.messages.len()));
         self.free.reserve_exact(messages.saturating_sub(self.free.len()));
         self.sent.reserve_exact((2 * messages).saturating_sub(self.sent.len()));
-    }
-
-    /// Payload bytes in flight.
-    pub fn flight(&self) -> usize {
-        self.flight
-    }
-
-    /// The peer's window as last reported, less the bytes in flight.
-    pub fn peer_window(&self) -> usize {
-        self.peer_window
-    }
-
-    /// Chunks retransmitted so far.
-    pub fn retransmitted(&self) -> u64 {
-        self.retransmitted
     }
 
     /// The last TSN that is cumulatively acknowledged.
@@ -191,34 +152,28 @@ impl Outgoing {
         self.sent.is_empty() && self.cutting.is_empty()
     }
 
-    /// Whether chunks await retransmission.
-    pub fn has_lost(&self) -> bool {
-        self.lost > 0
-    }
-
-    /// Whether chunks were acknowledged beyond a gap.
-    pub fn has_gaps(&self) -> bool {
-        self.ahead > 0
-    }
-
-    /// Whether the messages of a stream are delivered in order.
-    pub fn is_ordered(&self) -> bool {
-        self.rules.ordered
-    }
-
-    /// Whether a message is only partly sent.
-    pub fn is_cutting(&self) -> bool {
-        !self.cutting.is_empty()
-    }
-
-    /// Returns whether something was given up since the last call.
-    pub fn take_gave_up(&mut self) -> bool {
-        std::mem::take(&mut self.gave_up)
-    }
-
-    /// When [`Self::expire`] must be called.
-    pub fn next_check(&self) -> Option<Instant> {
-        self.check_at
+    /// Changes the state of a chunk, and with it what is in flight, lost, or acknowledged beyond a gap.
+    fn set_state(&mut self, at: usize, state: ChunkState, paths: &mut [Path]) {
+        let sent = &mut self.sent[at];
+        let (len, path) = (usize::from(sent.len), &mut paths[usize::from(sent.path)]);
+        match std::mem::replace(&mut sent.state, state) {
+            ChunkState::Flying => {
+                path.flight -= len;
+                self.flight -= len;
+            }
+            ChunkState::Lost => self.lost -= 1,
+            ChunkState::Acked => self.ahead -= 1,
+            ChunkState::GivenUp => {}
+        }
+        match state {
+            ChunkState::Flying => {
+                path.flight += len;
+                self.flight += len;
+            }
+            ChunkState::Lost => self.lost += 1,
+            ChunkState::Acked => self.ahead += 1,
+            ChunkState::GivenUp => {}
+        }
     }
 
     fn first_tsn(&self) -> Seq32 {

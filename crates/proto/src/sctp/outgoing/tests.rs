@@ -105,11 +105,11 @@ fn with_a_gap() -> Sender {
 fn older_sacks_of_the_same_gap_change_nothing() {
     let mut sender = with_a_gap();
     sender.sack(NOW + ms(40), 2, &[(3, 4)]).unwrap();
-    let (flight, window) = (sender.out.flight(), sender.out.peer_window());
+    let (flight, window) = (sender.out.flight, sender.out.peer_window);
     for older in [&[][..], &[(3, 3)], &[(4, 4)], &[(4, 3)]] {
         assert!(sender.sack(NOW + ms(41), 2, older).unwrap().is_none(), "{older:?}");
     }
-    assert_eq!((sender.out.flight(), sender.out.peer_window()), (flight, window));
+    assert_eq!((sender.out.flight, sender.out.peer_window), (flight, window));
     assert!(sender.sack(NOW + ms(41), 2, &[(3, 4)]).unwrap().is_some(), "its window may be news");
     // The fourth has arrived, and the sixth, which was said to have, is reported no more.
     assert!(sender.sack(NOW + ms(41), 2, &[(2, 3)]).unwrap().is_some());
@@ -123,8 +123,8 @@ fn reneged_chunks_are_outstanding_until_found_lost() {
         sender.send(300, None);
         assert_eq!(sender.packet(NOW + ms(45)), [6]);
         sender.sack(NOW + ms(46), 4, &[]).unwrap();
-        assert_eq!((sender.out.flight(), sender.paths[0].flight), (900, 900));
-        assert_eq!((sender.packet(NOW + ms(46)), sender.out.retransmitted()), (vec![], 0));
+        assert_eq!((sender.out.flight, sender.paths[0].flight), (900, 900));
+        assert_eq!((sender.packet(NOW + ms(46)), sender.out.retransmitted), (vec![], 0));
         sender
     };
     // It left again, for all that is known, when it was reneged on: what was sent before tells nothing about it.
@@ -139,7 +139,7 @@ fn reneged_chunks_are_outstanding_until_found_lost() {
     sender.sack(NOW + ms(131), 8, &[]).unwrap();
     assert_eq!(sender.paths[0].rtt.smoothed().srtt(), rtt, "no round trip, as it is not known what arrived");
     assert_eq!(sender.outcomes(), [2, 3, 5, 6, 7].map(|number| (number, Outcome::Acked)), "one outcome each");
-    assert!(sender.out.is_empty() && sender.out.flight() == 0 && sender.out.kept_bytes == 0);
+    assert!(sender.out.is_empty() && sender.out.flight == 0 && sender.out.kept_bytes == 0);
     assert_eq!((sender.out.free.len(), sender.paths[0].flight), (sender.out.messages.len(), 0));
     // Or T3 finds it.
     let mut sender = reneged();
@@ -168,7 +168,7 @@ fn a_chunk_reneged_between_others_is_outstanding_and_tells_no_round_trip() {
     let mut sender = with_a_gap();
     // The fourth and the sixth arrive, and the fifth is reported no more.
     sender.sack(NOW + ms(41), 2, &[(2, 2), (4, 4)]).unwrap();
-    assert_eq!((sender.out.flight(), sender.paths[0].flight), (600, 600));
+    assert_eq!((sender.out.flight, sender.paths[0].flight), (600, 600));
     let rtt = sender.paths[0].rtt.smoothed().srtt();
     sender.sack(NOW + ms(61), 2, &[(2, 4)]).unwrap();
     assert_eq!(sender.paths[0].rtt.smoothed().srtt(), rtt, "which of its transmissions arrived is not known");
@@ -212,7 +212,7 @@ fn a_retransmission_that_arrives_overtakes_what_left_before() {
         sender.send(300, None);
         assert_eq!(sender.packet(NOW + ms(50)), [tsn]);
     }
-    sender.out.take_for_lost(0, &mut sender.paths);
+    sender.out.set_state(0, ChunkState::Lost, &mut sender.paths);
     assert_eq!(sender.packet(NOW + ms(60)), [1]);
     // Nothing beyond it has arrived.
     sender.sack(NOW + ms(100), 2, &[]).unwrap();
@@ -244,7 +244,7 @@ fn a_partly_sent_expired_message_is_skipped_as_a_whole() {
     let mut skipped = Vec::new();
     assert_eq!(sender.out.forward_point(&mut skipped), Some(FIRST.plus(1 + parts)));
     assert_eq!(skipped, [Skipped { stream: 0, unordered: false, number: 1 }]);
-    assert!(sender.out.take_gave_up());
+    assert!(sender.out.forward_due);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn acknowledgements_are_old_or_of_what_was_sent() {
     assert_eq!(sender.sack(NOW, 4, &[]).err(), Some(Violation));
     // Gaps that were never sent, go back or are empty change nothing.
     sender.sack(NOW, 2, &[(0, 0), (5, 9), (3, 2), (u16::MAX, 1)]).unwrap();
-    assert_eq!((sender.out.flight(), sender.outcomes().len()), (100, 2));
+    assert_eq!((sender.out.flight, sender.outcomes().len()), (100, 2));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn on_a_smaller_path_only_too_large_packets_count_as_lost() {
     sender.paths[0].mtu = small(NOW);
     sender.out.on_smaller_path(0, &mut sender.paths);
     // Of a packet with several chunks only the last counts as lost: those before it are missed with the next SACKs.
-    assert_eq!((sender.out.lost, sender.out.flight(), sender.paths[0].flight), (2, 1700, 1700));
+    assert_eq!((sender.out.lost, sender.out.flight, sender.paths[0].flight), (2, 1700, 1700));
 }
 
 /// A path that takes only packets up to 1200 bytes.
@@ -336,9 +336,9 @@ fn a_retransmission_leaves_until_its_deadline_and_not_after() {
 fn one_miss_is_enough_just_before_the_deadline() {
     let mut sender = Sender::with_a_loss(false);
     let cwnd = sender.paths[0].window.cwnd;
-    assert_eq!(sender.out.next_check(), Some(NOW + ms(78)));
+    assert_eq!(sender.out.check_at, Some(NOW + ms(78)));
     assert_eq!(sender.at(NOW + ms(78)), [0; 0]);
-    let last = sender.out.next_check().unwrap();
+    let last = sender.out.check_at.unwrap();
     assert!(last <= NOW + ms(79), "{last:?}");
     assert_eq!(sender.at(last), [1]);
     assert!(sender.paths[0].window.cwnd < cwnd || sender.paths[0].window.in_recovery(), "it is a loss");
@@ -377,5 +377,5 @@ fn deadlines_need_no_look_where_nothing_can_be_given_up() {
     sender.out.rules.may_give_up = false;
     sender.send(300, Some(NOW + ms(80)));
     assert_eq!(sender.packet(NOW), [0]);
-    assert_eq!(sender.out.next_check(), None);
+    assert_eq!(sender.out.check_at, None);
 }

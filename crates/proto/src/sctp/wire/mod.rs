@@ -106,7 +106,12 @@ pub struct Tlvs<'a> {
 /// Parses a packet with a valid checksum into header and chunks.
 pub fn parse(packet: &[u8]) -> Option<(Header, Chunks<'_>)> {
     let header = header(packet).filter(|_| checksum_holds(packet))?;
-    Some((header, Chunks(Tlvs { rest: &packet[HEADER..] })))
+    Some((header, chunks_of(packet)))
+}
+
+/// The chunks of a packet that is at least as long as the common header; the checksum is not verified.
+pub fn chunks_of(packet: &[u8]) -> Chunks<'_> {
+    Chunks(Tlvs { rest: &packet[HEADER..] })
 }
 
 /// The common header of a packet, if it is long enough for one and a chunk; the checksum is not verified.
@@ -133,7 +138,7 @@ impl<'a> Iterator for Chunks<'a> {
     type Item = Chunk<'a>;
 
     fn next(&mut self) -> Option<Chunk<'a>> {
-        let (kind, value, whole) = self.0.step()?;
+        let (kind, value, whole) = self.0.next()?;
         Some(Chunk { kind: (kind >> 8) as u8, flags: kind as u8, value, whole })
     }
 }
@@ -142,14 +147,6 @@ impl<'a> Tlvs<'a> {
     pub fn new(rest: &'a [u8]) -> Self {
         Tlvs { rest }
     }
-
-    fn step(&mut self) -> Option<(u16, &'a [u8], &'a [u8])> {
-        let (kind, len) = take(self.rest)?;
-        let whole = &self.rest[..len];
-        // The last chunk's padding may be missing: a receiver accepts that (RFC 9260 §3.2, "chunk length").
-        self.rest = &self.rest[len.next_multiple_of(4).min(self.rest.len())..];
-        Some((kind, &whole[TLV..], whole))
-    }
 }
 
 impl<'a> Iterator for Tlvs<'a> {
@@ -157,7 +154,11 @@ impl<'a> Iterator for Tlvs<'a> {
     type Item = (u16, &'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step()
+        let (kind, len) = take(self.rest)?;
+        let whole = &self.rest[..len];
+        // The last chunk's padding may be missing: a receiver accepts that (RFC 9260 §3.2, "chunk length").
+        self.rest = &self.rest[len.next_multiple_of(4).min(self.rest.len())..];
+        Some((kind, &whole[TLV..], whole))
     }
 }
 
@@ -170,11 +171,11 @@ fn take(bytes: &[u8]) -> Option<(u16, usize)> {
     (len >= TLV && len <= bytes.len()).then(|| (word16(bytes, 0), len))
 }
 
-fn word16(bytes: &[u8], at: usize) -> u16 {
+pub fn word16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn word32(bytes: &[u8], at: usize) -> u32 {
+pub fn word32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

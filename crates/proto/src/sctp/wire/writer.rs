@@ -22,6 +22,13 @@ impl<'a> Writer<'a> {
         Writer { buf, len: HEADER }
     }
 
+    /// Writes a packet of one chunk made of parts, for which there must be room; returns its length.
+    pub fn only(buf: &mut [u8], header: Header, kind: u8, flags: u8, parts: &[&[u8]]) -> usize {
+        let mut writer = Writer::new(buf, header);
+        writer.chunk(kind, flags, parts);
+        writer.finish()
+    }
+
     /// Bytes left for complete chunks with their headers and padding.
     pub fn room(&self) -> usize {
         (self.buf.len() - self.len) & !3

@@ -49,27 +49,20 @@ impl Bench {
 
     fn send_of(&mut self, len: usize) {
         let ccval = self.sender.ccval(self.now);
-        self.log.push(self.log.next(), Sent { at: self.now, data: true, ccval, ..Sent::default() });
-        self.sender.on_sent(self.now, len);
+        self.log.push(self.log.next, Sent { at: self.now, data: true, ccval, ..Sent::default() });
+        self.sender.on_sent(self.now, len, &self.rtt);
     }
 
     /// A report on a packet sent a round trip ago: 1/p, and what arrives.
     fn report(&mut self, inverse: u32, rate: f64) {
         let oldest = self.now - RTT;
-        let mut ack = self.log.first();
+        let mut ack = self.log.first;
         while self.log.entry_mut(ack.next()).is_some_and(|sent| sent.at <= oldest) {
             ack = ack.next();
         }
-        let feedback = Feedback {
-            ack,
-            vectors: &[],
-            elapsed: Duration::ZERO,
-            loss_event_rate: Some(inverse),
-            receive_rate: Some(rate as u32),
-            overrun: 0,
-            slow: false,
-        };
-        self.sender.on_feedback(self.now, &feedback, &mut self.log, &mut self.rtt);
+        let (loss_event_rate, receive_rate) = (Some(inverse), Some(rate as u32));
+        let seen = Seen { loss_event_rate, receive_rate, ..Seen::default() };
+        self.sender.on_feedback(self.now, ack, &seen, &mut self.log, &mut self.rtt);
     }
 
     /// So many round trips in which everything arrives.
@@ -81,7 +74,7 @@ impl Bench {
     }
 
     fn rate(&self) -> f64 {
-        self.sender.rate().expect("something was sent")
+        self.sender.rate.expect("something was sent")
     }
 }
 
@@ -132,7 +125,7 @@ fn silence_halves_the_rate_and_idle_runs_no_timer() {
         let due = bench.sender.poll_timeout().expect("a nofeedback timer");
         assert!(due.since(bench.now) <= 4 * RTT + Duration::from_millis(50), "four round trips");
         bench.now = due;
-        assert!(bench.sender.handle_timeout(due));
+        assert!(bench.sender.handle_timeout(due, &mut bench.log));
         assert!((bench.rate() / before - 0.5).abs() < 1e-9, "{} from {before}", bench.rate());
         before = bench.rate();
     }
@@ -140,14 +133,14 @@ fn silence_halves_the_rate_and_idle_runs_no_timer() {
         bench.round_trip();
         if let Some(due) = bench.sender.poll_timeout() {
             bench.now = bench.now.max(due);
-            bench.sender.handle_timeout(bench.now);
+            bench.sender.handle_timeout(bench.now, &mut bench.log);
         }
     }
     assert!((bench.rate() / SIZE as f64 - 2.0).abs() < 0.02, "two packets a second: {}", bench.rate());
     // Nothing is sent any more: the timer expires once.
     let mut runs = 0;
     while let Some(due) = bench.sender.poll_timeout() {
-        bench.sender.handle_timeout(due);
+        bench.sender.handle_timeout(due, &mut bench.log);
         runs += 1;
         assert!(runs < 5, "an idle sender sleeps");
     }
@@ -165,7 +158,7 @@ fn an_outage_leaves_no_pause_above_half_a_second() {
         let (from, mut last, mut longest, mut packets) = (bench.now, bench.now, Duration::ZERO, 0);
         while bench.now.since(from) < Duration::from_secs(40) {
             if bench.sender.poll_timeout().is_some_and(|due| due <= bench.now) {
-                bench.sender.handle_timeout(bench.now);
+                bench.sender.handle_timeout(bench.now, &mut bench.log);
             }
             let len = sizes[packets % 4];
             if bench.sender.may_send(bench.now, len) {
@@ -259,7 +252,7 @@ fn reports_raise_the_rate_only_as_far_as_the_equation() {
         for round in 0..10 {
             bench.round_trip();
             let sent = Sent { at: bench.now, data, ..Sent::default() };
-            bench.log.push(bench.log.next(), sent);
+            bench.log.push(bench.log.next, sent);
             bench.now += RTT;
             // At least two events: reports are accepted unchanged.
             bench.report(inverse + u32::from(round == 0), 2_000.0);
