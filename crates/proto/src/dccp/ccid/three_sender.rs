@@ -26,7 +26,7 @@ pub(crate) struct SenderThree {
     roots: Option<(f64, f64)>,
     /// Mean size of data packets, bytes.
     size: f64,
-    /// p, as last reported; `None` before the first seen.
+    /// p, as last reported; `None` before the first feedback.
     loss: Option<f64>,
     first_interval: FirstInterval,
     received: ReceivedRates,
