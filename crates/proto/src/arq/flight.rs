@@ -76,7 +76,8 @@ pub(super) struct Outgoing<'a> {
 
 impl Flight {
     /// Nothing in flight yet; the first packet will have number `first`.
-    pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
+    /// `is_proved`: whether the peer need not prove that it hears us.
+    pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64, is_proved: bool) -> Self {
         let least = if settings.full { LEAST_PACKETS_FULL } else { LEAST_PACKETS };
         Flight {
             epoch,
@@ -90,13 +91,8 @@ impl Flight {
             repeated: 0,
             breaker: Breaker::default(),
             full: settings.full,
-            is_proved: true,
+            is_proved,
         }
-    }
-
-    /// The peer has to prove that it hears us.
-    pub fn expect_proof(&mut self) {
-        self.is_proved = false;
     }
 
     /// Reserves memory for `messages` in flight, all of which may be retransmitted.

@@ -66,15 +66,5 @@ fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
     Some(StreamPlace { stream: data.epoch.into(), number: data.number.into(), bits: 32 })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Open,
-    Closing,
-    Closed,
-}
-
 /// Numbers of the published mode begin with 1 (chapter 7, listing).
 const FIRST_NUMBER: u64 = 1;
-
-/// The largest UDP payload over IPv4.
-const MAX_UDP_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD;

@@ -61,16 +61,10 @@ impl Stack for ArqStack {
 }
 
 fn endpoint(settings: Settings, max_datagram: usize, seed: u64, role: Role) -> Box<dyn Endpoint> {
-    match (settings, role) {
-        (Settings::Published(settings), Role::Caller) => {
-            Box::new(Published::new(settings, max_datagram, FIRST_NUMBER))
+    match settings {
+        Settings::Published(settings) => {
+            Box::new(Published::open(settings, role, max_datagram, FIRST_NUMBER))
         }
-        (Settings::Published(settings), Role::Listener) => {
-            Box::new(Published::new(settings, max_datagram, FIRST_NUMBER).of_listener())
-        }
-        (Settings::Improved(settings), Role::Caller) => Box::new(Improved::new(settings, max_datagram, seed)),
-        (Settings::Improved(settings), Role::Listener) => {
-            Box::new(Improved::new(settings, max_datagram, seed).of_listener())
-        }
+        Settings::Improved(settings) => Box::new(Improved::open(settings, role, max_datagram, seed)),
     }
 }
