@@ -40,8 +40,9 @@ pub use decide::{
     Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
     Situation,
 };
-pub use endpoint::SrpEndpoint;
+pub use endpoint::{Srp, SrpEndpoint};
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
+pub use halves::{AnyPacket, ReceivingHalf, SendingHalf};
 pub use improved::{
     Admission, LONG_KEEP, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts,
     START_ALLOWANCE, Sender, SenderConfig, SenderCounts, TIMER_FROM,
@@ -148,6 +149,12 @@ pub enum Delivery<'a> {
         /// Its id.
         id: u32,
     },
+}
+
+/// Where the packet `id` is among the `kept` ones with consecutive ids from `oldest` on.
+fn position(oldest: Option<u32>, kept: usize, id: u32) -> Option<usize> {
+    let at = id.wrapping_sub(oldest?) as usize;
+    (at < kept).then_some(at)
 }
 
 /// Receives deliveries.

@@ -8,6 +8,7 @@ use super::early::{Early, EarlyInfo};
 use super::{Counts, clock_ms};
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{KEEP, LONGEST_ROUND_TRIP, QualityAverages, Smoothed};
+use crate::srp::halves::{AnyPacket, ReceivingHalf};
 use crate::srp::wire::{Packet, STATUS_RESEND};
 use crate::srp::{Deliver, Delivery};
 
@@ -97,11 +98,6 @@ impl Client {
     /// A client at `now`; the first id it expects is 1.
     pub fn new(config: ClientConfig, decide: Box<dyn Decide>, now: Instant) -> Self {
         Client::expecting(1, config, decide, now)
-    }
-
-    /// Reserves memory for messages of `typical` bytes in all places.
-    pub fn reserve(&mut self, typical: usize) {
-        self.early.reserve(typical);
     }
 
     /// A client whose first id is `id`.
@@ -276,48 +272,6 @@ impl Client {
         }
     }
 
-    /// Handles the time-out of [`Self::poll_timeout`].
-    pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.probe_due = true;
-            self.probe_at = Some(now + PROBE_AFTER);
-        }
-        let due = match self.waiting {
-            Waiting::Normal(until) => until.is_some_and(|until| until <= now),
-            Waiting::Answer(until) => until <= now,
-        };
-        if due {
-            self.counts.timeouts += 1;
-            self.consult(now, deliver);
-        }
-    }
-
-    /// Writes the next packet for the server.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let time = clock_ms(now) & !MARK | if self.config.time_mark { MARK } else { 0 };
-        if self.nack {
-            self.nack = false;
-            self.counts.nacks += 1;
-            self.sent_times.push(time);
-            return Packet::Nack { time, status: STATUS_RESEND, id: self.expected.0 }.emit(buf);
-        }
-        if self.probe_due {
-            self.probe_due = false;
-            self.sent_times.push(time);
-            return Packet::Probe { time }.emit(buf);
-        }
-        None
-    }
-
-    /// When to call [`Self::handle_timeout`] and then [`Self::poll_transmit`] next.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let wait = match self.waiting {
-            Waiting::Normal(until) => until,
-            Waiting::Answer(until) => Some(until),
-        };
-        wait.into_iter().chain(self.probe_at).min()
-    }
-
     /// A time that this side sent has come back.
     fn on_time(&mut self, received_at: Instant, time: u32) {
         if !self.sent_times.holds(time) {
@@ -335,11 +289,6 @@ impl Client {
         self.probe_at = Some(received_at + PROBE_AFTER);
     }
 
-    /// Smoothed round trip and its deviation, once measured.
-    pub fn measured_round_trip(&self) -> Option<Smoothed> {
-        self.round_trip
-    }
-
     /// The averages that decisions are based on.
     pub fn quality(&self) -> QualityAverages {
         self.quality
@@ -353,6 +302,71 @@ impl Client {
     /// Totals so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+}
+
+impl ReceivingHalf for Client {
+    fn handle_packet(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &AnyPacket<'_>,
+        deliver: &mut Deliver<'_>,
+    ) {
+        if let AnyPacket::AsPublished(packet) = packet {
+            self.handle(now, received_at, packet, deliver);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_due = true;
+            self.probe_at = Some(now + PROBE_AFTER);
+        }
+        let due = match self.waiting {
+            Waiting::Normal(until) => until.is_some_and(|until| until <= now),
+            Waiting::Answer(until) => until <= now,
+        };
+        if due {
+            self.counts.timeouts += 1;
+            self.consult(now, deliver);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let time = clock_ms(now) & !MARK | if self.config.time_mark { MARK } else { 0 };
+        if self.nack {
+            self.nack = false;
+            self.counts.nacks += 1;
+            self.sent_times.push(time);
+            return Packet::Nack { time, status: STATUS_RESEND, id: self.expected.0 }.emit(buf);
+        }
+        if self.probe_due {
+            self.probe_due = false;
+            self.sent_times.push(time);
+            return Packet::Probe { time }.emit(buf);
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let wait = match self.waiting {
+            Waiting::Normal(until) => until,
+            Waiting::Answer(until) => Some(until),
+        };
+        wait.into_iter().chain(self.probe_at).min()
+    }
+
+    fn reserve(&mut self, _messages: usize, typical: usize) {
+        self.early.reserve(typical);
+    }
+
+    fn duplicates(&self) -> u64 {
+        self.counts.duplicates
+    }
+
+    fn measured_round_trip(&self) -> Option<Smoothed> {
+        self.round_trip
     }
 }
 
