@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::wire::MAX_UDP_PAYLOAD;
-use antiphon_core::{Instant, Outcome, Profile, Role};
+use antiphon_core::{Instant, Outcome, Profile, Role, sooner};
 
 use super::paper_loop::{LoopSettings, PaperLoop};
 use super::ring::Ring;
@@ -131,7 +131,7 @@ impl Published {
                 entry.waits = true;
                 self.repeats.push_back(number);
             } else {
-                soonest = Some(soonest.map_or(entry.due, |s| s.min(entry.due)));
+                soonest = sooner(soonest, Some(entry.due));
             }
         }
         self.next_due = soonest;
@@ -161,7 +161,7 @@ impl Published {
             // the count.
             let next = entry.due + self.settings.timeout;
             entry.due = if next > now { next } else { now + self.settings.timeout };
-            self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
+            self.next_due = sooner(self.next_due, Some(entry.due));
             self.common.tally.on_repeat();
             return Some(text::emit_data(number, &entry.message.bytes, buf));
         }
@@ -177,7 +177,7 @@ impl Published {
             paper_loop.on_sent();
         }
         let due = now + self.settings.timeout;
-        self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        self.next_due = sooner(self.next_due, Some(due));
         let number = self.flight.next();
         let len = text::emit_data(number, &message.bytes, buf);
         self.flight.push(Entry { message, due, repetitions_left: self.settings.repetitions, waits: false });

@@ -9,6 +9,7 @@ use super::{Counts, clock_ms};
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{KEEP, LONGEST_ROUND_TRIP, QualityAverages, Smoothed};
 use crate::srp::halves::{AnyPacket, ReceivingHalf};
+use crate::srp::recent::Recent;
 use crate::srp::wire::{Packet, STATUS_RESEND};
 use crate::srp::{Deliver, Delivery};
 
@@ -79,7 +80,8 @@ pub struct Client {
     asked: u32,
     quality: QualityAverages,
     nack: bool,
-    sent_times: SentTimes,
+    /// The times of the last probes and requests.
+    sent_times: Recent<u32>,
     probe_due: bool,
     /// When to send the next probe, unless a round trip is measured before; `None` before the first message or probe.
     probe_at: Option<Instant>,
@@ -116,7 +118,7 @@ impl Client {
             asked: 0,
             quality: QualityAverages::new(config.keep_loss, config.keep_latency),
             nack: false,
-            sent_times: SentTimes::default(),
+            sent_times: Recent::default(),
             probe_due: config.probe_at_start,
             probe_at: config.probe_at_start.then_some(now + PROBE_AFTER),
             counts: Counts::default(),
@@ -274,7 +276,7 @@ impl Client {
 
     /// A time that this side sent has come back.
     fn on_time(&mut self, received_at: Instant, time: u32) {
-        if !self.sent_times.holds(time) {
+        if !self.sent_times.iter().any(|sent| *sent == time) {
             return;
         }
         let millis = clock_ms(received_at).wrapping_sub(time) & !MARK;
@@ -367,24 +369,6 @@ impl ReceivingHalf for Client {
 
     fn measured_round_trip(&self) -> Option<Smoothed> {
         self.round_trip
-    }
-}
-
-/// The times of the last probes and requests.
-#[derive(Debug, Default)]
-struct SentTimes {
-    times: [Option<u32>; 32],
-    next: usize,
-}
-
-impl SentTimes {
-    fn push(&mut self, time: u32) {
-        self.times[self.next] = Some(time);
-        self.next = (self.next + 1) % self.times.len();
-    }
-
-    fn holds(&self, time: u32) -> bool {
-        self.times.contains(&Some(time))
     }
 }
 
