@@ -14,7 +14,7 @@ use crate::tally::{Datagram, Tally};
 
 /// An association with one peer over one path, on which messages flow from the start.
 ///
-/// A graceful close sends what was accepted, then stays for as long as the protocol [lingers](Protocol::linger). The peer is
+/// A graceful close sends what was accepted, then stays for as long as the protocol answers requests. The peer is
 /// not told.
 pub struct Association<P>(pub(crate) P);
 
