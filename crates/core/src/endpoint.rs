@@ -171,6 +171,25 @@ impl Capabilities {
 }
 
 impl Profile {
+    /// Of a transport that sends each message once in a datagram, as UDP does. The arguments are the fields of these names.
+    pub fn of_datagrams(max_message: usize, max_receive: usize, message_overhead: usize) -> Self {
+        Profile {
+            wire: Wire::Datagram,
+            max_message,
+            max_receive,
+            message_overhead,
+            bare: false,
+            acknowledged: false,
+            ordered: false,
+            retransmits: false,
+            reliable: false,
+            streams: 1,
+            calls_with_first_message: false,
+            paces_itself: false,
+            capabilities: Capabilities::OF_UDP,
+        }
+    }
+
     /// The stream for what accompanies the sound, above all RTCP; sound uses stream 0 and, divided into groups, those
     /// from 2 on. Stream 0 if there is only one.
     pub fn control_stream(&self) -> StreamId {

@@ -1,6 +1,5 @@
 //! Participants with a single wire: loads of the laboratory, and participants of tests.
 
-use crate::connection_id::ConnectionId;
 use crate::endpoint::{Endpoint, handle_due};
 use crate::event::CloseMode;
 use crate::input::{Input, PathId, Transmit};
@@ -30,11 +29,6 @@ pub trait OneWire {
     /// Whether a datagram from `path` belongs to an existing association. Drivers ask before they forget an address.
     fn knows(&self, path: PathId) -> bool {
         path == PathId::default()
-    }
-
-    /// With a single peer: the association's id, as its packets carry it (`Event::IdAdded`).
-    fn association(&self) -> Option<ConnectionId> {
-        None
     }
 }
 
@@ -117,10 +111,6 @@ impl OneWire for Lent<'_> {
 
     fn knows(&self, path: PathId) -> bool {
         self.0.knows(path)
-    }
-
-    fn association(&self) -> Option<ConnectionId> {
-        self.0.association()
     }
 }
 

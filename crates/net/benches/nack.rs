@@ -18,13 +18,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, OneWire, PathId, Single, Transmit, Wire, WireId, WireView};
+use antiphon_core::{Input, Instant, OneWire, PathId, Single, Tag, Transmit, Wire, WireId, WireView};
 use antiphon_net::{
     DriveOptions, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, UdpLine, Wait,
     WaitStyle, become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
-use antiphon_proto::srp::{Message, Sender, SenderConfig};
+use antiphon_proto::srp::{Message, Sender, SenderConfig, SendingHalf};
 
 use crate::party::{WIRE, reflector, stack};
 
@@ -256,7 +256,7 @@ fn provoke(far: SocketAddr, clock: OsClock) -> Vec<u64> {
         seed: 1,
     });
     let (mut times, mut buf) = (Vec::with_capacity(GAPS), [0; 2048]);
-    let message = Message { bytes: &[0x55; 160], priority: 0, deadline: None, stream: 0 };
+    let message = Message { bytes: &[0x55; 160], priority: 0, deadline: None, stream: 0, tag: Tag::NONE };
     let mut unanswered = 0;
     for n in 0..4 * GAPS {
         std::thread::park_timeout(PACE);

@@ -1,6 +1,80 @@
-//! Listeners that take their caller's mode.
+//! Transports with two modes, and listeners that take their caller's.
 
-use antiphon_core::{CloseMode, Endpoint, Event, Input, Instant, Layer, Message, Profile, SendError};
+use std::rc::Rc;
+
+use antiphon_core::uri::{Query, UriError};
+use antiphon_core::{
+    CloseMode, Dissector, Endpoint, Event, Input, Instant, Layer, Message, OverIp, Profile, Role, SendError,
+    Stack, Validator,
+};
+
+use crate::dissect::EachDatagram;
+use crate::looks::ByLooks;
+use crate::query::with;
+use crate::seeds::Seeds;
+use crate::{OpenError, StackArgs};
+
+/// A transport whose URIs name one of two modes: `mode=as-published`, or the improved one.
+pub(crate) struct TwoModes<S> {
+    /// Reads the settings of a query.
+    pub read: fn(&StackArgs<'_>, &Query) -> Result<S, UriError>,
+    /// Opens an endpoint; the last arguments are the largest datagram, the seed and the time.
+    pub open: fn(&S, Role, usize, u64, Instant) -> Box<dyn Endpoint>,
+    /// Whether a datagram is as published, improved, or (`None`) neither.
+    pub is_published: fn(&[u8]) -> Option<bool>,
+    /// Recognises datagrams that begin an association.
+    pub looks: ByLooks,
+    /// Finds the messages in datagrams of both modes.
+    pub dissector: EachDatagram,
+}
+
+/// Endpoints of one URI of such a transport: of the mode that it names, or that the caller uses.
+struct TwoModesStack<S: 'static> {
+    transport: &'static TwoModes<S>,
+    settings: S,
+    /// The mode to which a listener changes if its caller uses it, and the profile of its endpoints.
+    other: Option<(S, Profile)>,
+    max_datagram: usize,
+    seeds: Seeds,
+}
+
+impl<S: Copy + 'static> TwoModes<S> {
+    /// A stack of these settings.
+    pub fn stack(&'static self, args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
+        let settings = (self.read)(args, args.query)?;
+        // Settings that only the improved mode has restrict a listener to it.
+        let published = match args.query.value("mode") {
+            Some(_) => None,
+            None => (self.read)(args, &with(args.query, "mode", "as-published")).ok(),
+        };
+        let (max_datagram, seeds) = (args.max_datagram, Seeds::new(args.secret));
+        let open = |settings: &S| (self.open)(settings, Role::Listener, max_datagram, 0, Instant::ZERO);
+        let other = published.map(|settings| (settings, open(&settings).profile()));
+        Ok(Rc::new(TwoModesStack { transport: self, settings, other, max_datagram, seeds }))
+    }
+}
+
+impl<S: Copy + 'static> Stack for TwoModesStack<S> {
+    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+        let (open, max_datagram, seed) = (self.transport.open, self.max_datagram, self.seeds.next());
+        let own = open(&self.settings, role, max_datagram, seed, now);
+        let Some((published, profile)) = self.other.filter(|_| role == Role::Listener) else { return own };
+        let open = Box::new(move |now| open(&published, role, max_datagram, seed, now));
+        Box::new(Adaptive::new(own, Other { speaks: self.transport.is_published, profile, open }))
+    }
+
+    fn validator(&self, _now: Instant) -> Box<dyn Validator> {
+        Box::new(self.transport.looks)
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        Box::new(self.transport.dissector)
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        None
+    }
+}
 
 /// An endpoint of a transport's default mode that changes to the other mode if its caller uses that.
 ///

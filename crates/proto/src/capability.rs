@@ -9,98 +9,82 @@ use antiphon_core::{Instant, Profile, Role};
 
 use crate::registry::{StackArgs, Transport};
 
-/// A row of the table; [`Capability::meaning`] says what each means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "`meaning` documents them")]
-pub enum Capability {
-    MessageOriented,
-    ConnectionOriented,
-    FullDuplex,
-    Reliable,
-    Ordered,
-    Unordered,
-    FlowControl,
-    CongestionControl,
-    Multicasting,
-    Broadcasting,
-    PathMtuDiscovery,
-    Fragmentation,
-    Checksum,
+/// Declares the rows of the table: each feature with its name in JSON, its title, its meaning, and what of a transport or
+/// its profile tells whether it is offered.
+macro_rules! capabilities {
+    ($($feature:ident, $name:literal, $title:literal, $meaning:literal, $offers:expr;)*) => {
+        /// A row of the table; [`Capability::meaning`] says what each means.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "`meaning` documents them")]
+        pub enum Capability {
+            $($feature),*
+        }
+
+        impl Capability {
+            /// All, in the order of the table.
+            pub const ALL: [Capability; [$($name),*].len()] = [$(Capability::$feature),*];
+
+            fn row(self) -> Row {
+                match self {
+                    $(Capability::$feature => {
+                        Row { name: $name, title: $title, meaning: $meaning, offers: $offers }
+                    })*
+                }
+            }
+        }
+    };
+}
+
+struct Row {
+    name: &'static str,
+    title: &'static str,
+    meaning: &'static str,
+    offers: fn(&Transport, &Profile) -> bool,
+}
+
+capabilities! {
+    MessageOriented, "message_oriented", "message oriented",
+        "packets come out as they were put in", |_, profile| profile.capabilities.message_oriented;
+    ConnectionOriented, "connection_oriented", "connection oriented",
+        "no sound leaves before the other end answers", |_, profile| profile.capabilities.connection_oriented;
+    FullDuplex, "full_duplex", "full duplex",
+        "both ends can send at the same time", |_, profile| profile.capabilities.full_duplex;
+    Reliable, "reliable", "reliable",
+        "without a deadline nothing is lost, even in an 8 s outage", |_, profile| profile.reliable;
+    Ordered, "ordered", "ordered",
+        "packets arrive in the order in which they were sent", |_, profile| profile.ordered;
+    Unordered, "unordered", "unordered",
+        "no packet waits for an earlier one that was lost", |_, profile| profile.capabilities.unordered;
+    FlowControl, "flow_control", "flow control",
+        "the sender waits while the receiver reads nothing", |_, profile| profile.capabilities.flow_control;
+    CongestionControl, "congestion_control", "congestion control",
+        "the sender slows down to what the path carries", |_, profile| profile.capabilities.congestion_control;
+    Multicasting, "multicasting", "multicasting",
+        "one datagram reaches every member of a group", |transport, _| transport.multicast;
+    Broadcasting, "broadcasting", "broadcasting",
+        "one datagram reaches all of a network; none answers", |transport, _| transport.broadcast;
+    PathMtuDiscovery, "path_mtu_discovery", "path MTU discovery",
+        "finds the largest packet that the path carries", |_, profile| profile.capabilities.path_mtu_discovery;
+    Fragmentation, "fragmentation", "fragmentation",
+        "messages longer than a packet are cut and rejoined", |_, profile| profile.capabilities.fragmentation;
+    Checksum, "checksum", "checksum",
+        "damaged packets are dropped, here or in the layer below", |_, profile| profile.capabilities.checksum;
 }
 
 impl Capability {
-    /// All, in the order of the table.
-    pub const ALL: [Capability; 13] = [
-        Capability::MessageOriented,
-        Capability::ConnectionOriented,
-        Capability::FullDuplex,
-        Capability::Reliable,
-        Capability::Ordered,
-        Capability::Unordered,
-        Capability::FlowControl,
-        Capability::CongestionControl,
-        Capability::Multicasting,
-        Capability::Broadcasting,
-        Capability::PathMtuDiscovery,
-        Capability::Fragmentation,
-        Capability::Checksum,
-    ];
-
     /// Its name in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Capability::MessageOriented => "message_oriented",
-            Capability::ConnectionOriented => "connection_oriented",
-            Capability::FullDuplex => "full_duplex",
-            Capability::Reliable => "reliable",
-            Capability::Ordered => "ordered",
-            Capability::Unordered => "unordered",
-            Capability::FlowControl => "flow_control",
-            Capability::CongestionControl => "congestion_control",
-            Capability::Multicasting => "multicasting",
-            Capability::Broadcasting => "broadcasting",
-            Capability::PathMtuDiscovery => "path_mtu_discovery",
-            Capability::Fragmentation => "fragmentation",
-            Capability::Checksum => "checksum",
-        }
+        self.row().name
     }
 
     /// As the table names it.
     pub fn title(self) -> &'static str {
-        match self {
-            Capability::MessageOriented => "message oriented",
-            Capability::ConnectionOriented => "connection oriented",
-            Capability::FullDuplex => "full duplex",
-            Capability::Reliable => "reliable",
-            Capability::Ordered => "ordered",
-            Capability::Unordered => "unordered",
-            Capability::FlowControl => "flow control",
-            Capability::CongestionControl => "congestion control",
-            Capability::Multicasting => "multicasting",
-            Capability::Broadcasting => "broadcasting",
-            Capability::PathMtuDiscovery => "path MTU discovery",
-            Capability::Fragmentation => "fragmentation",
-            Capability::Checksum => "checksum",
-        }
+        self.row().title
     }
 
     /// What it means, in a line.
     pub fn meaning(self) -> &'static str {
-        match self {
-            Capability::MessageOriented => "packets come out as they were put in",
-            Capability::ConnectionOriented => "no sound leaves before the other end answers",
-            Capability::FullDuplex => "both ends can send at the same time",
-            Capability::Reliable => "without a deadline nothing is lost, even in an 8 s outage",
-            Capability::Ordered => "packets arrive in the order in which they were sent",
-            Capability::Unordered => "no packet waits for an earlier one that was lost",
-            Capability::FlowControl => "the sender waits while the receiver reads nothing",
-            Capability::CongestionControl => "the sender slows down to what the path carries",
-            Capability::Multicasting => "one datagram reaches every member of a group",
-            Capability::Broadcasting => "one datagram reaches all of a network; none answers",
-            Capability::PathMtuDiscovery => "finds the largest packet that the path carries",
-            Capability::Fragmentation => "messages longer than a packet are cut and rejoined",
-            Capability::Checksum => "damaged packets are dropped, here or in the layer below",
-        }
+        self.row().meaning
     }
 }
 
@@ -115,23 +99,7 @@ impl Transport {
 
     /// Whether it offers a feature with the settings of `query`.
     pub fn offers(&self, feature: Capability, query: &str) -> bool {
-        let profile = self.profile_of(query);
-        let capabilities = profile.capabilities;
-        match feature {
-            Capability::MessageOriented => capabilities.message_oriented,
-            Capability::ConnectionOriented => capabilities.connection_oriented,
-            Capability::FullDuplex => capabilities.full_duplex,
-            Capability::Reliable => profile.reliable,
-            Capability::Ordered => profile.ordered,
-            Capability::Unordered => capabilities.unordered,
-            Capability::FlowControl => capabilities.flow_control,
-            Capability::CongestionControl => capabilities.congestion_control,
-            Capability::Multicasting => self.multicast,
-            Capability::Broadcasting => self.broadcast,
-            Capability::PathMtuDiscovery => capabilities.path_mtu_discovery,
-            Capability::Fragmentation => capabilities.fragmentation,
-            Capability::Checksum => capabilities.checksum,
-        }
+        (feature.row().offers)(self, &self.profile_of(query))
     }
 
     /// The first of its [`variants`](Transport::variants) that offers a feature which it doesn't offer by default.

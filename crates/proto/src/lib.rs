@@ -7,6 +7,7 @@
 
 mod adapt;
 mod arq;
+mod association;
 mod capability;
 pub mod cc;
 mod cookie;

@@ -38,3 +38,25 @@ pub(crate) fn bad(query: &Query, key: &str, why: String) -> UriError {
 pub(crate) fn unknown(value: &str, known: &[&str]) -> String {
     format!("use {}{}", known.join(" or "), did_you_mean(nearest(value, known.iter().copied())))
 }
+
+/// Refuses the first of `keys` that is given.
+pub(crate) fn refuse(query: &Query, keys: &[&str], why: &str) -> Result<(), UriError> {
+    match keys.iter().find(|key| query.value(key).is_some()) {
+        Some(key) => Err(bad(query, key, why.into())),
+        None => Ok(()),
+    }
+}
+
+/// The value of the name `text` among the `known`.
+pub(crate) fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        unknown(text, &names)
+    })
+}
+
+/// Whether nothing is given up: `reliability=full`, where SRP and ARQ take it.
+pub(crate) fn is_full(query: &Query) -> Result<bool, UriError> {
+    let read = |text: &str| choose(text, &[("deadline", false), ("full", true)]);
+    Ok(query.read("reliability", read)?.unwrap_or(false))
+}

@@ -36,9 +36,14 @@ impl Tally {
 
     /// Counts a received datagram.
     pub fn on_datagram<'a>(&mut self, datagram: Datagram<'a>) -> Datagram<'a> {
-        self.counters.datagrams_received += 1;
-        self.counters.bytes_received += datagram.bytes.len() as u64;
+        self.on_received(datagram.bytes.len());
         datagram
+    }
+
+    /// Counts a received datagram, or part of a stream, of `len` bytes.
+    pub fn on_received(&mut self, len: usize) {
+        self.counters.datagrams_received += 1;
+        self.counters.bytes_received += len as u64;
     }
 
     /// Counts a packet that violates the protocol.

@@ -4,17 +4,16 @@
 
 use std::rc::Rc;
 
+use antiphon_core::wire::MAX_UDP_PAYLOAD;
 use antiphon_core::{
-    Capabilities, CloseMode, CloseReason, Dissector, Endpoint, Event, Input, Instant, Message, Outcome,
-    OverIp, PathId, PathStats, Plain, Profile, Received, Role, SendError, Stack, StreamPlace, Transmit,
-    Validator, Wire,
+    Dissector, Endpoint, Instant, Outcome, OverIp, Plain, Profile, Role, Stack, StreamPlace, Validator,
 };
 
-use crate::inbox::Inbox;
+use crate::association::{Association, Common, Protocol};
 use crate::looks::ByLooks;
-use crate::queue::{Room, SendQueue};
+use crate::queue::Room;
 use crate::registry::one_address;
-use crate::tally::Tally;
+use crate::tally::Datagram;
 use crate::{DEFAULT_PORT, Substrate, Transport};
 
 /// UDP as the other crates see it.
@@ -43,7 +42,7 @@ struct UdpStack {
 
 impl Stack for UdpStack {
     fn open(&self, _now: Instant, _role: Role) -> Box<dyn Endpoint> {
-        Box::new(Udp::new(self.max_datagram))
+        Box::new(Udp::open(self.max_datagram))
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
@@ -76,139 +75,47 @@ fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
 /// The second octet of RTCP, which no RTP packet beside it has (RFC 5761 §4).
 const RTCP_TYPES: std::ops::RangeInclusive<u8> = 192..=223;
 
-#[derive(Debug)]
 struct Udp {
-    queue: SendQueue,
-    inbox: Inbox,
+    common: Common,
     max_datagram: usize,
-    tally: Tally,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Open,
-    Closing,
-    Closed,
 }
 
 impl Udp {
-    fn new(max_datagram: usize) -> Self {
-        let mut queue = SendQueue::new(Room::LEAN, max_datagram);
-        // UDP needs no answer: messages flow from the first moment.
-        queue.report(Event::Connected);
-        Udp {
-            queue,
-            inbox: Inbox::new(Room::LEAN, max_datagram),
-            max_datagram,
-            tally: Tally::default(),
-            state: State::Open,
-        }
-    }
-
-    fn finish_closing(&mut self) {
-        if self.state == State::Closing && self.queue.is_empty() {
-            self.state = State::Closed;
-            self.inbox.clear();
-            self.queue.report(Event::Closed(CloseReason::Local));
-        }
+    fn open(max_datagram: usize) -> Association<Udp> {
+        Association(Udp { common: Common::new(Room::LEAN, max_datagram), max_datagram })
     }
 }
 
-impl Endpoint for Udp {
+impl Protocol for Udp {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
     fn profile(&self) -> Profile {
-        Profile {
-            wire: Wire::Datagram,
-            max_message: self.max_datagram,
-            max_receive: MAX_UDP_PAYLOAD,
-            message_overhead: 0,
-            bare: true,
-            acknowledged: false,
-            ordered: false,
-            retransmits: false,
-            reliable: false,
-            streams: 1,
-            calls_with_first_message: false,
-            paces_itself: false,
-            capabilities: Capabilities::OF_UDP,
-        }
+        Profile { bare: true, ..Profile::of_datagrams(self.max_datagram, MAX_UDP_PAYLOAD, 0) }
     }
 
-    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        match self.state {
-            State::Open => self.queue.push(message, self.max_datagram),
-            State::Closing | State::Closed => Err(SendError::Closed),
-        }
+    fn on_max_datagram(&mut self, most: usize) {
+        self.max_datagram = self.max_datagram.min(most);
     }
 
-    fn close(&mut self, _now: Instant, mode: CloseMode) {
-        if self.state == State::Open {
-            self.state = State::Closing;
-        }
-        if mode == CloseMode::Abort {
-            self.queue.finish_all(Outcome::Aborted);
-        }
-        self.finish_closing();
-    }
-
-    fn handle_input(&mut self, _now: Instant, input: Input<'_>) {
-        if self.state == State::Closed {
-            return;
-        }
-        if let Input::MaxDatagram(most) = input {
-            self.max_datagram = self.max_datagram.min(most);
-            return;
-        }
-        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+    fn on_datagram(&mut self, _now: Instant, datagram: &Datagram<'_>) {
         if datagram.bytes.is_empty() || datagram.bytes.len() > MAX_UDP_PAYLOAD {
-            self.tally.on_malformed();
+            self.common.tally.on_malformed();
         } else {
-            self.inbox.push(datagram.bytes, &[], datagram.path, datagram.received_at);
+            self.common.inbox.push(datagram.bytes, &[], datagram.path, datagram.received_at);
         }
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
-        self.queue.expire(now);
-        self.finish_closing();
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let message = self.queue.pop(now);
-        let sent = message.map(|message| {
-            let len = message.bytes.len();
-            buf[..len].copy_from_slice(&message.bytes);
-            self.queue.finish(message, Outcome::Released);
-            self.tally.transmit(len)
-        });
-        self.finish_closing();
-        sent
-    }
-
-    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.inbox.pop(buf)
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.queue.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.queue.next_expiry()
-    }
-
-    fn reserve(&mut self, messages: usize) {
-        self.queue.make_room(Room::of(messages), self.max_datagram);
-        self.inbox.make_room(Room::of(messages), self.max_datagram);
-    }
-
-    fn stats(&self) -> PathStats {
-        PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
-    }
-
-    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
-        None
+    fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let message = self.common.queue.pop(now)?;
+        let len = message.bytes.len();
+        buf[..len].copy_from_slice(&message.bytes);
+        self.common.queue.finish(message, Outcome::Released);
+        Some(len)
     }
 }
-
-/// The largest UDP payload over IPv4.
-const MAX_UDP_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD;

@@ -7,11 +7,10 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use antiphon_core::Instant;
 use antiphon_net::{Arrival, LentSocket, OsClock, Waker};
-use antiphon_proto::srp::wire::Packet;
-use antiphon_proto::srp::wire::extended::Extended;
-use antiphon_proto::srp::{Client, ClientConfig, Delivery, Mode, Receiver, ReceiverConfig, Settings};
+use antiphon_proto::srp::{
+    AnyPacket, Client, ClientConfig, Delivery, Mode, Receiver, ReceiverConfig, ReceivingHalf, Settings,
+};
 
 use super::{LOOK_EVERY, PACKET_ROOM, system};
 
@@ -42,15 +41,11 @@ pub enum Incoming {
 struct Inner {
     /// `None` once stopped.
     socket: Option<LentSocket>,
-    machine: Machine,
+    mode: Mode,
+    machine: Box<dyn ReceivingHalf>,
     clock: OsClock,
     ready: Ready,
     packet: Vec<u8>,
-}
-
-enum Machine {
-    AsPublished(Box<Client>),
-    Improved(Box<Receiver>),
 }
 
 /// Results not returned yet, in order. A datagram is read only when none is left of the one before, so the most there
@@ -75,18 +70,14 @@ impl SrpClient {
         }
         let socket = LentSocket::lend(sock, to)?;
         let (clock, decide) = (OsClock::new(), settings.decide.algorithm());
-        let machine = match settings.mode {
-            Mode::AsPublished => {
-                let config = ClientConfig::new(loss, latency);
-                Machine::AsPublished(Box::new(Client::new(config, decide, clock.now())))
-            }
-            Mode::Improved => {
-                Machine::Improved(Box::new(Receiver::new(ReceiverConfig::new(loss, latency), decide)))
-            }
+        let mode = settings.mode;
+        let machine: Box<dyn ReceivingHalf> = match mode {
+            Mode::AsPublished => Box::new(Client::new(ClientConfig::new(loss, latency), decide, clock.now())),
+            Mode::Improved => Box::new(Receiver::new(ReceiverConfig::new(loss, latency), decide)),
         };
         let waker = socket.waker();
         let (ready, packet) = (Ready::default(), vec![0; PACKET_ROOM]);
-        let inner = Inner { socket: Some(socket), machine, clock, ready, packet };
+        let inner = Inner { socket: Some(socket), mode, machine, clock, ready, packet };
         Ok(SrpClient { inner: Mutex::new(inner), waker, stopped: AtomicBool::new(false) })
     }
 
@@ -143,8 +134,11 @@ impl Inner {
         if let Arrival::Datagram { len, received_at } = arrival {
             let ready = &mut self.ready;
             let now = self.clock.now();
-            let bytes = &self.packet[..len];
-            self.machine.handle(now, received_at, bytes, &mut |delivery| ready.push(&delivery));
+            // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
+            if let Ok(packet) = AnyPacket::parse(self.mode, &self.packet[..len]) {
+                let deliver = &mut |delivery: Delivery<'_>| ready.push(&delivery);
+                self.machine.handle_packet(now, received_at, &packet, deliver);
+            }
         }
         self.transmit()
     }
@@ -160,51 +154,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-impl Machine {
-    fn handle(
-        &mut self,
-        now: Instant,
-        received_at: Instant,
-        bytes: &[u8],
-        deliver: &mut dyn FnMut(Delivery<'_>),
-    ) {
-        // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
-        match self {
-            Machine::AsPublished(client) => {
-                if let Ok(packet) = Packet::parse(bytes) {
-                    client.handle(now, received_at, &packet, deliver);
-                }
-            }
-            Machine::Improved(receiver) => {
-                if let Ok(packet) = Extended::parse(bytes) {
-                    receiver.handle(now, received_at, &packet, deliver);
-                }
-            }
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(Delivery<'_>)) {
-        match self {
-            Machine::AsPublished(client) => client.handle_timeout(now, deliver),
-            Machine::Improved(receiver) => receiver.handle_timeout(now, deliver),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        match self {
-            Machine::AsPublished(client) => client.poll_transmit(now, buf),
-            Machine::Improved(receiver) => receiver.poll_transmit(now, buf),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Machine::AsPublished(client) => client.poll_timeout(),
-            Machine::Improved(receiver) => receiver.poll_timeout(),
-        }
     }
 }
 

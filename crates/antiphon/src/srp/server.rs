@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::Tag;
 use antiphon_net::{Arrival, LentSocket, OsClock};
-use antiphon_proto::srp::wire::extended::Extended;
-use antiphon_proto::srp::wire::{HEADER, MAX_PACKET, Packet};
-use antiphon_proto::srp::{Message, Mode, Sender, SenderConfig, Server};
+use antiphon_proto::srp::wire::MAX_PACKET;
+use antiphon_proto::srp::{AnyPacket, Message, Mode, Sender, SenderConfig, SendingHalf, Server};
 
 use super::{LOOK_EVERY, PACKET_ROOM, max_datagram, system};
 use crate::transport::unguessable;
@@ -32,13 +31,9 @@ struct Shared {
 
 /// The protocol, and a buffer for a packet.
 struct Sending {
-    machine: Machine,
+    mode: Mode,
+    machine: Box<dyn SendingHalf>,
     packet: Vec<u8>,
-}
-
-enum Machine {
-    AsPublished(Box<Server>),
-    Improved(Box<Sender>),
 }
 
 impl SrpServer {
@@ -48,18 +43,18 @@ impl SrpServer {
     /// Errors carry the number known in C; see [`LentSocket::lend`], and `EAGAIN` where no thread can be started.
     pub fn start(sock: RawFd, to: SocketAddr, mode: Mode, keep: Duration) -> io::Result<Self> {
         let socket = LentSocket::lend(sock, to)?;
-        let machine = match mode {
-            Mode::AsPublished => Machine::AsPublished(Box::new(Server::new(KEPT_MESSAGES))),
+        let machine: Box<dyn SendingHalf> = match mode {
+            Mode::AsPublished => Box::new(Server::new(KEPT_MESSAGES)),
             Mode::Improved => {
                 // What cannot be repaired any more cannot be played any more. No code here depends on it: the program
                 // alone decides what it sends.
                 let latency = keep;
                 let config =
                     SenderConfig { max_datagram: max_datagram(to), keep, latency, seed: unguessable() };
-                Machine::Improved(Box::new(Sender::new(config)))
+                Box::new(Sender::new(config))
             }
         };
-        let machine = Mutex::new(Sending { machine, packet: vec![0; MAX_PACKET] });
+        let machine = Mutex::new(Sending { mode, machine, packet: vec![0; MAX_PACKET] });
         let shared =
             Arc::new(Shared { socket, clock: OsClock::new(), stopped: AtomicBool::new(false), machine });
         let receiving = Arc::clone(&shared);
@@ -90,13 +85,14 @@ impl SrpServer {
         if !shared.socket.is_lent() {
             return Err(system(libc::EBADF));
         }
-        let Sending { machine, packet } = &mut *sending;
+        let Sending { machine, packet, .. } = &mut *sending;
         if message.len() > machine.max_message() {
             return Err(system(libc::EMSGSIZE));
         }
+        let message = Message { bytes: message, priority: 0, deadline: None, stream: 0, tag: Tag::NONE };
         let (now, mut result) = (shared.clock.now(), Ok(()));
-        for part in 0..machine.parts(message.len()) {
-            let Some(len) = machine.send_part(now, message, part, packet) else {
+        for part in 0..machine.parts(message.bytes.len()) {
+            let Some(len) = machine.send_part(now, &message, part, packet) else {
                 return Err(system(libc::EMSGSIZE));
             };
             // Each part is kept, even if sending an earlier one failed.
@@ -157,64 +153,14 @@ impl Shared {
 
     fn answer(&self, sending: &mut Sending, bytes: &[u8]) {
         let now = self.clock.now();
-        let Sending { machine, packet } = sending;
-        machine.handle(now, bytes);
+        let Sending { mode, machine, packet } = sending;
+        // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
+        if let Ok(received) = AnyPacket::parse(*mode, bytes) {
+            machine.handle_packet(now, &received);
+        }
         while let Some(len) = machine.poll_transmit(now, packet) {
             // A repair for which the socket has no room counts as lost, and is requested again.
             let _lost = self.socket.send(&packet[..len]);
-        }
-    }
-}
-
-impl Machine {
-    fn max_message(&self) -> usize {
-        match self {
-            Machine::AsPublished(_) => MAX_PACKET - HEADER,
-            Machine::Improved(sender) => sender.max_message(),
-        }
-    }
-
-    fn parts(&self, len: usize) -> usize {
-        match self {
-            Machine::AsPublished(_) => 1,
-            Machine::Improved(sender) => sender.parts(len),
-        }
-    }
-
-    fn send_part(&mut self, now: Instant, bytes: &[u8], part: usize, packet: &mut [u8]) -> Option<usize> {
-        match self {
-            Machine::AsPublished(server) => server.send(now, bytes, packet),
-            Machine::Improved(sender) => sender.send_part(
-                now,
-                &Message { bytes, priority: 0, deadline: None, stream: 0 },
-                part,
-                packet,
-            ),
-        }
-    }
-
-    fn handle(&mut self, now: Instant, bytes: &[u8]) {
-        // A datagram that is no packet of the protocol is dropped: it may belong to the program's own handshake.
-        match self {
-            Machine::AsPublished(server) => {
-                if let Ok(packet) = Packet::parse(bytes) {
-                    server.handle(now, &packet);
-                }
-            }
-            Machine::Improved(sender) => match Extended::parse(bytes) {
-                Ok(Extended::Nack(nack)) => sender.on_nack(now, &nack),
-                Ok(Extended::Probe { epoch, time, report, wanted }) => {
-                    sender.on_probe(now, epoch, time, report, wanted);
-                }
-                Ok(Extended::Data(_) | Extended::Answer(_) | Extended::Echo { .. }) | Err(_) => {}
-            },
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant, packet: &mut [u8]) -> Option<usize> {
-        match self {
-            Machine::AsPublished(server) => server.poll_transmit(packet),
-            Machine::Improved(sender) => sender.poll_transmit(now, packet),
         }
     }
 }

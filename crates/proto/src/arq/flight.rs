@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Outcome};
+use antiphon_core::{Instant, Outcome, sooner};
 
 use super::improved::Settings;
 use super::ring::Ring;
@@ -76,7 +76,8 @@ pub(super) struct Outgoing<'a> {
 
 impl Flight {
     /// Nothing in flight yet; the first packet will have number `first`.
-    pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
+    /// `is_proved`: whether the peer need not prove that it hears us.
+    pub fn new(settings: &Settings, max_datagram: usize, epoch: u32, first: u64, is_proved: bool) -> Self {
         let least = if settings.full { LEAST_PACKETS_FULL } else { LEAST_PACKETS };
         Flight {
             epoch,
@@ -90,13 +91,8 @@ impl Flight {
             repeated: 0,
             breaker: Breaker::default(),
             full: settings.full,
-            is_proved: true,
+            is_proved,
         }
-    }
-
-    /// The peer has to prove that it hears us.
-    pub fn expect_proof(&mut self) {
-        self.is_proved = false;
     }
 
     /// Reserves memory for `messages` in flight, all of which may be retransmitted.
@@ -220,7 +216,7 @@ impl Flight {
                 entry.due = wait.map_or(entry.due, |wait| entry.due.min(entry.last_sent + wait));
                 entry.leave_last_chance();
             }
-            self.next_due = sooner(self.next_due, entry.due);
+            self.next_due = sooner(self.next_due, Some(entry.due));
         }
     }
 
@@ -234,12 +230,12 @@ impl Flight {
             let Some(entry) = self.ring.entry(number) else { continue };
             match entry.fate {
                 Fate::Repeats => {}
-                _ if entry.due > now => self.next_due = sooner(self.next_due, entry.due),
+                _ if entry.due > now => self.next_due = sooner(self.next_due, Some(entry.due)),
                 Fate::Sent => {
                     self.note_loss(now, number);
                     match self.repeat_or_give_up(now, number) {
                         Some(until) if until <= now => self.end(now, number, queue),
-                        Some(until) => self.next_due = sooner(self.next_due, until),
+                        Some(until) => self.next_due = sooner(self.next_due, Some(until)),
                         None => {}
                     }
                 }
@@ -309,7 +305,7 @@ impl Flight {
             if !entry.is_in_time(now) {
                 // The wire took nothing for too long.
                 if let Some(until) = self.repeat_or_give_up(now, number) {
-                    self.next_due = sooner(self.next_due, until);
+                    self.next_due = sooner(self.next_due, Some(until));
                 }
                 continue;
             }
@@ -319,7 +315,7 @@ impl Flight {
             if entry.message.deadline.is_some() && !self.breaker.allows(now, rto, len) {
                 // As if it were sent and lost: an answer to anything shows that it was overtaken.
                 (entry.fate, entry.due) = (Fate::Sent, now + rto);
-                self.next_due = sooner(self.next_due, entry.due);
+                self.next_due = sooner(self.next_due, Some(entry.due));
                 continue;
             }
             self.repeated += 1;
@@ -336,7 +332,7 @@ impl Flight {
             if overtaken {
                 entry.leave_last_chance();
             }
-            self.next_due = sooner(self.next_due, entry.due);
+            self.next_due = sooner(self.next_due, Some(entry.due));
             return Some(number);
         }
         None
@@ -357,7 +353,7 @@ impl Flight {
         self.breaker.on_first(now, self.ring.is_empty(), message.bytes.len());
         self.limit.on_send(message.bytes.len());
         let due = now + if self.full { self.limit.time_out(self.rtt.rto()) } else { self.rtt.rto() };
-        self.next_due = sooner(self.next_due, due);
+        self.next_due = sooner(self.next_due, Some(due));
         let (number, sending) = (self.ring.next(), self.rack.on_send());
         let fate = Fate::Sent;
         self.ring.push(Entry { message, first_sent: now, last_sent: now, sending, tries: 1, due, fate });
@@ -433,10 +429,6 @@ impl Entry {
 fn last_of(map: &[u8]) -> Option<u64> {
     let at = map.iter().rposition(|byte| *byte != 0)?;
     Some(8 * at as u64 + 7 - u64::from(map[at].leading_zeros()))
-}
-
-fn sooner(soonest: Option<Instant>, due: Instant) -> Option<Instant> {
-    Some(soonest.map_or(due, |s| s.min(due)))
 }
 
 /// The most transmissions of one message: bounds the cost of a peer that never answers, some 10 s without a deadline.

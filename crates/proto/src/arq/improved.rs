@@ -14,19 +14,17 @@
 
 use std::time::Duration;
 
+use antiphon_core::wire::MAX_UDP_PAYLOAD;
 use antiphon_core::{
-    ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    ByteCount, Capabilities, Counters, Instant, Outcome, PathStats, Profile, Rng, Role, sooner,
 };
 
 use super::flight::{Flight, Outgoing};
 use super::window::{Arrival, Window};
 use super::wire::{self, DATA_HEADER, Data, Packet};
-use super::{MAX_UDP_PAYLOAD, State};
-use crate::inbox::Inbox;
-use crate::patience::LONGEST_LEAVE;
-use crate::queue::{Room, SendQueue};
-use crate::tally::{Datagram, Tally};
+use crate::association::{Association, Common, Protocol};
+use crate::queue::Room;
+use crate::tally::Datagram;
 
 /// Settings from the URI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,76 +39,64 @@ pub(super) struct Settings {
     pub full: bool,
 }
 
-#[derive(Debug)]
 pub(super) struct Improved {
-    queue: SendQueue,
-    inbox: Inbox,
+    common: Common,
     flight: Flight,
     window: Window,
     epoch: u32,
     max_datagram: usize,
-    tally: Tally,
     full: bool,
-    state: State,
-    /// Closing has made progress last.
+    /// When something was acknowledged last.
     progress: Instant,
 }
 
 impl Improved {
-    pub fn new(settings: Settings, max_datagram: usize, seed: u64) -> Self {
+    pub fn open(settings: Settings, role: Role, max_datagram: usize, seed: u64) -> Association<Self> {
         let mut rng = Rng::fork(seed, "arq");
         // Above 2³², so that a number before the first stays positive.
         let first = (1 << 32) + u64::from(rng.next_u32());
-        Self::starting_at(settings, max_datagram, rng.next_u32(), first)
+        Self::starting_at(settings, role, max_datagram, rng.next_u32(), first)
     }
 
-    pub fn starting_at(settings: Settings, max_datagram: usize, epoch: u32, first: u64) -> Self {
-        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
-        // There is no handshake: messages flow from the start.
-        queue.report(Event::Connected);
-        Improved {
-            queue,
-            inbox: Inbox::new(Room::LEAN, max_datagram),
-            flight: Flight::new(&settings, max_datagram, epoch, first),
+    fn starting_at(
+        settings: Settings,
+        role: Role,
+        max_datagram: usize,
+        epoch: u32,
+        first: u64,
+    ) -> Association<Self> {
+        // The peer of a listener has to prove that it hears us.
+        let is_proved = role == Role::Caller;
+        Association(Improved {
+            common: Common::new(Room::LEAN_UNTIL_ACKED, max_datagram),
+            flight: Flight::new(&settings, max_datagram, epoch, first, is_proved),
             window: Window::new(settings.ack_delay),
             epoch,
             max_datagram,
-            tally: Tally::default(),
             full: settings.full,
-            state: State::Open,
             progress: Instant::ZERO,
-        }
-    }
-
-    /// For a listener: its peer has to prove that it hears us.
-    pub fn of_listener(mut self) -> Self {
-        self.flight.expect_proof();
-        self
-    }
-
-    fn max_message(&self) -> usize {
-        self.max_datagram.saturating_sub(DATA_HEADER)
+        })
     }
 
     fn handle_data(&mut self, now: Instant, data: &Data<'_>, datagram: &Datagram<'_>) {
         let Datagram { path, bytes, received_at, .. } = *datagram;
-        if self.full && !self.inbox.has_room(data.payload.len()) {
+        if self.full && !self.common.inbox.has_room(data.payload.len()) {
             // Not acknowledged, it comes again.
             return;
         }
         match self.window.receive(now, data, received_at, bytes.len()) {
-            Arrival::New => self.inbox.push_repaired(data.payload, path, received_at, data.repeated),
-            Arrival::Duplicate => self.tally.on_duplicate(),
-            Arrival::Foreign => self.tally.on_malformed(),
+            Arrival::New => self.common.inbox.push_repaired(data.payload, path, received_at, data.repeated),
+            Arrival::Duplicate => self.common.tally.on_duplicate(),
+            Arrival::Foreign => self.common.tally.on_malformed(),
         }
-        if self.state == State::Closing {
+        if self.common.is_closing() {
             self.window.hurry();
         }
     }
 
     /// Writes the next data packet, with an acknowledgement if one is owed and fits.
     fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let Outgoing { number, back, repeated, payload } = self.flight.next(now, &mut self.queue)?;
+        let Outgoing { number, back, repeated, payload } = self.flight.next(now, &mut self.common.queue)?;
         let data = Data { epoch: self.epoch, number: number as u32, back, repeated, payload };
         let fits = DATA_HEADER + payload.len() + self.window.ack_len() <= self.max_datagram;
         let ack = if fits { self.window.take_ack(now) } else { None };
@@ -124,152 +110,94 @@ impl Improved {
         let ack = Some(self.window.take_ack(now)?);
         Some(wire::emit(&Packet { ack, data: None }, buf))
     }
-
-    fn finish(&mut self) {
-        self.flight.finish_all(Outcome::Aborted, &mut self.queue);
-        self.queue.finish_all(Outcome::Aborted);
-        self.inbox.clear();
-        self.state = State::Closed;
-        self.queue.report(Event::Closed(CloseReason::Local));
-    }
-
-    /// Until when closing waits for an answer; where messages are given up, it ends with the last of them.
-    fn leave_by(&self) -> Option<Instant> {
-        (self.full && self.state == State::Closing).then(|| self.progress + LONGEST_LEAVE)
-    }
-
-    fn finish_closing(&mut self) {
-        let idle = self.flight.is_empty() && self.queue.is_empty() && !self.window.is_owed();
-        if self.state == State::Closing && idle {
-            self.finish();
-        }
-    }
 }
 
-impl Endpoint for Improved {
+impl Protocol for Improved {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
     fn profile(&self) -> Profile {
         Profile {
-            wire: Wire::Datagram,
-            max_message: self.max_message(),
-            max_receive: MAX_UDP_PAYLOAD,
-            message_overhead: DATA_HEADER,
-            bare: false,
             acknowledged: true,
-            ordered: false,
             retransmits: true,
             // Otherwise retransmissions are bounded.
             reliable: self.full,
-            streams: 1,
-            calls_with_first_message: false,
-            paces_itself: false,
             capabilities: Capabilities {
                 flow_control: self.full,
                 congestion_control: self.flight.cwnd().is_some(),
                 ..Capabilities::OF_UDP
             },
+            ..Profile::of_datagrams(
+                self.max_datagram.saturating_sub(DATA_HEADER),
+                MAX_UDP_PAYLOAD,
+                DATA_HEADER,
+            )
         }
     }
 
-    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        match self.state {
-            State::Open => self.queue.push(message, self.max_message()),
-            State::Closing | State::Closed => Err(SendError::Closed),
-        }
+    fn on_max_datagram(&mut self, most: usize) {
+        self.max_datagram = self.max_datagram.min(most);
     }
 
-    fn close(&mut self, now: Instant, mode: CloseMode) {
-        match (self.state, mode) {
-            (State::Closed, _) => {}
-            (_, CloseMode::Abort) => self.finish(),
-            (_, CloseMode::Graceful) => {
-                (self.state, self.progress) = (State::Closing, now);
-                self.window.hurry();
-                self.finish_closing();
-            }
-        }
-    }
-
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        if self.state == State::Closed {
-            return;
-        }
-        if let Input::MaxDatagram(most) = input {
-            self.max_datagram = self.max_datagram.min(most);
-            return;
-        }
-        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+    fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Some(packet) = wire::parse(datagram.bytes) else {
-            self.tally.on_malformed();
+            self.common.tally.on_malformed();
             return;
         };
         if let Some(ack) = &packet.ack {
-            match self.flight.handle_ack(ack, datagram.received_at, &mut self.queue) {
+            match self.flight.handle_ack(ack, datagram.received_at, &mut self.common.queue) {
                 Ok(true) => self.progress = now,
                 Ok(false) => {}
-                Err(_) => self.tally.on_malformed(),
+                Err(_) => self.common.tally.on_malformed(),
             }
         }
         if let Some(data) = &packet.data {
-            self.handle_data(now, data, &datagram);
+            self.handle_data(now, data, datagram);
         }
-        self.finish_closing();
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
-        if self.state == State::Closed {
-            return;
-        }
-        self.queue.expire(now);
-        self.flight.handle_due(now, &mut self.queue);
-        if self.flight.take_halved() {
-            self.queue.report(Event::Congestion(self.stats()));
-        }
+    fn on_timeout(&mut self, now: Instant) {
+        self.flight.handle_due(now, &mut self.common.queue);
+        self.common.congestion_changed |= self.flight.take_halved();
         self.window.handle_timeout(now);
-        if self.leave_by().is_some_and(|leave| leave <= now) {
-            self.finish();
-        }
-        self.finish_closing();
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.state == State::Closed {
-            return None;
-        }
-        let written = self.write_data(now, buf).or_else(|| self.write_ack(now, buf));
-        self.finish_closing();
-        Some(self.tally.transmit(written?))
+    fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.write_data(now, buf).or_else(|| self.write_ack(now, buf))
     }
 
-    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.inbox.pop(buf)
+    fn on_closing(&mut self) {
+        self.window.hurry();
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.queue.poll_event()
+    fn is_idle(&self) -> bool {
+        self.flight.is_empty() && !self.window.is_owed()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        if self.state == State::Closed {
-            return None;
-        }
-        let due = [
-            self.flight.poll_timeout(),
-            self.window.poll_timeout(),
-            self.queue.next_expiry(),
-            self.leave_by(),
-        ];
-        due.into_iter().flatten().min()
+    /// Where messages are given up, closing ends with the last of them.
+    fn progress(&self) -> Option<Instant> {
+        self.full.then_some(self.progress)
     }
 
-    fn reserve(&mut self, messages: usize) {
-        self.queue.make_room(Room::of(messages), self.max_datagram);
-        self.inbox.make_room(Room::of(messages), self.max_datagram);
+    fn abandon(&mut self) {
+        self.flight.finish_all(Outcome::Aborted, &mut self.common.queue);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        sooner(self.flight.poll_timeout(), self.window.poll_timeout())
+    }
+
+    fn reserve(&mut self, messages: usize, _typical: usize) {
         self.flight.reserve(messages);
     }
 
     fn stats(&self) -> PathStats {
-        let counters = self.tally.counters(&self.queue, &self.inbox);
-        let counters = Counters { retransmitted: self.flight.repeated(), ..counters };
+        let PathStats { counters, .. } = self.common.stats();
         let rtt = self.flight.rtt().smoothed();
         PathStats {
             srtt: rtt.srtt(),
@@ -278,12 +206,8 @@ impl Endpoint for Improved {
             cwnd: self.flight.cwnd().map(ByteCount),
             in_flight: Some(ByteCount(self.flight.bytes())),
             pacing_rate: None,
-            counters,
+            counters: Counters { retransmitted: self.flight.repeated(), ..counters },
         }
-    }
-
-    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
-        None
     }
 }
 

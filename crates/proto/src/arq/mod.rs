@@ -19,14 +19,18 @@ mod published;
 mod ring;
 mod rtt;
 mod settings;
-mod stack;
 mod text;
 mod window;
 mod wire;
 
 use antiphon_core::StreamPlace;
 
+use self::improved::Improved;
+use self::published::Published;
+use self::settings::Settings;
+use crate::adapt::TwoModes;
 use crate::dissect::EachDatagram;
+use crate::looks::ByLooks;
 use crate::registry::one_address;
 use crate::{DEFAULT_PORT, Substrate, Transport};
 
@@ -45,8 +49,21 @@ pub(crate) static TRANSPORT: Transport = Transport {
     variants: &["reliability=full"],
     keys: settings::KEYS,
     other_peers: one_address,
-    stack: stack::stack,
-    dissector: || Box::new(EachDatagram(dissector::dissect)),
+    stack: |args| MODES.stack(args),
+    dissector: || Box::new(MODES.dissector),
+};
+
+static MODES: TwoModes<Settings> = TwoModes {
+    read: |_, query| settings::read(query),
+    open: |settings, role, max_datagram, seed, _now| match *settings {
+        Settings::Published(settings) => {
+            Box::new(Published::open(settings, role, max_datagram, FIRST_NUMBER))
+        }
+        Settings::Improved(settings) => Box::new(Improved::open(settings, role, max_datagram, seed)),
+    },
+    is_published: speaks_text,
+    looks: ByLooks { begins: begins_an_association, place: place_of },
+    dissector: EachDatagram(dissector::dissect),
 };
 
 fn speaks_text(datagram: &[u8]) -> Option<bool> {
@@ -66,15 +83,5 @@ fn place_of(datagram: &[u8]) -> Option<StreamPlace> {
     Some(StreamPlace { stream: data.epoch.into(), number: data.number.into(), bits: 32 })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Open,
-    Closing,
-    Closed,
-}
-
 /// Numbers of the published mode begin with 1 (chapter 7, listing).
 const FIRST_NUMBER: u64 = 1;
-
-/// The largest UDP payload over IPv4.
-const MAX_UDP_PAYLOAD: usize = antiphon_core::wire::MAX_UDP_PAYLOAD;

@@ -11,18 +11,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{
-    Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId,
-    PathStats, Profile, Received, SendError, Transmit, Wire,
-};
+use antiphon_core::wire::MAX_UDP_PAYLOAD;
+use antiphon_core::{Instant, Outcome, Profile, Role, sooner};
 
 use super::paper_loop::{LoopSettings, PaperLoop};
 use super::ring::Ring;
 use super::text::{self, Text};
-use super::{MAX_UDP_PAYLOAD, State};
-use crate::inbox::Inbox;
-use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, Room, SendQueue};
-use crate::tally::{Datagram, Tally};
+use crate::association::{Association, Common, Protocol};
+use crate::queue::{LEAN_PLACES, MAX_FRAMES, Queued, Room};
+use crate::tally::Datagram;
 
 /// Settings left open by the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +32,9 @@ pub(super) struct Settings {
     pub paper_loop: Option<LoopSettings>,
 }
 
-#[derive(Debug)]
 pub(super) struct Published {
+    common: Common,
     settings: Settings,
-    queue: SendQueue,
-    inbox: Inbox,
     flight: Ring<Entry>,
     /// Numbers to retransmit, as soon as the wire takes them.
     repeats: VecDeque<u64>,
@@ -51,8 +46,6 @@ pub(super) struct Published {
     /// Whether the peer has acknowledged something, or was called by us; see [`super::flight`].
     is_proved: bool,
     max_datagram: usize,
-    tally: Tally,
-    state: State,
 }
 
 /// A line of the report's retransmission list.
@@ -67,48 +60,34 @@ struct Entry {
 
 impl Published {
     /// `first` is the number of the first packet: 1 as published.
-    pub fn new(settings: Settings, max_datagram: usize, first: u64) -> Self {
-        let mut queue = SendQueue::new(Room::LEAN_UNTIL_ACKED, max_datagram);
-        // There is no handshake: messages flow from the first moment.
-        queue.report(Event::Connected);
-        Published {
+    pub fn open(settings: Settings, role: Role, max_datagram: usize, first: u64) -> Association<Self> {
+        Association(Published {
+            common: Common::new(Room::LEAN_UNTIL_ACKED, max_datagram),
             settings,
-            queue,
-            inbox: Inbox::new(Room::LEAN, max_datagram),
             flight: Ring::new(first),
             repeats: VecDeque::with_capacity(LEAN_PLACES),
             acks: VecDeque::with_capacity(LEAN_PLACES),
             next_due: None,
             paper_loop: settings.paper_loop.map(PaperLoop::new),
-            is_proved: true,
+            // A listener's peer has to prove that it hears us. The published numbers begin with 1, so a forger can guess what
+            // to acknowledge; the improved mode has a random epoch. Not with the published loop, which a study runs to the
+            // letter.
+            is_proved: role == Role::Caller || settings.paper_loop.is_some(),
             max_datagram,
-            tally: Tally::default(),
-            state: State::Open,
-        }
-    }
-
-    /// For a listener: its peer has to prove that it hears us. The published numbers begin with 1, so a forger can guess what to
-    /// acknowledge; the improved mode has a random epoch. Not with the published loop, which a study runs to the letter.
-    pub fn of_listener(mut self) -> Self {
-        self.is_proved = self.paper_loop.is_some();
-        self
-    }
-
-    fn max_message(&self) -> usize {
-        self.max_datagram.saturating_sub(text::MAX_HEADER)
+        })
     }
 
     fn handle_data(&mut self, number: u64, payload: &[u8], datagram: &Datagram<'_>) {
         if self.acks.len() < MAX_FRAMES {
             self.acks.push_back(number);
         }
-        self.inbox.push(payload, &[], datagram.path, datagram.received_at);
+        self.common.inbox.push(payload, &[], datagram.path, datagram.received_at);
     }
 
     fn handle_ack(&mut self, now: Instant, number: u64) {
         // Numbers never sent count as errors; those settled before are normal after a repetition.
         if number.wrapping_sub(self.flight.next()) < u64::MAX / 2 {
-            self.tally.on_malformed();
+            self.common.tally.on_malformed();
             return;
         }
         match &mut self.paper_loop {
@@ -123,7 +102,7 @@ impl Published {
     fn settle(&mut self, number: u64) {
         if let Some(entry) = self.flight.take(number) {
             self.is_proved = true;
-            self.queue.finish(entry.message, Outcome::Acked);
+            self.common.queue.finish(entry.message, Outcome::Acked);
         }
         if self.flight.is_empty() {
             self.next_due = None;
@@ -144,7 +123,7 @@ impl Published {
             if entry.due <= now {
                 if entry.repetitions_left == 0 || !self.is_proved {
                     if let Some(entry) = self.flight.take(number) {
-                        self.queue.finish(entry.message, Outcome::RetriesExhausted);
+                        self.common.queue.finish(entry.message, Outcome::RetriesExhausted);
                     }
                     continue;
                 }
@@ -152,7 +131,7 @@ impl Published {
                 entry.waits = true;
                 self.repeats.push_back(number);
             } else {
-                soonest = Some(soonest.map_or(entry.due, |s| s.min(entry.due)));
+                soonest = sooner(soonest, Some(entry.due));
             }
         }
         self.next_due = soonest;
@@ -166,9 +145,9 @@ impl Published {
                 self.settle(number);
             }
             self.repeat_due(now);
-            paper_loop.turn(now, !self.queue.is_empty());
+            paper_loop.turn(now, !self.common.queue.is_empty());
         }
-        if self.flight.is_empty() && self.queue.is_empty() {
+        if self.flight.is_empty() && self.common.queue.is_empty() {
             paper_loop.rest();
         }
         self.paper_loop = Some(paper_loop);
@@ -182,8 +161,8 @@ impl Published {
             // the count.
             let next = entry.due + self.settings.timeout;
             entry.due = if next > now { next } else { now + self.settings.timeout };
-            self.next_due = Some(self.next_due.map_or(entry.due, |due| due.min(entry.due)));
-            self.tally.on_repeat();
+            self.next_due = sooner(self.next_due, Some(entry.due));
+            self.common.tally.on_repeat();
             return Some(text::emit_data(number, &entry.message.bytes, buf));
         }
         None
@@ -193,158 +172,108 @@ impl Published {
         if !self.flight.has_room() || self.paper_loop.as_ref().is_some_and(|l| !l.may_send()) {
             return None;
         }
-        let message = self.queue.pop(now)?;
+        let message = self.common.queue.pop(now)?;
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.on_sent();
         }
         let due = now + self.settings.timeout;
-        self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        self.next_due = sooner(self.next_due, Some(due));
         let number = self.flight.next();
         let len = text::emit_data(number, &message.bytes, buf);
         self.flight.push(Entry { message, due, repetitions_left: self.settings.repetitions, waits: false });
         Some(len)
     }
-
-    fn finish(&mut self) {
-        for number in numbers(self.flight.first(), self.flight.next()) {
-            if let Some(entry) = self.flight.take(number) {
-                self.queue.finish(entry.message, Outcome::Aborted);
-            }
-        }
-        self.queue.finish_all(Outcome::Aborted);
-        self.inbox.clear();
-        self.acks.clear();
-        self.repeats.clear();
-        self.state = State::Closed;
-        self.queue.report(Event::Closed(CloseReason::Local));
-    }
-
-    fn finish_closing(&mut self) {
-        let idle = self.flight.is_empty() && self.queue.is_empty() && self.acks.is_empty();
-        if self.state == State::Closing && idle {
-            self.finish();
-        }
-    }
 }
 
-impl Endpoint for Published {
+impl Protocol for Published {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
     fn profile(&self) -> Profile {
         Profile {
-            wire: Wire::Datagram,
-            max_message: self.max_message(),
-            max_receive: MAX_UDP_PAYLOAD,
-            message_overhead: TYPICAL_HEADER,
-            bare: false,
             acknowledged: true,
-            ordered: false,
             retransmits: self.settings.repetitions > 0,
-            reliable: false,
-            streams: 1,
-            calls_with_first_message: false,
             paces_itself: self.settings.paper_loop.is_some_and(|settings| settings.pace.is_some()),
-            capabilities: Capabilities::OF_UDP,
+            ..Profile::of_datagrams(
+                self.max_datagram.saturating_sub(text::MAX_HEADER),
+                MAX_UDP_PAYLOAD,
+                TYPICAL_HEADER,
+            )
         }
     }
 
-    fn send(&mut self, now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        if self.state != State::Open {
-            return Err(SendError::Closed);
-        }
-        self.queue.push(message, self.max_message())?;
+    fn on_max_datagram(&mut self, most: usize) {
+        self.max_datagram = self.max_datagram.min(most);
+    }
+
+    fn on_accepted(&mut self, now: Instant) {
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.wake(now);
             self.run_loop(now);
         }
-        Ok(())
     }
 
-    fn close(&mut self, _now: Instant, mode: CloseMode) {
-        match (self.state, mode) {
-            (State::Closed, _) => {}
-            (_, CloseMode::Abort) => self.finish(),
-            (_, CloseMode::Graceful) => {
-                self.state = State::Closing;
-                self.finish_closing();
-            }
-        }
-    }
-
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        if self.state == State::Closed {
-            return;
-        }
-        if let Input::MaxDatagram(most) = input {
-            self.max_datagram = self.max_datagram.min(most);
-            return;
-        }
-        let Some(datagram) = self.tally.take(input, &mut self.queue) else { return };
+    fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         match text::parse(datagram.bytes) {
-            Some(Text::Data { number, payload }) => self.handle_data(number, payload, &datagram),
+            Some(Text::Data { number, payload }) => self.handle_data(number, payload, datagram),
             Some(Text::Ack { number }) => self.handle_ack(now, number),
-            None => self.tally.on_malformed(),
+            None => self.common.tally.on_malformed(),
         }
-        self.finish_closing();
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
-        if self.state == State::Closed {
-            return;
-        }
-        self.queue.expire(now);
+    fn on_timeout(&mut self, now: Instant) {
         if self.paper_loop.is_some() {
             self.run_loop(now);
         } else {
             self.repeat_due(now);
         }
-        self.finish_closing();
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         let ack = self.acks.pop_front().map(|number| text::emit_ack(number, buf));
-        let written = ack.or_else(|| self.write_repeat(now, buf)).or_else(|| self.write_first(now, buf));
-        self.finish_closing();
-        Some(self.tally.transmit(written?))
+        ack.or_else(|| self.write_repeat(now, buf)).or_else(|| self.write_first(now, buf))
     }
 
-    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.inbox.pop(buf)
+    fn is_idle(&self) -> bool {
+        self.flight.is_empty() && self.acks.is_empty()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.queue.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        if self.state == State::Closed {
-            return None;
+    fn abandon(&mut self) {
+        for number in numbers(self.flight.first(), self.flight.next()) {
+            if let Some(entry) = self.flight.take(number) {
+                self.common.queue.finish(entry.message, Outcome::Aborted);
+            }
         }
-        let due = match &self.paper_loop {
+        self.acks.clear();
+        self.repeats.clear();
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        match &self.paper_loop {
             Some(paper_loop) => paper_loop.poll_timeout(),
             None => self.next_due,
-        };
-        [due, self.queue.next_expiry()].into_iter().flatten().min()
+        }
     }
 
-    fn reserve(&mut self, messages: usize) {
-        // After a stall of the peer, every message has been retransmitted to it.
+    /// After a stall of the peer, every message has been retransmitted to it.
+    fn arrivals(&self, messages: usize) -> usize {
         let sendings = 1 + self.settings.repetitions as usize;
-        let arrivals = messages.saturating_mul(sendings).min(MAX_FRAMES);
-        self.queue.make_room(Room::of(messages), self.max_datagram);
-        self.inbox.make_room(Room::of(arrivals), self.max_datagram);
+        messages.saturating_mul(sendings).min(MAX_FRAMES)
+    }
+
+    fn reserve(&mut self, messages: usize, _typical: usize) {
+        let arrivals = self.arrivals(messages);
         self.flight.reserve(messages);
         self.repeats.reserve_exact(messages.min(MAX_FRAMES).saturating_sub(self.repeats.len()));
         self.acks.reserve_exact(arrivals.saturating_sub(self.acks.len()));
         if let Some(paper_loop) = &mut self.paper_loop {
             paper_loop.reserve(arrivals);
         }
-    }
-
-    fn stats(&self) -> PathStats {
-        PathStats { counters: self.tally.counters(&self.queue, &self.inbox), ..PathStats::default() }
-    }
-
-    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
-        None
     }
 }
 

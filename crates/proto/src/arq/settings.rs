@@ -7,7 +7,7 @@ use antiphon_core::uri::{Query, UriError};
 use super::paper_loop::LoopSettings;
 use super::{improved, published};
 use crate::Key;
-use crate::query::{bad, time, unknown};
+use crate::query::{bad, is_full, refuse, time, unknown};
 
 /// Settings from a URI.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,11 +84,7 @@ fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
         &["timeout", "give-up", "tick", "pace", "turn"],
         "needs mode=as-published: omit it or change the mode",
     )?;
-    let full = match query.value("reliability") {
-        None | Some("deadline") => false,
-        Some("full") => true,
-        Some(other) => return Err(bad(query, "reliability", unknown(other, &["deadline", "full"]))),
-    };
+    let full = is_full(query)?;
     let window = match query.value("congestion") {
         None => full,
         Some("aimd") => true,
@@ -104,13 +100,6 @@ fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
         window,
         full,
     })
-}
-
-fn refuse(query: &Query, keys: &[&str], why: &str) -> Result<(), UriError> {
-    match keys.iter().find(|key| query.value(key).is_some()) {
-        Some(key) => Err(bad(query, key, why.into())),
-        None => Ok(()),
-    }
 }
 
 /// `tur` and `maximum` of the listing (report, chapter 7).

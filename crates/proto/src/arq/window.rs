@@ -179,23 +179,17 @@ impl Numbering {
         let gap = number > self.end.max(self.floor);
         self.arrived[word(number)] |= bit(number);
         self.end = self.end.max(number + 1);
-        while self.has(self.floor) {
-            self.arrived[word(self.floor)] &= !bit(self.floor);
-            self.floor += 1;
-        }
+        self.advance_to(self.floor);
         Some((Arrival::New, gap))
     }
 
+    /// Settles everything before `floor`, and what has arrived from there on.
     fn advance_to(&mut self, floor: u64) {
         if floor.saturating_sub(self.floor) >= SPAN {
             self.arrived = [0; SPAN as usize / 64];
             self.floor = floor;
         }
-        while self.floor < floor {
-            self.arrived[word(self.floor)] &= !bit(self.floor);
-            self.floor += 1;
-        }
-        while self.has(self.floor) {
+        while self.floor < floor || self.has(self.floor) {
             self.arrived[word(self.floor)] &= !bit(self.floor);
             self.floor += 1;
         }

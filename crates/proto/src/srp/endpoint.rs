@@ -1,18 +1,24 @@
-//! `srp://` as an [`Endpoint`]: a sending and a receiving half of one mode, for messages in both directions.
+//! `srp://` as an endpoint: a sending and a receiving half of one mode, for messages in both directions.
+
+use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant,
-    Message, Outcome, PathId, PathStats, Profile, Received, Role, SendError, StreamId, Transmit, Wire,
+    BitRate, Capabilities, Counters, Instant, Outcome, PathId, PathStats, Profile, Received, Role, StreamId,
+    sooner,
 };
 
-use super::halves::Halves;
-use super::improved::{Admission, CompleteSender};
-use super::settings::{Decision, Settings};
-use super::streams::Streams;
+use super::Delivery;
+use super::halves::{AnyPacket, ReceivingHalf, SendingHalf};
+use super::improved::{Admission, CompleteSender, Message, Receiver, ReceiverConfig, Sender, SenderConfig};
+use super::published::{Client, ClientConfig, MARK, Server};
+use super::settings::{Decision, Mode, Settings};
+use super::streams::{LAST_STREAM, Streams};
+use super::wire::extended::Extended;
+use super::wire::{HEADER, MAX_PACKET, Packet};
+use crate::association::{Association, Common, Protocol};
 use crate::inbox::Inbox;
-use crate::patience::LONGEST_LEAVE;
-use crate::queue::{Queued, Room, SendQueue};
-use crate::tally::{Datagram, Tally};
+use crate::queue::{Queued, Room};
+use crate::tally::Datagram;
 
 /// One association of SRP, in either mode.
 ///
@@ -23,37 +29,29 @@ use crate::tally::{Datagram, Tally};
 /// With `reliability=full` a message has arrived when it is told as acknowledged, and a close waits for that.
 ///
 /// In the improved mode a message may expire before its deadline: if the peer does not want its stream, or if the
-/// peer's reports show that the path can't carry it in time. Streams above [`LAST_STREAM`](super::LAST_STREAM) share
-/// that one.
-pub struct SrpEndpoint {
-    queue: SendQueue,
-    inbox: Inbox,
-    halves: Halves,
+/// peer's reports show that the path can't carry it in time. Streams above [`LAST_STREAM`] share that one.
+pub type SrpEndpoint = Association<Srp>;
+
+/// What an association consists of.
+pub struct Srp {
+    common: Common,
+    mode: Mode,
+    receiver: Box<dyn ReceivingHalf>,
+    sender: Box<dyn SendingHalf>,
     /// The message being sent, and its next part.
     current: Option<(Queued, usize)>,
     max_message: usize,
     /// Whether lost messages are requested again.
     retransmits: bool,
-    /// Message length for which memory is reserved.
-    typical: usize,
     /// Until then, a message without a deadline waits for capacity of the path.
     waits_until: Option<Instant>,
-    tally: Tally,
-    congestion_changed: bool,
     full: bool,
-    state: State,
-    /// When closing began.
-    closed_at: Instant,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Open,
-    /// Sends the accepted messages.
-    Flushing,
-    /// Retransmits on request until this instant.
-    Lingering(Instant),
-    Closed,
+    /// How long to stay open for retransmissions of the last messages, if any were sent.
+    linger: Duration,
+    /// Whether times sent have [`MARK`].
+    marked: bool,
+    has_sent: bool,
+    has_heard: bool,
 }
 
 impl SrpEndpoint {
@@ -61,46 +59,91 @@ impl SrpEndpoint {
     ///
     /// `max_datagram`: largest UDP payload in bytes that the path carries unfragmented.
     pub fn new(settings: &Settings, role: Role, max_datagram: usize, seed: u64, now: Instant) -> Self {
-        let halves = Halves::new(settings, role, max_datagram, seed, now);
-        let typical = max_datagram.min(ETHERNET);
-        let mut queue = SendQueue::new(Room::LEAN, typical);
-        // SRP leaves handshakes to the application: messages are sent from the start.
-        queue.report(Event::Connected);
-        SrpEndpoint {
-            queue,
-            inbox: Inbox::new(Room::LEAN, typical),
-            typical,
-            max_message: halves.max_message(),
-            retransmits: settings.decide != Decision::Never,
-            halves,
+        let (loss, latency) = (settings.desired_loss, settings.desired_latency);
+        let Settings { mode, streams, full, keep_loss, keep_latency, .. } = *settings;
+        let decide = settings.decide.algorithm();
+        let marked = role == Role::Listener;
+        let receiver: Box<dyn ReceivingHalf> = match mode {
+            Mode::AsPublished => {
+                // A side that only sends has nothing to measure: the first message received starts the probes.
+                let (probe_at_start, time_mark) = (false, marked);
+                let config = ClientConfig::new(loss, latency);
+                let config = ClientConfig { probe_at_start, time_mark, keep_loss, keep_latency, ..config };
+                Box::new(Client::new(config, decide, now))
+            }
+            Mode::Improved => {
+                let config = ReceiverConfig { streams, full, ..ReceiverConfig::new(loss, latency) };
+                Box::new(Receiver::new(config, decide))
+            }
+        };
+        let keep = latency.saturating_mul(4).max(Duration::from_secs(1));
+        let sender: Box<dyn SendingHalf> = match mode {
+            Mode::AsPublished => Box::new(Server::new(KEPT_MESSAGES)),
+            Mode::Improved if full => Box::new(CompleteSender::new(max_datagram, role == Role::Caller, seed)),
+            Mode::Improved => Box::new(Sender::new(SenderConfig { max_datagram, keep, latency, seed })),
+        };
+        let max_message = match mode {
+            Mode::AsPublished => max_datagram.min(MAX_PACKET).saturating_sub(HEADER).max(1),
+            Mode::Improved => sender.max_message(),
+        };
+        Association(Srp {
+            common: Common::new(Room::LEAN, max_datagram.min(ETHERNET)),
+            mode,
+            receiver,
+            sender,
             current: None,
+            max_message,
+            retransmits: settings.decide != Decision::Never,
             waits_until: None,
-            tally: Tally::default(),
-            congestion_changed: false,
-            full: settings.full,
-            state: State::Open,
-            closed_at: Instant::ZERO,
-        }
+            full,
+            linger: if mode == Mode::Improved && !full { latency.min(MAX_LINGER) } else { Duration::ZERO },
+            marked,
+            has_sent: false,
+            has_heard: false,
+        })
     }
 
     /// Requests these streams from the peer; has no effect as published.
     pub fn want(&mut self, streams: Streams) {
-        self.halves.want(streams);
+        self.0.receiver.want(streams);
+    }
+}
+
+impl Srp {
+    /// Whether a packet is for the receiving half.
+    ///
+    /// The peer's probes and our own returned ones look the same. The report has a client on one side and a server on
+    /// the other; with both on both sides, the mark in the time distinguishes them. No packet is returned endlessly: a
+    /// peer that only receives returns none, and the server's limit applies as well.
+    fn is_for_receiver(&mut self, packet: &AnyPacket<'_>) -> bool {
+        match packet {
+            AnyPacket::AsPublished(Packet::Data { .. } | Packet::Answer { .. }) => {
+                self.has_heard = true;
+                true
+            }
+            AnyPacket::AsPublished(Packet::Probe { time }) => {
+                let ours = (time & MARK != 0) == self.marked;
+                !self.has_sent || (self.has_heard && ours)
+            }
+            AnyPacket::Improved(Extended::Data(_) | Extended::Answer(_) | Extended::Echo { .. }) => true,
+            AnyPacket::AsPublished(Packet::Nack { .. })
+            | AnyPacket::Improved(Extended::Nack(_) | Extended::Probe { .. }) => false,
+        }
     }
 
-    fn take_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Datagram { path, bytes, received_at, .. } = *datagram;
-        let inbox = &mut self.inbox;
-        let room = inbox.room();
-        let mut deliver = |delivery: super::Delivery<'_>| push(inbox, path, &delivery);
-        match self.halves.handle_datagram(now, received_at, bytes, room, &mut deliver) {
-            Ok(changed) => self.congestion_changed |= changed,
-            Err(_malformed) => self.tally.on_malformed(),
+    /// Whether the message of a packet would find no room: where nothing is given up it is left out, and comes again.
+    fn has_no_room_for(&self, packet: &AnyPacket<'_>) -> bool {
+        let (AnyPacket::Improved(Extended::Data(part) | Extended::Answer(part)), true) = (packet, self.full)
+        else {
+            return false;
+        };
+        part.data.len() * usize::from(part.count) > self.common.inbox.room()
+    }
+
+    fn tell_confirmed(&mut self) {
+        while let Some(tag) = self.sender.take_confirmed() {
+            self.common.queue.settle(tag, Outcome::Acked);
         }
-        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::take_confirmed) {
-            self.queue.settle(tag, Outcome::Acked);
-        }
-        self.move_on_closing(now);
     }
 
     /// Writes the next part of the current message, or of the next message.
@@ -110,17 +153,18 @@ impl SrpEndpoint {
             self.current = self.next_message(now).map(|message| (message, 0));
         }
         let (message, index) = self.current.as_mut()?;
-        let len = self.halves.send_part(now, message, *index, buf);
+        let len = self.sender.send_part(now, &message_of(message), *index, buf);
+        self.has_sent = true;
         *index += 1;
-        let is_last = *index >= self.halves.parts(message.bytes.len());
+        let is_last = *index >= self.sender.parts(message.bytes.len());
         if (is_last || len.is_none())
             && let Some((message, _)) = self.current.take()
         {
             // A buffer shorter than `max_message` is the driver's mistake; the message is lost in either case.
             match len {
-                Some(_) if self.full => self.queue.recycle(message.bytes),
-                Some(_) => self.queue.finish(message, Outcome::Released),
-                None => self.queue.finish(message, Outcome::Aborted),
+                Some(_) if self.full => self.common.queue.recycle(message.bytes),
+                Some(_) => self.common.queue.finish(message, Outcome::Released),
+                None => self.common.queue.finish(message, Outcome::Aborted),
             }
         }
         len
@@ -130,12 +174,12 @@ impl SrpEndpoint {
     fn next_message(&mut self, now: Instant) -> Option<Queued> {
         self.waits_until = None;
         loop {
-            let admission = self.halves.admit(now, self.queue.peek(now)?);
+            let admission = self.sender.admit(now, &message_of(self.common.queue.peek(now)?));
             match admission {
-                Admission::Send => return self.queue.pop(now),
+                Admission::Send => return self.common.queue.pop(now),
                 Admission::Drop => {
-                    let message = self.queue.pop(now)?;
-                    self.queue.finish(message, Outcome::Expired { maybe_received: false });
+                    let message = self.common.queue.pop(now)?;
+                    self.common.queue.finish(message, Outcome::Expired { maybe_received: false });
                 }
                 Admission::Wait(until) => {
                     self.waits_until = Some(until);
@@ -152,201 +196,144 @@ impl SrpEndpoint {
         let full = self.full;
         let is_late = |message: &Queued| !full && message.deadline.is_some_and(|deadline| now > deadline);
         if let Some((message, sent)) = self.current.take_if(|(message, _)| is_late(message)) {
-            self.queue.finish(message, Outcome::Expired { maybe_received: sent > 0 });
+            self.common.queue.finish(message, Outcome::Expired { maybe_received: sent > 0 });
         }
-    }
-
-    fn move_on_closing(&mut self, now: Instant) {
-        if self.leave_by().is_some_and(|leave| leave <= now) {
-            self.finish();
-        }
-        let is_confirmed = self.halves.complete().is_none_or(CompleteSender::is_empty);
-        if self.state == State::Flushing && self.current.is_none() && self.queue.is_empty() && is_confirmed {
-            self.state = State::Lingering(now + self.halves.linger());
-        }
-        if let State::Lingering(until) = self.state
-            && until <= now
-        {
-            self.finish();
-        }
-    }
-
-    /// Until when closing waits for what is to be confirmed.
-    fn leave_by(&self) -> Option<Instant> {
-        let progress = self.halves.complete().filter(|_| self.state == State::Flushing)?.progress();
-        Some(progress.max(self.closed_at) + LONGEST_LEAVE)
-    }
-
-    fn finish(&mut self) {
-        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::take_confirmed) {
-            self.queue.settle(tag, Outcome::Acked);
-        }
-        while let Some(tag) = self.halves.complete_mut().and_then(CompleteSender::abandon) {
-            self.queue.settle(tag, Outcome::Aborted);
-        }
-        if let Some((message, _)) = self.current.take() {
-            self.queue.finish(message, Outcome::Aborted);
-        }
-        self.queue.finish_all(Outcome::Aborted);
-        self.inbox.clear();
-        self.congestion_changed = false;
-        self.state = State::Closed;
-        self.queue.report(Event::Closed(CloseReason::Local));
     }
 }
 
-fn push(inbox: &mut Inbox, path: PathId, delivery: &super::Delivery<'_>) {
+impl Protocol for Srp {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let is_improved = self.mode == Mode::Improved;
+        // 64 parts of a peer's own datagram size, but no message is longer than this.
+        let max_receive = if is_improved { usize::from(u16::MAX) } else { MAX_PACKET - HEADER };
+        Profile {
+            acknowledged: self.full,
+            ordered: !is_improved,
+            retransmits: self.retransmits,
+            // Otherwise a sender keeps messages only for a while, and the receiver decides which it requests.
+            reliable: self.full,
+            capabilities: Capabilities {
+                unordered: is_improved,
+                flow_control: self.full,
+                // A receiver's reports slow a sender down.
+                congestion_control: is_improved,
+                fragmentation: is_improved,
+                ..Capabilities::OF_UDP
+            },
+            ..Profile::of_datagrams(self.max_message, max_receive, HEADER)
+        }
+    }
+
+    fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Datagram { path, bytes, received_at } = *datagram;
+        let Ok(packet) = AnyPacket::parse(self.mode, bytes) else {
+            self.common.tally.on_malformed();
+            return;
+        };
+        if !self.is_for_receiver(&packet) {
+            self.common.congestion_changed |= self.sender.handle_packet(now, &packet);
+        } else if !self.has_no_room_for(&packet) {
+            let inbox = &mut self.common.inbox;
+            let mut deliver = |delivery: Delivery<'_>| push(inbox, path, &delivery);
+            self.receiver.handle_packet(now, received_at, &packet, &mut deliver);
+        }
+        self.tell_confirmed();
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        self.expire_current(now);
+        self.waits_until = self.waits_until.filter(|until| *until > now);
+        let inbox = &mut self.common.inbox;
+        self.receiver.handle_timeout(now, &mut |delivery| push(inbox, PathId::default(), &delivery));
+        self.sender.handle_timeout(now);
+    }
+
+    fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let request = self.receiver.poll_transmit(now, buf);
+        request.or_else(|| self.sender.poll_transmit(now, buf)).or_else(|| self.write_data(now, buf))
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let current = self.current.as_ref().filter(|_| !self.full).and_then(|(message, _)| message.deadline);
+        let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
+        // As published, a side that has received nothing measures nothing.
+        let receives = self.has_heard || self.mode == Mode::Improved;
+        let receiver = self.receiver.poll_timeout().filter(|_| receives);
+        sooner(sooner(current, self.waits_until), sooner(receiver, self.sender.poll_timeout()))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.current.is_none() && self.sender.is_empty()
+    }
+
+    fn progress(&self) -> Option<Instant> {
+        self.sender.progress()
+    }
+
+    fn linger(&self) -> Duration {
+        if self.has_sent { self.linger } else { Duration::ZERO }
+    }
+
+    fn abandon(&mut self) {
+        self.tell_confirmed();
+        while let Some(tag) = self.sender.abandon() {
+            self.common.queue.settle(tag, Outcome::Aborted);
+        }
+        if let Some((message, _)) = self.current.take() {
+            self.common.queue.finish(message, Outcome::Aborted);
+        }
+    }
+
+    fn reserve(&mut self, messages: usize, typical: usize) {
+        self.receiver.reserve(messages, typical);
+        self.sender.reserve(messages, typical);
+    }
+
+    fn stats(&self) -> PathStats {
+        let counters = Counters {
+            retransmitted: self.sender.retransmitted(),
+            duplicates: self.receiver.duplicates(),
+            ..self.common.stats().counters
+        };
+        if let Some(path) = self.sender.path() {
+            return PathStats { counters, ..path };
+        }
+        let round_trip = self.receiver.measured_round_trip();
+        PathStats {
+            srtt: round_trip.map(|smoothed| smoothed.mean()),
+            rttvar: round_trip.map(|smoothed| smoothed.deviation()),
+            min_rtt: self.receiver.least_round_trip(),
+            pacing_rate: self.sender.limit().map(|bytes| BitRate((8.0 * bytes) as u64)),
+            counters,
+            ..PathStats::default()
+        }
+    }
+}
+
+fn push(inbox: &mut Inbox, path: PathId, delivery: &Delivery<'_>) {
     // A given-up message is simply missing: receivers of sound number messages themselves.
-    if let super::Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
+    if let Delivery::Message { bytes, received_at, repaired, stream, .. } = *delivery {
         let stream = StreamId(stream.into());
         inbox.push_received(bytes, Received { len: bytes.len(), path, stream, received_at, repaired });
     }
 }
 
-impl Endpoint for SrpEndpoint {
-    fn profile(&self) -> Profile {
-        Profile {
-            wire: Wire::Datagram,
-            max_message: self.max_message,
-            max_receive: self.halves.max_receive(),
-            message_overhead: super::wire::HEADER,
-            bare: false,
-            acknowledged: self.full,
-            ordered: self.halves.is_ordered(),
-            retransmits: self.retransmits,
-            // Otherwise a sender keeps messages only for a while, and the receiver decides which it requests.
-            reliable: self.full,
-            streams: 1,
-            calls_with_first_message: false,
-            paces_itself: false,
-            capabilities: Capabilities {
-                unordered: !self.halves.is_ordered(),
-                flow_control: self.full,
-                // A receiver's reports slow a sender down.
-                congestion_control: self.halves.is_improved(),
-                fragmentation: self.halves.is_improved(),
-                ..Capabilities::OF_UDP
-            },
-        }
-    }
-
-    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        match self.state {
-            State::Open => self.queue.push(message, self.max_message),
-            State::Flushing | State::Lingering(_) | State::Closed => Err(SendError::Closed),
-        }
-    }
-
-    fn close(&mut self, now: Instant, mode: CloseMode) {
-        match (self.state, mode) {
-            (State::Closed, _) => {}
-            (_, CloseMode::Abort) => self.finish(),
-            (State::Open, CloseMode::Graceful) => {
-                (self.state, self.closed_at) = (State::Flushing, now);
-                self.move_on_closing(now);
-            }
-            (State::Flushing | State::Lingering(_), CloseMode::Graceful) => {}
-        }
-    }
-
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        if self.state != State::Closed
-            && let Some(datagram) = self.tally.take(input, &mut self.queue)
-        {
-            self.take_datagram(now, &datagram);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        if self.state == State::Closed {
-            return;
-        }
-        self.queue.expire(now);
-        self.expire_current(now);
-        self.waits_until = self.waits_until.filter(|until| *until > now);
-        let inbox = &mut self.inbox;
-        self.halves.handle_timeout(now, &mut |delivery| push(inbox, PathId::default(), &delivery));
-        self.move_on_closing(now);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.state == State::Closed {
-            return None;
-        }
-        let len = self.halves.poll_transmit(now, buf).or_else(|| self.write_data(now, buf));
-        self.move_on_closing(now);
-        Some(self.tally.transmit(len?))
-    }
-
-    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.inbox.pop(buf)
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        if std::mem::take(&mut self.congestion_changed) {
-            return Some(Event::Congestion(self.stats()));
-        }
-        self.queue.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let linger = match self.state {
-            State::Closed => return None,
-            State::Lingering(until) => Some(until),
-            State::Open | State::Flushing => None,
-        };
-        let current = self.current.as_ref().filter(|_| !self.full).and_then(|(message, _)| message.deadline);
-        let current = current.map(|deadline| Instant::from_nanos(deadline.as_nanos().saturating_add(1)));
-        let waits = [
-            linger,
-            current,
-            self.waits_until,
-            self.queue.next_expiry(),
-            self.halves.poll_timeout(),
-            self.leave_by(),
-        ];
-        waits.into_iter().flatten().min()
-    }
-
-    fn reserve(&mut self, messages: usize) {
-        self.queue.make_room(Room::of(messages), self.typical);
-        self.inbox.make_room(Room::of(messages), self.typical);
-        self.halves.reserve(messages, self.typical);
-    }
-
-    fn stats(&self) -> PathStats {
-        let counters = Counters {
-            retransmitted: self.halves.retransmitted(),
-            duplicates: self.halves.duplicates(),
-            ..self.tally.counters(&self.queue, &self.inbox)
-        };
-        if let Some(sender) = self.halves.complete().filter(|sender| sender.rtt().srtt().is_some()) {
-            let (cwnd, on_way) = sender.window();
-            return PathStats {
-                srtt: sender.rtt().srtt(),
-                rttvar: sender.rtt().rttvar(),
-                min_rtt: sender.rtt().min(),
-                cwnd: cwnd.map(ByteCount),
-                in_flight: Some(ByteCount(on_way)),
-                counters,
-                ..PathStats::default()
-            };
-        }
-        let round_trip = self.halves.round_trip();
-        PathStats {
-            srtt: round_trip.map(|smoothed| smoothed.mean()),
-            rttvar: round_trip.map(|smoothed| smoothed.deviation()),
-            min_rtt: self.halves.least_round_trip(),
-            pacing_rate: self.halves.limit().map(|bytes| BitRate((8.0 * bytes) as u64)),
-            counters,
-            ..PathStats::default()
-        }
-    }
-
-    fn path_stats(&self, _path: PathId) -> Option<PathStats> {
-        None
-    }
+fn message_of(message: &Queued) -> Message<'_> {
+    let Queued { tag, ref bytes, deadline, priority, stream } = *message;
+    Message { bytes, priority, deadline, stream: stream.0.min(LAST_STREAM.into()) as u8, tag }
 }
 
 /// Memory reserved for a message: one Ethernet packet's. Longer ones grow a buffer once.
 const ETHERNET: usize = 1472;
+/// Messages that the published server keeps. *Reading*: the report gives no number; its client can hold back as many.
+const KEPT_MESSAGES: usize = 256;
+/// Longest wait for the last retransmissions.
+const MAX_LINGER: Duration = Duration::from_secs(1);

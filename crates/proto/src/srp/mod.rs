@@ -29,8 +29,8 @@ mod estimate;
 mod halves;
 mod improved;
 mod published;
+mod recent;
 mod settings;
-mod stack;
 mod streams;
 pub mod wire;
 
@@ -40,8 +40,9 @@ pub use decide::{
     Choice, Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality, Quality,
     Situation,
 };
-pub use endpoint::SrpEndpoint;
+pub use endpoint::{Srp, SrpEndpoint};
 pub use estimate::{ALPHA, KEEP, QualityAverages, Smoothed};
+pub use halves::{AnyPacket, ReceivingHalf, SendingHalf};
 pub use improved::{
     Admission, LONG_KEEP, MAX_KEPT, MAX_KEPT_BYTES, Message, Receiver, ReceiverConfig, ReceiverCounts,
     START_ALLOWANCE, Sender, SenderConfig, SenderCounts, TIMER_FROM,
@@ -50,7 +51,9 @@ pub use published::{Client, ClientConfig, Counts, MAX_ANSWERS, MIN_WAIT, Server}
 pub use settings::{Decision, Mode, Settings};
 pub use streams::{LAST_STREAM, Streams};
 
+use crate::adapt::TwoModes;
 use crate::dissect::EachDatagram;
+use crate::looks::ByLooks;
 use crate::registry::one_address;
 use crate::{DEFAULT_PORT, Key, Substrate, Transport};
 
@@ -98,8 +101,18 @@ pub(crate) static TRANSPORT: Transport = Transport {
         },
     ],
     other_peers: one_address,
-    stack: stack::stack,
-    dissector: || Box::new(EachDatagram(dissector::dissect)),
+    stack: |args| MODES.stack(args),
+    dissector: || Box::new(MODES.dissector),
+};
+
+static MODES: TwoModes<Settings> = TwoModes {
+    read: |args, query| Settings::read(query, args.playout_delay),
+    open: |settings, role, max_datagram, seed, now| {
+        Box::new(SrpEndpoint::new(settings, role, max_datagram, seed, now))
+    },
+    is_published: speaks_as_published,
+    looks: ByLooks { begins: begins_an_association, place: place_of },
+    dissector: EachDatagram(dissector::dissect),
 };
 
 fn speaks_as_published(datagram: &[u8]) -> Option<bool> {
@@ -148,6 +161,12 @@ pub enum Delivery<'a> {
         /// Its id.
         id: u32,
     },
+}
+
+/// Where the packet `id` is among the `kept` ones with consecutive ids from `oldest` on.
+fn position(oldest: Option<u32>, kept: usize, id: u32) -> Option<usize> {
+    let at = id.wrapping_sub(oldest?) as usize;
+    (at < kept).then_some(at)
 }
 
 /// Receives deliveries.

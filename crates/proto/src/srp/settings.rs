@@ -8,7 +8,7 @@ use antiphon_core::{Ratio, units};
 use super::decide::{Decide, EqualLossLatency, InTime, LatencyEstimate, Nearest, Never, OptimumQuality};
 use super::estimate::KEEP;
 use super::streams::Streams;
-use crate::query::{bad, unknown};
+use crate::query::{bad, choose, is_full, refuse};
 
 /// Protocol variant. Both sides need the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,12 +115,11 @@ impl Settings {
             settings.streams = streams;
         }
         if mode == Mode::AsPublished && settings.streams != Streams::ALL {
-            let why = "needs mode=improved: omit it or change the mode".into();
-            return Err(bad(query, "streams", why));
+            return Err(bad(query, "streams", NEEDS_IMPROVED.into()));
         }
-        settings.full = query.read("reliability", |text| choose(text, &RELIABILITIES))?.unwrap_or(false);
-        if mode == Mode::AsPublished && query.value("reliability").is_some() {
-            return Err(bad(query, "reliability", "needs mode=improved: omit it or change the mode".into()));
+        settings.full = is_full(query)?;
+        if mode == Mode::AsPublished {
+            refuse(query, &["reliability"], NEEDS_IMPROVED)?;
         }
         for (key, weight) in
             [("keep-loss", &mut settings.keep_loss), ("keep-latency", &mut settings.keep_latency)]
@@ -128,17 +127,13 @@ impl Settings {
             if let Some(kept) = query.read(key, kept)? {
                 *weight = kept;
                 if mode != Mode::AsPublished {
-                    return Err(bad(
-                        query,
-                        key,
-                        "needs mode=as-published: omit it or change the mode".into(),
-                    ));
+                    refuse(query, &[key], "needs mode=as-published: omit it or change the mode")?;
                 }
             }
         }
-        let refused = ["decide", "loss", "streams"].into_iter().find(|key| query.value(key).is_some());
-        if let Some(key) = refused.filter(|_| settings.full) {
-            return Err(bad(query, key, "with reliability=full everything is requested: omit one".into()));
+        if settings.full {
+            let why = "with reliability=full everything is requested: omit one";
+            refuse(query, &["decide", "loss", "streams"], why)?;
         }
         if latency.is_zero() {
             let why = "SRP weighs delays against the desired latency: write more than zero, such as 80ms";
@@ -150,7 +145,7 @@ impl Settings {
     }
 }
 
-const RELIABILITIES: [(&str, bool); 2] = [("deadline", false), ("full", true)];
+const NEEDS_IMPROVED: &str = "needs mode=improved: omit it or change the mode";
 
 fn loss(text: &str) -> Result<f64, String> {
     let share = text.parse::<Ratio>().map_err(|why| why.to_string())?.0;
@@ -167,13 +162,6 @@ fn kept(text: &str) -> Result<f64, String> {
         return Ok(share);
     }
     Err("an average keeps a share of what it was: write 0% to less than 100%, such as 98%".into())
-}
-
-fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        unknown(text, &names)
-    })
 }
 
 #[cfg(test)]

@@ -10,15 +10,16 @@ mod wire;
 use std::rc::Rc;
 
 use antiphon_core::{
-    BrokenReason, Capabilities, CloseMode, CloseReason, Counters, Dissected, Dissector, Endpoint, Event,
-    Input, Instant, KernelReport, Message, Outcome, OverIp, PathId, PathStats, Plain, Profile, Received,
-    Role, SendError, Stack, Transmit, Validator, Wire,
+    BrokenReason, Capabilities, CloseMode, CloseReason, Dissected, Dissector, Endpoint, Event, Input,
+    Instant, KernelReport, Message, Outcome, OverIp, PathId, PathStats, Plain, Profile, Received, Role,
+    SendError, Stack, Transmit, Validator, Wire,
 };
 
 use crate::inbox::Inbox;
 use crate::looks::ByLooks;
 use crate::queue::{Queued, Room, SendQueue};
 use crate::registry::one_address;
+use crate::tally::Tally;
 use crate::{DEFAULT_PORT, StackArgs, Substrate, Transport};
 use wire::Deframer;
 
@@ -102,7 +103,7 @@ struct Tcp {
     /// The message under way and how many bytes of it, header included, have been written.
     current: Option<(Queued, usize)>,
     kernel: Option<KernelReport>,
-    counters: Counters,
+    tally: Tally,
     state: State,
 }
 
@@ -125,7 +126,7 @@ impl Tcp {
             undelimited: false,
             current: None,
             kernel: None,
-            counters: Counters::default(),
+            tally: Tally::default(),
             state: State::Waiting,
         }
     }
@@ -160,7 +161,9 @@ impl Tcp {
         if let Some((message, _)) = self.current.take() {
             self.queue.finish(message, Outcome::Aborted);
         }
-        self.counters.malformed += u64::from(self.deframer.is_amid_packet());
+        if self.deframer.is_amid_packet() {
+            self.tally.on_malformed();
+        }
         self.deframer.reset();
         match self.state {
             State::Waiting | State::Connected => {
@@ -243,8 +246,7 @@ impl Endpoint for Tcp {
         match input {
             _ if self.state == State::Closed => {}
             Input::Stream { bytes, received_at } => {
-                self.counters.datagrams_received += 1;
-                self.counters.bytes_received += bytes.len() as u64;
+                self.tally.on_received(bytes.len());
                 let inbox = &mut self.inbox;
                 let mut take =
                     |head: &[u8], tail: &[u8]| inbox.push(head, tail, PathId::default(), received_at);
@@ -264,7 +266,7 @@ impl Endpoint for Tcp {
             }
             Input::Broken(reason) => self.handle_broken(reason),
             Input::Report(report) => self.kernel = Some(report),
-            Input::Datagram { .. } => self.counters.malformed += 1,
+            Input::Datagram { .. } => self.tally.on_malformed(),
             // No validator accepts callers here, and a stream has no datagrams.
             Input::Accepted { .. } | Input::MaxDatagram(_) => {}
         }
@@ -290,12 +292,7 @@ impl Endpoint for Tcp {
             len += self.write_current(&mut buf[len..]);
         }
         self.finish_closing();
-        if len == 0 {
-            return None;
-        }
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
-        Some(Transmit { path: PathId::default(), len })
+        (len > 0).then(|| self.tally.transmit(len))
     }
 
     fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
@@ -316,13 +313,7 @@ impl Endpoint for Tcp {
     }
 
     fn stats(&self) -> PathStats {
-        let mut counters = Counters {
-            messages_accepted: self.queue.accepted(),
-            messages_expired: self.queue.expired(),
-            messages_delivered: self.inbox.delivered(),
-            messages_dropped: self.inbox.dropped(),
-            ..self.counters
-        };
+        let mut counters = self.tally.counters(&self.queue, &self.inbox);
         let Some(kernel) = self.kernel else {
             return PathStats { counters, ..PathStats::default() };
         };

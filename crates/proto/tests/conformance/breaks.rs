@@ -7,7 +7,7 @@ use antiphon_core::{CloseMode, Instant, Outcome, SendError};
 use antiphon_testkit::{message, number_of};
 
 use crate::world::{
-    Impairments, MAX_DATAGRAM, ONE_WAY, World, break_path, close, input, lose, mend_path, open,
+    Impairments, MAX_DATAGRAM, ONE_WAY, World, break_path, close, input, lose, mend_path, open, queue,
     transmit_by_hand,
 };
 
@@ -52,9 +52,7 @@ pub fn a_message_begun_on_a_stream_is_completed_after_its_deadline(scheme: &str)
 
 pub fn a_broken_path_is_told_and_outlived(scheme: &str) {
     let mut world = open(scheme, Impairments::default(), 22);
-    for n in 0..20 {
-        world.near.send(world.now, &message(n, 400), None).unwrap();
-    }
+    queue(&mut world, 0..20, 400);
     let stream = world.near.is_byte_stream();
     // A stream breaks in the middle of its first message.
     assert!(transmit_by_hand(&mut world, if stream { 100 } else { MAX_DATAGRAM }) > 0);
@@ -93,9 +91,7 @@ pub fn a_broken_path_is_told_and_outlived(scheme: &str) {
 pub fn closing_ends_on_a_broken_path(scheme: &str) {
     for broken_first in [false, true] {
         let mut world = open(scheme, Impairments::default(), 23);
-        for n in 0..20 {
-            world.near.send(world.now, &message(n, 400), None).unwrap();
-        }
+        queue(&mut world, 0..20, 400);
         let room = if world.near.is_byte_stream() { 100 } else { MAX_DATAGRAM };
         assert!(transmit_by_hand(&mut world, room) > 0);
         if broken_first {
@@ -122,9 +118,7 @@ pub fn a_graceful_close_sends_what_was_accepted_and_takes_no_more(scheme: &str) 
     let mut world = open(scheme, Impairments::default(), 24);
     // Leaves time for a transport's handshake.
     world.run_until(world.now + Duration::from_secs(1));
-    for n in 0..50 {
-        world.near.send(world.now, &message(n, 300), None).unwrap();
-    }
+    queue(&mut world, 0..50, 300);
     world.near.endpoint.close(world.now, CloseMode::Graceful);
     let refused = world.near.send(world.now, &message(50, 300), None);
     assert_eq!(refused, Err(SendError::Closed), "what comes after the request to close");

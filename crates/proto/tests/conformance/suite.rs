@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::{CloseMode, Instant, Message, Outcome, Rng, SendError, StreamId, Tag};
 use antiphon_testkit::{message, number_of};
 
-use crate::world::{Impairments, MAX_DATAGRAM, World, break_path, close, input, mend_path, open};
+use crate::world::{Impairments, MAX_DATAGRAM, World, break_path, close, input, mend_path, open, queue};
 
 pub use crate::breaks::*;
 
@@ -194,13 +194,9 @@ pub fn a_handled_time_out_is_spent(scheme: &str) {
 pub fn nothing_comes_after_closed(scheme: &str) {
     for mode in [CloseMode::Graceful, CloseMode::Abort] {
         let mut world = open(scheme, Impairments::default(), 6);
-        for n in 0..50 {
-            world.near.send(world.now, &message(n, 300), None).unwrap();
-        }
+        queue(&mut world, 0..50, 300);
         world.run_until(world.now + Duration::from_millis(3));
-        for n in 50..80 {
-            world.near.send(world.now, &message(n, 300), None).unwrap();
-        }
+        queue(&mut world, 50..80, 300);
         close(&mut world, mode);
         world.run_until(world.now + Duration::from_secs(60));
         assert_eq!((world.near.closed, world.far.closed), (1, 1), "{mode:?}");

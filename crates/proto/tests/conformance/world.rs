@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, CloseMode, Input, Instant, PathId, Rng, Role};
 use antiphon_link::Direction;
-use antiphon_testkit::{Party, Served, datagram, numbers_in};
+use antiphon_testkit::{Party, Served, datagram, message, numbers_in};
 
 pub use crate::common::MAX_DATAGRAM;
 use crate::common::endpoint;
@@ -75,6 +76,13 @@ pub fn lose(world: &mut World, numbers: BTreeSet<u32>) -> Departures {
         !lost
     }));
     departures
+}
+
+/// Queues messages of the caller's with these numbers, without deadlines.
+pub fn queue(world: &mut World, numbers: Range<u32>, len: usize) {
+    for n in numbers {
+        world.near.send(world.now, &message(n, len), None).unwrap();
+    }
 }
 
 /// Closes both ends.

@@ -1,5 +1,5 @@
 use super::super::flight::MAX_TRIES;
-use antiphon_core::{PathId, Tag};
+use antiphon_core::{Endpoint, Event, Input, Message, PathId, Tag};
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn ms(n: u64) -> Instant {
 
 /// A sender with its first messages on the wire.
 struct Sender {
-    arq: Improved,
+    arq: Association<Improved>,
     first: u64,
     /// Messages sent, which are their tags.
     sent: u64,
@@ -32,7 +32,7 @@ impl Sender {
     }
 
     fn with(settings: Settings, first: u64) -> Self {
-        let mut arq = Improved::starting_at(settings, MAX_DATAGRAM, EPOCH, first);
+        let mut arq = Improved::starting_at(settings, Role::Caller, MAX_DATAGRAM, EPOCH, first);
         assert_eq!(arq.poll_event(), Some(Event::Connected));
         Sender { arq, first, sent: 0 }
     }
@@ -375,9 +375,9 @@ fn a_path_that_is_gone_sees_one_probe_a_second_and_gets_everything_when_it_is_ba
 
 #[test]
 fn a_receiver_without_room_acknowledges_nothing() {
-    let mut receiver = Improved::starting_at(full(), MAX_DATAGRAM, EPOCH, FIRST).of_listener();
+    let mut receiver = Improved::starting_at(full(), Role::Listener, MAX_DATAGRAM, EPOCH, FIRST);
     let (mut buf, mut acked) = ([0; MAX_DATAGRAM], 0);
-    let mut hear = |receiver: &mut Improved, number: u32| {
+    let mut hear = |receiver: &mut Association<Improved>, number: u32| {
         let data = Data { epoch: 7, number, back: 0, repeated: false, payload: &[1; 1000] };
         let len = wire::emit(&Packet { ack: None, data: Some(data) }, &mut buf);
         let path = PathId::default();
@@ -397,7 +397,7 @@ fn a_receiver_without_room_acknowledges_nothing() {
 
 #[test]
 fn nothing_is_repeated_to_an_address_that_proved_nothing() {
-    let mut listener = Improved::starting_at(full(), MAX_DATAGRAM, EPOCH, FIRST).of_listener();
+    let mut listener = Improved::starting_at(full(), Role::Listener, MAX_DATAGRAM, EPOCH, FIRST);
     listener.poll_event();
     let mut listener = Sender { arq: listener, first: FIRST, sent: 0 };
     listener.send(0, None);

@@ -1,4 +1,4 @@
-use antiphon_core::{PathId, Tag};
+use antiphon_core::{Endpoint, Event, Input, Message, PathId, Tag};
 
 use super::*;
 
@@ -8,13 +8,13 @@ fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
-fn hear(endpoint: &mut Published, at: u64, bytes: &[u8]) {
+fn hear(endpoint: &mut Association<Published>, at: u64, bytes: &[u8]) {
     let path = PathId::default();
     let bytes = &mut bytes.to_vec();
     endpoint.handle_input(ms(at), Input::Datagram { path, bytes, received_at: ms(at) });
 }
 
-fn transmit(endpoint: &mut Published, at: u64) -> Vec<usize> {
+fn transmit(endpoint: &mut Association<Published>, at: u64) -> Vec<usize> {
     if endpoint.poll_timeout().is_some_and(|due| due <= ms(at)) {
         endpoint.handle_timeout(ms(at));
     }
@@ -22,7 +22,7 @@ fn transmit(endpoint: &mut Published, at: u64) -> Vec<usize> {
     std::iter::from_fn(|| endpoint.poll_transmit(ms(at), &mut buf).map(|t| t.len)).collect()
 }
 
-fn outcomes(endpoint: &mut Published) -> Vec<Outcome> {
+fn outcomes(endpoint: &mut Association<Published>) -> Vec<Outcome> {
     std::iter::from_fn(|| endpoint.poll_event())
         .filter_map(|event| match event {
             Event::Outcome { outcome, .. } => Some(outcome),
@@ -33,7 +33,7 @@ fn outcomes(endpoint: &mut Published) -> Vec<Outcome> {
 
 #[test]
 fn every_data_packet_is_answered_and_delivered_at_once() {
-    let mut receiver = Published::new(SETTINGS, 1452, 1);
+    let mut receiver = Published::open(SETTINGS, Role::Caller, 1452, 1);
     for _ in 0..2 {
         hear(&mut receiver, 3, b"seq:468 PAYLOAD");
     }
@@ -49,7 +49,7 @@ fn every_data_packet_is_answered_and_delivered_at_once() {
 
 #[test]
 fn an_answer_to_the_last_repetition_still_counts() {
-    let mut sender = Published::new(SETTINGS, 1452, 1);
+    let mut sender = Published::open(SETTINGS, Role::Caller, 1452, 1);
     sender.send(ms(0), Message::new(Tag::NONE, b"sound", None)).unwrap();
     for at in [0, 20, 40, 60] {
         // `seq:1 sound`
@@ -70,7 +70,7 @@ fn an_answer_to_the_last_repetition_still_counts() {
 
 #[test]
 fn numbers_wrap_after_the_largest() {
-    let mut sender = Published::new(SETTINGS, 1452, u64::MAX - 1);
+    let mut sender = Published::open(SETTINGS, Role::Caller, 1452, u64::MAX - 1);
     for _ in 0..4 {
         sender.send(ms(0), Message::new(Tag::NONE, b"sound", None)).unwrap();
     }
@@ -83,7 +83,7 @@ fn numbers_wrap_after_the_largest() {
 
 #[test]
 fn unsent_acknowledgements_are_bounded() {
-    let mut receiver = Published::new(SETTINGS, 1452, 1);
+    let mut receiver = Published::open(SETTINGS, Role::Caller, 1452, 1);
     for n in 1..10_000 {
         hear(&mut receiver, 3, format!("seq:{n} x").as_bytes());
     }

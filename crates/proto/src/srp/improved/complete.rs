@@ -8,26 +8,25 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng, Tag};
+use antiphon_core::{ByteCount, Instant, PathStats, Tag};
 
 use super::clock_us;
+use super::cutter::{Cutter, first_id};
+use super::pace::Admission;
 use super::requests::{BLIND_WAIT, REPORT_EVERY};
 use super::sender::{MAX_KEPT, MAX_KEPT_BYTES, Message};
 use crate::limit::{LEAST_PACKETS_FULL, Limit};
 use crate::pool::Pool;
 use crate::rtt::Rtt;
+use crate::srp::halves::{AnyPacket, SendingHalf};
+use crate::srp::position;
 use crate::srp::wire::HEADER;
-use crate::srp::wire::extended::{
-    Extended, LAST_EPOCH, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, make_answer,
-};
+use crate::srp::wire::extended::{Extended, Nack, Report, make_answer};
 
 /// A sender for one receiver that is to get everything.
 #[derive(Debug)]
 pub(crate) struct CompleteSender {
-    max_datagram: usize,
-    epoch: u32,
-    next: u32,
-    last_priority: u8,
+    cutter: Cutter,
     /// Consecutive ids, the newest at the back: unconfirmed, or before one that is.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
@@ -70,10 +69,7 @@ impl CompleteSender {
     /// `max_datagram`: the largest datagram, header included, at least 17; `called`: the receiver was called by us.
     pub fn new(max_datagram: usize, called: bool, seed: u64) -> Self {
         CompleteSender {
-            max_datagram,
-            epoch: Rng::fork(seed, "srp epoch").next_u32() & LAST_EPOCH,
-            next: Rng::fork(seed, "srp first id").next_u32(),
-            last_priority: 0,
+            cutter: Cutter::starting_at(first_id(seed), max_datagram, seed),
             kept: VecDeque::with_capacity(FIRST_ROOM),
             kept_bytes: 0,
             spare: Pool::new(MAX_KEPT),
@@ -92,82 +88,12 @@ impl CompleteSender {
         }
     }
 
-    /// Reserves memory for `packets` unconfirmed packets of `typical` bytes.
-    pub fn reserve(&mut self, packets: usize, typical: usize) {
-        let packets = packets.min(MAX_KEPT);
-        self.spare.fill(packets, packets, typical + HEADER);
-        self.due.reserve_exact(packets.saturating_sub(self.due.len()));
-        self.kept.reserve_exact(packets.saturating_sub(self.kept.len()));
-        self.confirmed.reserve_exact(packets.saturating_sub(self.confirmed.len()));
-    }
-
-    /// The longest message, in bytes.
-    pub fn max_message(&self) -> usize {
-        (self.part_len() * MAX_PARTS).min(usize::from(u16::MAX))
-    }
-
-    /// Packets that a message of `len` bytes takes.
-    pub fn parts(&self, len: usize) -> usize {
-        len.div_ceil(self.part_len())
-    }
-
-    fn part_len(&self) -> usize {
-        self.max_datagram.saturating_sub(HEADER).max(1)
-    }
-
     /// Whether a message of `len` bytes may be sent now.
     pub fn admits(&self, len: usize) -> bool {
         let (parts, most) = (self.parts(len), if self.heard { MAX_KEPT } else { FIRST_FLIGHT });
         self.kept.len() + parts <= most
             && self.kept_bytes + len + parts * HEADER <= MAX_KEPT_BYTES
             && self.limit.allows()
-    }
-
-    /// Writes part `index` of a message and keeps it; returns the packet's length. `tag`: of the message. `None` if there is no
-    /// such part or `buf` is too short.
-    pub fn send_part(
-        &mut self,
-        now: Instant,
-        message: &Message<'_>,
-        tag: Tag,
-        index: usize,
-        buf: &mut [u8],
-    ) -> Option<usize> {
-        let data = message.bytes.chunks(self.part_len()).nth(index)?;
-        let (count, priority) = (self.parts(message.bytes.len()), message.priority.min(LEAST_URGENT));
-        let part = Part {
-            epoch: self.epoch,
-            age: u8::try_from(self.kept.len()).unwrap_or(u8::MAX),
-            index: index as u8,
-            count: count as u8,
-            priority,
-            previous_priority: self.last_priority,
-            stream: message.stream,
-            time: clock_us(now),
-            id: self.next,
-            data,
-        };
-        let len = Extended::Data(part).emit(buf)?;
-        self.next = self.next.wrapping_add(1);
-        self.last_priority = priority;
-        let mut packet = self.spare.take();
-        packet.extend_from_slice(&buf[..len]);
-        self.kept_bytes += len;
-        self.limit.on_send(len);
-        self.sendings += 1;
-        self.kept.push_back(Kept {
-            id: part.id,
-            packet,
-            tag: (index + 1 == count).then_some(tag),
-            sent_at: now,
-            sending: self.sendings,
-            repeated: false,
-            flying: true,
-            asked: None,
-        });
-        let due = now + self.time_out();
-        self.timer.get_or_insert(due);
-        Some(len)
     }
 
     fn time_out(&self) -> Duration {
@@ -178,7 +104,7 @@ impl CompleteSender {
 
     /// Processes a request; of another epoch, it is not from our receiver.
     pub fn on_nack(&mut self, now: Instant, nack: &Nack<'_>) {
-        if nack.epoch != self.epoch {
+        if nack.epoch != self.cutter.epoch {
             return;
         }
         self.on_heard(now);
@@ -209,7 +135,7 @@ impl CompleteSender {
     /// Processes a receiver's probe with its report.
     pub fn on_probe(&mut self, now: Instant, epoch: u32, time: u32, report: &Report) {
         self.echo = Some((epoch, time));
-        let Some(first) = self.kept.front().map(|kept| kept.id).filter(|_| epoch == self.epoch) else {
+        let Some(first) = self.kept.front().map(|kept| kept.id).filter(|_| epoch == self.cutter.epoch) else {
             return;
         };
         let settled = report.settled.wrapping_sub(first) as usize;
@@ -254,70 +180,6 @@ impl CompleteSender {
         self.progress = now;
     }
 
-    /// A message that was confirmed since the last call.
-    pub fn take_confirmed(&mut self) -> Option<Tag> {
-        self.confirmed.pop_front()
-    }
-
-    /// Gives everything up; returns a message that was not confirmed.
-    pub fn abandon(&mut self) -> Option<Tag> {
-        self.timer = None;
-        while let Some(kept) = self.kept.pop_front() {
-            if kept.tag.is_some() {
-                return kept.tag;
-            }
-        }
-        None
-    }
-
-    /// Whether everything is confirmed.
-    pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
-    }
-
-    /// When something was last confirmed.
-    pub fn progress(&self) -> Instant {
-        self.progress
-    }
-
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timer
-    }
-
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if self.timer.is_none_or(|timer| timer > now) {
-            return;
-        }
-        for kept in self.kept.iter_mut().filter(|kept| kept.flying) {
-            kept.flying = false;
-            self.limit.on_end(kept.packet.len());
-        }
-        self.limit.on_silence(now, now, self.sendings + 1);
-        self.probe_due = self.is_proved;
-        self.timer = self.is_proved.then(|| now + self.time_out());
-    }
-
-    /// Writes the next packet due to the receiver: an echo, a retransmission or a probe of the path.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        if let Some((epoch, time)) = self.echo.take() {
-            return Extended::Echo { epoch, time }.emit(buf);
-        }
-        while let Some(id) = self.due.front().copied().filter(|_| self.limit.allows()) {
-            self.due.pop_front();
-            let Some(at) = self.position(id) else { continue };
-            let Some(time) = self.kept[at].asked.take() else { continue };
-            let len = self.repeat(now, at, buf)?;
-            make_answer(&mut buf[..len], time);
-            return Some(len);
-        }
-        if !std::mem::take(&mut self.probe_due) || !self.limit.allows() {
-            return None;
-        }
-        let len = self.repeat(now, self.kept.len().checked_sub(1)?, buf)?;
-        buf[4..8].copy_from_slice(&clock_us(now).to_be_bytes());
-        Some(len)
-    }
-
     /// Writes the packet at `at` again.
     fn repeat(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<usize> {
         let kept = &mut self.kept[at];
@@ -337,23 +199,145 @@ impl CompleteSender {
     }
 
     fn position(&self, id: u32) -> Option<usize> {
-        let at = id.wrapping_sub(self.kept.front()?.id) as usize;
-        (at < self.kept.len()).then_some(at)
+        position(self.kept.front().map(|kept| kept.id), self.kept.len(), id)
+    }
+}
+
+impl SendingHalf for CompleteSender {
+    fn handle_packet(&mut self, now: Instant, packet: &AnyPacket<'_>) -> bool {
+        match packet {
+            AnyPacket::Improved(Extended::Nack(nack)) => self.on_nack(now, nack),
+            AnyPacket::Improved(Extended::Probe { epoch, time, report, .. }) => {
+                self.on_probe(now, *epoch, *time, report);
+            }
+            _ => {}
+        }
+        false
     }
 
-    /// Packets sent more than once.
-    pub fn retransmitted(&self) -> u64 {
+    fn max_message(&self) -> usize {
+        self.cutter.max_message()
+    }
+
+    fn parts(&self, len: usize) -> usize {
+        self.cutter.parts(len)
+    }
+
+    fn admit(&mut self, _now: Instant, message: &Message<'_>) -> Admission {
+        if self.admits(message.bytes.len()) { Admission::Send } else { Admission::Hold }
+    }
+
+    fn send_part(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        index: usize,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let (id, len) = self.cutter.write(now, message, index, self.kept.len() as u64, buf)?;
+        let is_last = index + 1 == self.parts(message.bytes.len());
+        let mut packet = self.spare.take();
+        packet.extend_from_slice(&buf[..len]);
+        self.kept_bytes += len;
+        self.limit.on_send(len);
+        self.sendings += 1;
+        self.kept.push_back(Kept {
+            id,
+            packet,
+            tag: is_last.then_some(message.tag),
+            sent_at: now,
+            sending: self.sendings,
+            repeated: false,
+            flying: true,
+            asked: None,
+        });
+        let due = now + self.time_out();
+        self.timer.get_or_insert(due);
+        Some(len)
+    }
+
+    /// An echo, a retransmission or a probe of the path.
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if let Some((epoch, time)) = self.echo.take() {
+            return Extended::Echo { epoch, time }.emit(buf);
+        }
+        while let Some(id) = self.due.front().copied().filter(|_| self.limit.allows()) {
+            self.due.pop_front();
+            let Some(at) = self.position(id) else { continue };
+            let Some(time) = self.kept[at].asked.take() else { continue };
+            let len = self.repeat(now, at, buf)?;
+            make_answer(&mut buf[..len], time);
+            return Some(len);
+        }
+        if !std::mem::take(&mut self.probe_due) || !self.limit.allows() {
+            return None;
+        }
+        let len = self.repeat(now, self.kept.len().checked_sub(1)?, buf)?;
+        buf[4..8].copy_from_slice(&clock_us(now).to_be_bytes());
+        Some(len)
+    }
+
+    fn reserve(&mut self, packets: usize, typical: usize) {
+        let packets = packets.min(MAX_KEPT);
+        self.spare.fill(packets, packets, typical + HEADER);
+        self.due.reserve_exact(packets.saturating_sub(self.due.len()));
+        self.kept.reserve_exact(packets.saturating_sub(self.kept.len()));
+        self.confirmed.reserve_exact(packets.saturating_sub(self.confirmed.len()));
+    }
+
+    fn retransmitted(&self) -> u64 {
         self.retransmitted
     }
 
-    /// The congestion window, and what is on its way, in bytes.
-    pub fn window(&self) -> (Option<u64>, u64) {
-        (self.limit.cwnd(), self.limit.on_way())
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timer
     }
 
-    /// Round trips, the receiver's delay of a report included.
-    pub fn rtt(&self) -> &Rtt {
-        &self.rtt
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.timer.is_none_or(|timer| timer > now) {
+            return;
+        }
+        for kept in self.kept.iter_mut().filter(|kept| kept.flying) {
+            kept.flying = false;
+            self.limit.on_end(kept.packet.len());
+        }
+        self.limit.on_silence(now, now, self.sendings + 1);
+        self.probe_due = self.is_proved;
+        self.timer = self.is_proved.then(|| now + self.time_out());
+    }
+
+    fn take_confirmed(&mut self) -> Option<Tag> {
+        self.confirmed.pop_front()
+    }
+
+    fn abandon(&mut self) -> Option<Tag> {
+        self.timer = None;
+        while let Some(kept) = self.kept.pop_front() {
+            if kept.tag.is_some() {
+                return kept.tag;
+            }
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    fn progress(&self) -> Option<Instant> {
+        Some(self.progress)
+    }
+
+    /// The receiver's delay of a report is part of the round trips.
+    fn path(&self) -> Option<PathStats> {
+        Some(PathStats {
+            srtt: Some(self.rtt.srtt()?),
+            rttvar: self.rtt.rttvar(),
+            min_rtt: self.rtt.min(),
+            cwnd: self.limit.cwnd().map(ByteCount),
+            in_flight: Some(ByteCount(self.limit.on_way())),
+            ..PathStats::default()
+        })
     }
 }
 

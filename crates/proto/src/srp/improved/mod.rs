@@ -3,6 +3,7 @@
 mod assembly;
 mod complete;
 mod config;
+mod cutter;
 mod missing;
 mod numbering;
 mod pace;

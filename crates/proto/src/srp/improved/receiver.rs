@@ -16,6 +16,7 @@ use super::schedule::{Schedule, Stamp};
 use super::sender::MAX_KEPT;
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{QualityAverages, Smoothed};
+use crate::srp::halves::{AnyPacket, ReceivingHalf};
 use crate::srp::wire::extended::{Extended, Part, Report, Wanted};
 use crate::srp::{Deliver, Delivery, Streams};
 pub use suspicion::TIMER_FROM;
@@ -63,21 +64,6 @@ impl Receiver {
             counts: ReceiverCounts::default(),
             config,
         }
-    }
-
-    /// Reserves memory for `messages` missing at once.
-    pub fn reserve(&mut self, messages: usize) {
-        self.missing.reserve_exact(
-            messages
-                .min(if self.config.full { MAX_KEPT } else { MAX_MISSING })
-                .saturating_sub(self.missing.len()),
-        );
-    }
-
-    /// Requests these streams from now on, repeated until the sender has confirmed it.
-    pub fn want(&mut self, streams: Streams) {
-        self.config.streams = streams;
-        self.requests.tell();
     }
 
     /// Processes a sender's packet that arrived at `received_at`; delivers complete messages.
@@ -346,31 +332,6 @@ impl Receiver {
         })
     }
 
-    /// Handles the time-out of [`Self::poll_timeout`].
-    pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        // Ends after a few: the number suspected in a row is bounded.
-        while self.next_suspicion().is_some_and(|at| at <= now) {
-            self.suspect(now);
-        }
-        self.decide_due(now, deliver);
-        self.requests.handle_timeout(now);
-    }
-
-    /// Writes the next packet for the sender: a request, or a probe with its report.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let streams = self.config.streams;
-        let Some(stream) = self.numbering.stream else {
-            let wanted = Wanted { streams, blind: true };
-            return self.requests.write_probe(now, 0, Report::default(), wanted, buf);
-        };
-        let latency = self.config.desired_latency;
-        if let Some(len) = self.requests.write_nack(now, stream.epoch, latency, &mut self.missing, buf) {
-            return Some(len);
-        }
-        let report = self.report();
-        self.requests.write_probe(now, stream.epoch, report, Wanted { streams, blind: false }, buf)
-    }
-
     /// Statistics of the sender's packets.
     pub fn report(&self) -> Report {
         Report {
@@ -388,29 +349,9 @@ impl Receiver {
         self.missing.iter().map(|missing| missing.id).min().unwrap_or(horizon).min(horizon)
     }
 
-    /// When to call [`Self::handle_timeout`] next.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let waits = self.missing.iter().filter_map(|missing| match missing.state {
-            Awaiting::Decision(when) => Some(when),
-            Awaiting::Answer { until, .. } => Some(until),
-            Awaiting::Request | Awaiting::Proof => None,
-        });
-        waits.chain(self.next_suspicion()).chain(self.requests.poll_timeout()).min()
-    }
-
     /// Assumes that both directions of the path take equally long (report, section 3).
     fn one_way(&self) -> Duration {
         self.requests.round_trip() / 2
-    }
-
-    /// Smoothed round trip and its deviation, once measured.
-    pub fn measured_round_trip(&self) -> Option<Smoothed> {
-        self.requests.measured()
-    }
-
-    /// The shortest round trip measured.
-    pub fn least_round_trip(&self) -> Option<Duration> {
-        self.requests.least_round_trip()
     }
 
     /// The averages that decisions are based on.
@@ -426,6 +367,74 @@ impl Receiver {
             incomplete: self.assemblies.dropped,
             ..self.counts
         }
+    }
+}
+
+impl ReceivingHalf for Receiver {
+    fn handle_packet(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &AnyPacket<'_>,
+        deliver: &mut Deliver<'_>,
+    ) {
+        if let AnyPacket::Improved(packet) = packet {
+            self.handle(now, received_at, packet, deliver);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        // Ends after a few: the number suspected in a row is bounded.
+        while self.next_suspicion().is_some_and(|at| at <= now) {
+            self.suspect(now);
+        }
+        self.decide_due(now, deliver);
+        self.requests.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let streams = self.config.streams;
+        let Some(stream) = self.numbering.stream else {
+            let wanted = Wanted { streams, blind: true };
+            return self.requests.write_probe(now, 0, Report::default(), wanted, buf);
+        };
+        let latency = self.config.desired_latency;
+        if let Some(len) = self.requests.write_nack(now, stream.epoch, latency, &mut self.missing, buf) {
+            return Some(len);
+        }
+        let report = self.report();
+        self.requests.write_probe(now, stream.epoch, report, Wanted { streams, blind: false }, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let waits = self.missing.iter().filter_map(|missing| match missing.state {
+            Awaiting::Decision(when) => Some(when),
+            Awaiting::Answer { until, .. } => Some(until),
+            Awaiting::Request | Awaiting::Proof => None,
+        });
+        waits.chain(self.next_suspicion()).chain(self.requests.poll_timeout()).min()
+    }
+
+    fn reserve(&mut self, messages: usize, _typical: usize) {
+        let most = if self.config.full { MAX_KEPT } else { MAX_MISSING };
+        self.missing.reserve_exact(messages.min(most).saturating_sub(self.missing.len()));
+    }
+
+    fn want(&mut self, streams: Streams) {
+        self.config.streams = streams;
+        self.requests.tell();
+    }
+
+    fn duplicates(&self) -> u64 {
+        self.counts.duplicates
+    }
+
+    fn measured_round_trip(&self) -> Option<Smoothed> {
+        self.requests.measured()
+    }
+
+    fn least_round_trip(&self) -> Option<Duration> {
+        self.requests.least_round_trip()
     }
 }
 

@@ -10,6 +10,7 @@ use super::pace::QUEUED;
 use crate::limit::LEAST_PACKETS_FULL;
 use crate::rtt::backed_off;
 use crate::srp::estimate::{LONGEST_ROUND_TRIP, Smoothed};
+use crate::srp::recent::Recent;
 use crate::srp::wire::extended::{Extended, MAX_NACK_WORDS, Nack, Report, Wanted};
 
 /// Requests and probes in flight. Only times that this side sent recently are used for measurements: a forged answer
@@ -24,8 +25,8 @@ pub(super) struct Requests {
     /// When to repeat the wanted streams to the sender, as long as it has not confirmed them, and how often that was
     /// done.
     untold: Option<(Instant, u32)>,
-    times: [Option<Instant>; 32],
-    next_time: usize,
+    /// When the last requests were sent.
+    times: Recent<Instant>,
     /// NACK packets sent.
     pub nacks: u64,
     /// Ids requested in them.
@@ -79,8 +80,7 @@ impl Requests {
             self.asked += 1;
         }
         self.nacks += 1;
-        self.times[self.next_time] = Some(now);
-        self.next_time = (self.next_time + 1) % self.times.len();
+        self.times.push(now);
         let more = &words.as_flattened()[..4 * used];
         Extended::Nack(Nack { epoch, time: clock_us(now), first: first as u32, more }).emit(buf)
     }
@@ -187,7 +187,7 @@ impl Requests {
 
     /// An answer with this time arrived; returns when its request was sent.
     pub fn on_answer(&mut self, received_at: Instant, time: u32) -> Option<Instant> {
-        let sent = self.times.iter().flatten().find(|sent| clock_us(**sent) == time).copied()?;
+        let sent = self.times.iter().find(|sent| clock_us(**sent) == time).copied()?;
         self.fold(received_at.since(sent));
         Some(sent)
     }

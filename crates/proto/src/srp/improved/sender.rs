@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Instant, Tag};
 
+use super::chances;
+use super::cutter::{Cutter, first_id};
 use super::pace::{Admission, Pace, QUEUED};
-use super::{chances, clock_us};
 use crate::pool::Pool;
-use crate::srp::Streams;
+use crate::srp::halves::{AnyPacket, SendingHalf};
 use crate::srp::wire::HEADER;
-use crate::srp::wire::extended::{
-    Extended, LAST_EPOCH, LEAST_URGENT, MAX_PARTS, Nack, Part, Report, Wanted, make_answer,
-};
+use crate::srp::wire::extended::{Extended, Nack, Report, Wanted, make_answer};
+use crate::srp::{Streams, position};
 
 /// Settings of a sender.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,6 +38,8 @@ pub struct Message<'a> {
     pub deadline: Option<Instant>,
     /// Its stream, 0 to [`LAST_STREAM`](crate::srp::LAST_STREAM).
     pub stream: u8,
+    /// Names it when it is confirmed, where nothing is given up.
+    pub tag: Tag,
 }
 
 /// Totals of a sender.
@@ -72,9 +74,7 @@ pub struct SenderCounts {
 /// drops messages, the less urgent first, so that a growing queue does not delay all of them.
 pub struct Sender {
     config: SenderConfig,
-    epoch: u32,
-    next: u32,
-    last_priority: u8,
+    cutter: Cutter,
     /// Consecutive ids, the newest at the back.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
@@ -114,7 +114,7 @@ struct Kept {
 impl Sender {
     /// A sender whose first data id is random, as its epoch.
     pub fn new(config: SenderConfig) -> Self {
-        Sender::starting_at(Rng::fork(config.seed, "srp first id").next_u32(), config)
+        Sender::starting_at(first_id(config.seed), config)
     }
 
     /// A sender whose first data id is `id`.
@@ -122,10 +122,8 @@ impl Sender {
         let mut spare = Pool::new(MAX_KEPT);
         spare.fill(FIRST_ROOM, 0, 0);
         Sender {
-            epoch: Rng::fork(config.seed, "srp epoch").next_u32() & LAST_EPOCH,
+            cutter: Cutter::starting_at(id, config.max_datagram, config.seed),
             config,
-            next: id,
-            last_priority: 0,
             kept: VecDeque::with_capacity(FIRST_ROOM),
             kept_bytes: 0,
             spare,
@@ -144,79 +142,6 @@ impl Sender {
             late: 0,
             counts: SenderCounts::default(),
         }
-    }
-
-    /// Reserves memory for `packets` requested at once, and, when the stream's pace is known, for as many that are sent
-    /// late and together. Until then, for the packets that show the pace, of `typical` bytes: this direction may carry
-    /// few reports and no sound.
-    pub fn reserve(&mut self, packets: usize, typical: usize) {
-        self.late = packets;
-        self.spare.fill(FIRST_ROOM, FIRST_ROOM, typical);
-        self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
-    }
-
-    /// The longest message, in bytes.
-    pub fn max_message(&self) -> usize {
-        (self.part_len() * MAX_PARTS).min(usize::from(u16::MAX))
-    }
-
-    /// Packets that a message of `len` bytes takes.
-    pub fn parts(&self, len: usize) -> usize {
-        len.div_ceil(self.part_len())
-    }
-
-    fn part_len(&self) -> usize {
-        self.config.max_datagram.saturating_sub(HEADER).max(1)
-    }
-
-    /// Whether to send a message: call it before the first part; a sender may ignore the result.
-    pub fn admit(&mut self, now: Instant, message: &Message<'_>) -> Admission {
-        if !self.wanted.contains(message.stream) {
-            self.counts.unwanted += 1;
-            return Admission::Drop;
-        }
-        let bytes = message.bytes.len() + self.parts(message.bytes.len()) * HEADER;
-        let admission = self.pace.admit(now, bytes, message.priority == 0, message.deadline.is_some());
-        self.counts.thinned += u64::from(admission == Admission::Drop);
-        admission
-    }
-
-    /// Writes part `index` of a message and keeps it; returns the packet's length. Send parts in order, with no other
-    /// message between them.
-    ///
-    /// `None` if there is no such part, the message is too long, or `buf` too short.
-    pub fn send_part(
-        &mut self,
-        now: Instant,
-        message: &Message<'_>,
-        index: usize,
-        buf: &mut [u8],
-    ) -> Option<usize> {
-        let data = message.bytes.chunks(self.part_len()).nth(index)?;
-        if message.bytes.len() > self.max_message() {
-            return None;
-        }
-        let priority = message.priority.min(LEAST_URGENT);
-        let part = Part {
-            epoch: self.epoch,
-            age: u8::try_from(self.sent).unwrap_or(u8::MAX),
-            index: index as u8,
-            count: self.parts(message.bytes.len()) as u8,
-            priority,
-            previous_priority: self.last_priority,
-            stream: message.stream,
-            time: clock_us(now),
-            id: self.next,
-            data,
-        };
-        let len = Extended::Data(part).emit(buf)?;
-        self.next = self.next.wrapping_add(1);
-        self.last_priority = priority;
-        self.sent += 1;
-        self.pace.on_sent(now, len);
-        self.allowance = (self.allowance + self.share * len as f64).min(MAX_ALLOWANCE);
-        self.keep(now, part.id, &buf[..len], message.deadline, chances(priority));
-        Some(len)
     }
 
     fn keep(&mut self, now: Instant, id: u32, packet: &[u8], deadline: Option<Instant>, left: u32) {
@@ -265,7 +190,7 @@ impl Sender {
 
     /// Processes a request.
     pub fn on_nack(&mut self, now: Instant, nack: &Nack<'_>) {
-        if nack.epoch != self.epoch {
+        if nack.epoch != self.cutter.epoch {
             self.counts.unknown += 1;
             return;
         }
@@ -295,7 +220,7 @@ impl Sender {
     /// The streams sent are changed only by a client that knows the epoch, or that asks before any data was received.
     pub fn on_probe(&mut self, now: Instant, epoch: u32, time: u32, report: Report, wanted: Wanted) -> bool {
         self.echo = Some((epoch, time));
-        let knows = epoch == self.epoch && !wanted.blind;
+        let knows = epoch == self.cutter.epoch && !wanted.blind;
         if knows || (wanted.blind && !self.heard) {
             self.wanted = wanted.streams;
         }
@@ -320,8 +245,85 @@ impl Sender {
         std::mem::replace(&mut self.congested, congested) != congested
     }
 
-    /// Writes the next packet due to the receiver: an echo or a retransmission.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+    fn position(&self, id: u32) -> Option<usize> {
+        position(self.kept.front().map(|kept| kept.id), self.kept.len(), id)
+    }
+
+    /// The receiver's last report.
+    pub fn report(&self) -> Option<Report> {
+        self.report
+    }
+
+    /// Whether the last report indicated congestion: a source that can send less should.
+    pub fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// The streams that the receiver wants.
+    pub fn wanted(&self) -> Streams {
+        self.wanted
+    }
+
+    /// The epoch in all packets.
+    pub fn epoch(&self) -> u32 {
+        self.cutter.epoch
+    }
+
+    /// Packets sent so far.
+    pub fn counts(&self) -> SenderCounts {
+        self.counts
+    }
+}
+
+impl SendingHalf for Sender {
+    fn handle_packet(&mut self, now: Instant, packet: &AnyPacket<'_>) -> bool {
+        match packet {
+            AnyPacket::Improved(Extended::Nack(nack)) => {
+                self.on_nack(now, nack);
+                false
+            }
+            AnyPacket::Improved(Extended::Probe { epoch, time, report, wanted }) => {
+                self.on_probe(now, *epoch, *time, *report, *wanted)
+            }
+            _ => false,
+        }
+    }
+
+    fn max_message(&self) -> usize {
+        self.cutter.max_message()
+    }
+
+    fn parts(&self, len: usize) -> usize {
+        self.cutter.parts(len)
+    }
+
+    fn admit(&mut self, now: Instant, message: &Message<'_>) -> Admission {
+        if !self.wanted.contains(message.stream) {
+            self.counts.unwanted += 1;
+            return Admission::Drop;
+        }
+        let bytes = message.bytes.len() + self.parts(message.bytes.len()) * HEADER;
+        let admission = self.pace.admit(now, bytes, message.priority == 0, message.deadline.is_some());
+        self.counts.thinned += u64::from(admission == Admission::Drop);
+        admission
+    }
+
+    fn send_part(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        index: usize,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let (id, len) = self.cutter.write(now, message, index, self.sent, buf)?;
+        self.sent += 1;
+        self.pace.on_sent(now, len);
+        self.allowance = (self.allowance + self.share * len as f64).min(MAX_ALLOWANCE);
+        self.keep(now, id, &buf[..len], message.deadline, chances(message.priority));
+        Some(len)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if let Some((epoch, time)) = self.echo.take() {
             return Extended::Echo { epoch, time }.emit(buf);
         }
@@ -349,39 +351,21 @@ impl Sender {
         None
     }
 
-    fn position(&self, id: u32) -> Option<usize> {
-        let at = id.wrapping_sub(self.kept.front()?.id) as usize;
-        (at < self.kept.len()).then_some(at)
+    /// For `packets` requested at once, and, when the stream's pace is known, for as many that are sent late and
+    /// together. Until then, for the packets that show the pace, of `typical` bytes: this direction may carry few reports
+    /// and no sound.
+    fn reserve(&mut self, packets: usize, typical: usize) {
+        self.late = packets;
+        self.spare.fill(FIRST_ROOM, FIRST_ROOM, typical);
+        self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }
 
-    /// The receiver's last report.
-    pub fn report(&self) -> Option<Report> {
-        self.report
+    fn retransmitted(&self) -> u64 {
+        self.counts.retransmitted
     }
 
-    /// Whether the last report indicated congestion: a source that can send less should.
-    pub fn is_congested(&self) -> bool {
-        self.congested
-    }
-
-    /// Limit in bytes a second, where the receiver's reports set one.
-    pub fn limit(&self) -> Option<f64> {
+    fn limit(&self) -> Option<f64> {
         self.pace.limit()
-    }
-
-    /// The streams that the receiver wants.
-    pub fn wanted(&self) -> Streams {
-        self.wanted
-    }
-
-    /// The epoch in all packets.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
-    /// Packets sent so far.
-    pub fn counts(&self) -> SenderCounts {
-        self.counts
     }
 }
 

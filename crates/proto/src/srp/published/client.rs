@@ -8,6 +8,8 @@ use super::early::{Early, EarlyInfo};
 use super::{Counts, clock_ms};
 use crate::srp::decide::{Choice, Decide, Situation};
 use crate::srp::estimate::{KEEP, LONGEST_ROUND_TRIP, QualityAverages, Smoothed};
+use crate::srp::halves::{AnyPacket, ReceivingHalf};
+use crate::srp::recent::Recent;
 use crate::srp::wire::{Packet, STATUS_RESEND};
 use crate::srp::{Deliver, Delivery};
 
@@ -78,7 +80,8 @@ pub struct Client {
     asked: u32,
     quality: QualityAverages,
     nack: bool,
-    sent_times: SentTimes,
+    /// The times of the last probes and requests.
+    sent_times: Recent<u32>,
     probe_due: bool,
     /// When to send the next probe, unless a round trip is measured before; `None` before the first message or probe.
     probe_at: Option<Instant>,
@@ -99,11 +102,6 @@ impl Client {
         Client::expecting(1, config, decide, now)
     }
 
-    /// Reserves memory for messages of `typical` bytes in all places.
-    pub fn reserve(&mut self, typical: usize) {
-        self.early.reserve(typical);
-    }
-
     /// A client whose first id is `id`.
     pub fn expecting(id: u32, config: ClientConfig, decide: Box<dyn Decide>, now: Instant) -> Self {
         Client {
@@ -120,7 +118,7 @@ impl Client {
             asked: 0,
             quality: QualityAverages::new(config.keep_loss, config.keep_latency),
             nack: false,
-            sent_times: SentTimes::default(),
+            sent_times: Recent::default(),
             probe_due: config.probe_at_start,
             probe_at: config.probe_at_start.then_some(now + PROBE_AFTER),
             counts: Counts::default(),
@@ -276,51 +274,9 @@ impl Client {
         }
     }
 
-    /// Handles the time-out of [`Self::poll_timeout`].
-    pub fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.probe_due = true;
-            self.probe_at = Some(now + PROBE_AFTER);
-        }
-        let due = match self.waiting {
-            Waiting::Normal(until) => until.is_some_and(|until| until <= now),
-            Waiting::Answer(until) => until <= now,
-        };
-        if due {
-            self.counts.timeouts += 1;
-            self.consult(now, deliver);
-        }
-    }
-
-    /// Writes the next packet for the server.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let time = clock_ms(now) & !MARK | if self.config.time_mark { MARK } else { 0 };
-        if self.nack {
-            self.nack = false;
-            self.counts.nacks += 1;
-            self.sent_times.push(time);
-            return Packet::Nack { time, status: STATUS_RESEND, id: self.expected.0 }.emit(buf);
-        }
-        if self.probe_due {
-            self.probe_due = false;
-            self.sent_times.push(time);
-            return Packet::Probe { time }.emit(buf);
-        }
-        None
-    }
-
-    /// When to call [`Self::handle_timeout`] and then [`Self::poll_transmit`] next.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let wait = match self.waiting {
-            Waiting::Normal(until) => until,
-            Waiting::Answer(until) => Some(until),
-        };
-        wait.into_iter().chain(self.probe_at).min()
-    }
-
     /// A time that this side sent has come back.
     fn on_time(&mut self, received_at: Instant, time: u32) {
-        if !self.sent_times.holds(time) {
+        if !self.sent_times.iter().any(|sent| *sent == time) {
             return;
         }
         let millis = clock_ms(received_at).wrapping_sub(time) & !MARK;
@@ -333,11 +289,6 @@ impl Client {
             None => self.round_trip = Some(Smoothed::new(sample, 0.5)),
         }
         self.probe_at = Some(received_at + PROBE_AFTER);
-    }
-
-    /// Smoothed round trip and its deviation, once measured.
-    pub fn measured_round_trip(&self) -> Option<Smoothed> {
-        self.round_trip
     }
 
     /// The averages that decisions are based on.
@@ -356,21 +307,68 @@ impl Client {
     }
 }
 
-/// The times of the last probes and requests.
-#[derive(Debug, Default)]
-struct SentTimes {
-    times: [Option<u32>; 32],
-    next: usize,
-}
-
-impl SentTimes {
-    fn push(&mut self, time: u32) {
-        self.times[self.next] = Some(time);
-        self.next = (self.next + 1) % self.times.len();
+impl ReceivingHalf for Client {
+    fn handle_packet(
+        &mut self,
+        now: Instant,
+        received_at: Instant,
+        packet: &AnyPacket<'_>,
+        deliver: &mut Deliver<'_>,
+    ) {
+        if let AnyPacket::AsPublished(packet) = packet {
+            self.handle(now, received_at, packet, deliver);
+        }
     }
 
-    fn holds(&self, time: u32) -> bool {
-        self.times.contains(&Some(time))
+    fn handle_timeout(&mut self, now: Instant, deliver: &mut Deliver<'_>) {
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_due = true;
+            self.probe_at = Some(now + PROBE_AFTER);
+        }
+        let due = match self.waiting {
+            Waiting::Normal(until) => until.is_some_and(|until| until <= now),
+            Waiting::Answer(until) => until <= now,
+        };
+        if due {
+            self.counts.timeouts += 1;
+            self.consult(now, deliver);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        let time = clock_ms(now) & !MARK | if self.config.time_mark { MARK } else { 0 };
+        if self.nack {
+            self.nack = false;
+            self.counts.nacks += 1;
+            self.sent_times.push(time);
+            return Packet::Nack { time, status: STATUS_RESEND, id: self.expected.0 }.emit(buf);
+        }
+        if self.probe_due {
+            self.probe_due = false;
+            self.sent_times.push(time);
+            return Packet::Probe { time }.emit(buf);
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let wait = match self.waiting {
+            Waiting::Normal(until) => until,
+            Waiting::Answer(until) => Some(until),
+        };
+        wait.into_iter().chain(self.probe_at).min()
+    }
+
+    fn reserve(&mut self, _messages: usize, typical: usize) {
+        self.early.reserve(typical);
+    }
+
+    fn duplicates(&self) -> u64 {
+        self.counts.duplicates
+    }
+
+    fn measured_round_trip(&self) -> Option<Smoothed> {
+        self.round_trip
     }
 }
 

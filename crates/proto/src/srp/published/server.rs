@@ -9,7 +9,9 @@ use antiphon_core::{Instant, Seq32};
 
 use super::{Counts, clock_ms};
 use crate::pool::Pool;
+use crate::srp::halves::{AnyPacket, SendingHalf};
 use crate::srp::wire::{HEADER, MAX_PACKET, Packet, STATUS_RESEND};
+use crate::srp::{Message, position};
 
 /// A server of one client.
 ///
@@ -58,13 +60,6 @@ impl Server {
         }
     }
 
-    /// Reserves memory for all messages kept, of `typical` bytes.
-    pub fn reserve(&mut self, typical: usize) {
-        let left = self.capacity - self.kept.len();
-        self.kept.reserve_exact(left);
-        self.spare.fill(self.capacity, self.capacity, typical);
-    }
-
     /// Writes the data packet of a message and keeps a copy; returns the packet's length.
     ///
     /// `None` if the message is empty, longer than 1480 bytes, or `buf` too short.
@@ -96,7 +91,7 @@ impl Server {
     }
 
     fn on_nack(&mut self, time: u32, id: u32) {
-        match position(&self.kept, id) {
+        match self.position(id) {
             Some(at) if self.kept[at].answered < MAX_ANSWERS && self.answers.len() < MAX_DUE => {
                 self.kept[at].answered += 1;
                 self.answers.push_back((id, time));
@@ -117,18 +112,8 @@ impl Server {
         }
     }
 
-    /// Writes the next packet that a client requested.
-    pub fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<usize> {
-        if let Some(time) = self.probe.take() {
-            return Packet::Probe { time }.emit(buf);
-        }
-        while let Some((id, time)) = self.answers.pop_front() {
-            if let Some(at) = position(&self.kept, id) {
-                self.counts.retransmitted += 1;
-                return Packet::Answer { time, id, data: &self.kept[at].data }.emit(buf);
-            }
-        }
-        None
+    fn position(&self, id: u32) -> Option<usize> {
+        position(self.kept.front().map(|kept| kept.id), self.kept.len(), id)
     }
 
     /// Totals so far.
@@ -137,10 +122,48 @@ impl Server {
     }
 }
 
-fn position(kept: &VecDeque<Kept>, id: u32) -> Option<usize> {
-    let oldest = kept.front()?.id;
-    let at = id.wrapping_sub(oldest) as usize;
-    (at < kept.len()).then_some(at)
+impl SendingHalf for Server {
+    fn handle_packet(&mut self, now: Instant, packet: &AnyPacket<'_>) -> bool {
+        if let AnyPacket::AsPublished(packet) = packet {
+            self.handle(now, packet);
+        }
+        false
+    }
+
+    fn max_message(&self) -> usize {
+        MAX_PACKET - HEADER
+    }
+
+    fn parts(&self, _len: usize) -> usize {
+        1
+    }
+
+    fn send_part(&mut self, now: Instant, message: &Message<'_>, _: usize, buf: &mut [u8]) -> Option<usize> {
+        self.send(now, message.bytes, buf)
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut [u8]) -> Option<usize> {
+        if let Some(time) = self.probe.take() {
+            return Packet::Probe { time }.emit(buf);
+        }
+        while let Some((id, time)) = self.answers.pop_front() {
+            if let Some(at) = self.position(id) {
+                self.counts.retransmitted += 1;
+                return Packet::Answer { time, id, data: &self.kept[at].data }.emit(buf);
+            }
+        }
+        None
+    }
+
+    /// For all messages kept.
+    fn reserve(&mut self, _packets: usize, typical: usize) {
+        self.kept.reserve_exact(self.capacity - self.kept.len());
+        self.spare.fill(self.capacity, self.capacity, typical);
+    }
+
+    fn retransmitted(&self) -> u64 {
+        self.counts.retransmitted
+    }
 }
 
 /// Retransmissions of one message: at the report's worst loss (15 % each way) a request with its answer fails 28 times
@@ -177,7 +200,7 @@ mod tests {
         let mut buf = [0; MAX_PACKET];
         for (n, id) in [u32::MAX - 1, u32::MAX, 0, 1].into_iter().enumerate() {
             server.handle(NOW, &nack(id));
-            let len = server.poll_transmit(&mut buf).unwrap();
+            let len = server.poll_transmit(Instant::ZERO, &mut buf).unwrap();
             let data = &[n as u8; 100][..];
             assert_eq!(Packet::parse(&buf[..len]), Ok(Packet::Answer { time: 77, id, data }));
         }
@@ -189,7 +212,7 @@ mod tests {
         for id in [0, 1, 90, 101, 1 << 31, u32::MAX] {
             server.handle(NOW, &nack(id));
         }
-        assert_eq!(server.poll_transmit(&mut [0; MAX_PACKET]), None);
+        assert_eq!(server.poll_transmit(Instant::ZERO, &mut [0; MAX_PACKET]), None);
         assert_eq!(server.counts().nacks_ignored, 6);
     }
 
@@ -201,10 +224,10 @@ mod tests {
             server.handle(NOW, &nack(n % 12));
             assert!(server.answers.len() <= MAX_DUE);
             if n % 3 == 0 {
-                bytes += server.poll_transmit(&mut buf).unwrap_or(0);
+                bytes += server.poll_transmit(Instant::ZERO, &mut buf).unwrap_or(0);
             }
         }
-        bytes += std::iter::from_fn(|| server.poll_transmit(&mut buf)).sum::<usize>();
+        bytes += std::iter::from_fn(|| server.poll_transmit(Instant::ZERO, &mut buf)).sum::<usize>();
         assert_eq!(bytes, 10 * 116 * MAX_ANSWERS as usize);
     }
 
@@ -216,7 +239,7 @@ mod tests {
         for n in 0..1000 {
             // A thousand probes in a second: the first four, then ten a second.
             server.handle(Instant::from_millis(n), &Packet::Probe { time: 5 });
-            if let Some(len) = server.poll_transmit(&mut buf) {
+            if let Some(len) = server.poll_transmit(Instant::ZERO, &mut buf) {
                 assert_eq!(Packet::parse(&buf[..len]), Ok(Packet::Probe { time: 5 }));
                 returned += 1;
             }

@@ -15,17 +15,17 @@ struct Bench {
 impl Bench {
     fn new(called: bool) -> Self {
         let sender = CompleteSender::new(1472, called, 7);
-        let first = sender.next;
+        let first = sender.cutter.next;
         Bench { sender, first, sent: 0 }
     }
 
     fn send(&mut self, at: u64, count: u32) -> u32 {
-        let message = Message { bytes: &[1; LEN], priority: 0, deadline: None, stream: 0 };
+        let message = Message { bytes: &[1; LEN], priority: 0, deadline: None, stream: 0, tag: Tag(0) };
         let admitted = (0..count).take_while(|_| {
             let room = self.sender.admits(LEN);
-            let tag = Tag(self.sent.into());
+            let message = Message { tag: Tag(self.sent.into()), ..message };
             if room {
-                self.sender.send_part(ms(at), &message, tag, 0, &mut [0; 1472]).expect("room");
+                self.sender.send_part(ms(at), &message, 0, &mut [0; 1472]).expect("room");
                 self.sent += 1;
             }
             room
@@ -49,12 +49,16 @@ impl Bench {
     fn report(&mut self, at: u64, settled: u32, highest: u32) {
         let [settled, highest] = [settled, highest].map(|n| self.first.wrapping_add(n));
         let report = Report { highest, settled, ..Report::default() };
-        self.sender.on_probe(ms(at), self.sender.epoch, 0, &report);
+        self.sender.on_probe(ms(at), self.sender.cutter.epoch, 0, &report);
     }
 
     fn ask(&mut self, at: u64, first: u32, more: &[u8]) {
-        let nack =
-            Nack { epoch: self.sender.epoch, time: at as u32, first: self.first.wrapping_add(first), more };
+        let nack = Nack {
+            epoch: self.sender.cutter.epoch,
+            time: at as u32,
+            first: self.first.wrapping_add(first),
+            more,
+        };
         self.sender.on_nack(ms(at), &nack);
     }
 
@@ -77,7 +81,7 @@ fn what_is_asked_for_is_sent_again_until_it_is_confirmed() {
     }
     bench.report(3_000, 4, 3);
     assert_eq!((bench.confirmed(), bench.sender.is_empty()), (vec![1, 2, 3], true));
-    assert_eq!((bench.sender.window().1, bench.sender.poll_timeout()), (0, None));
+    assert_eq!((bench.sender.limit.on_way(), bench.sender.poll_timeout()), (0, None));
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn an_address_that_proved_nothing_gets_nothing_twice() {
     let mut bench = Bench::new(false);
     bench.send(0, 5);
     assert!((1..5_000).all(|at| bench.leaving(at).is_empty()));
-    let wrong = Nack { epoch: bench.sender.epoch ^ 1, time: 1, first: bench.first, more: &[0xff; 4] };
+    let wrong = Nack { epoch: bench.sender.cutter.epoch ^ 1, time: 1, first: bench.first, more: &[0xff; 4] };
     bench.sender.on_nack(ms(5_000), &wrong);
     assert_eq!(bench.leaving(5_001), []);
     bench.ask(5_002, 0, &[]);

@@ -15,7 +15,13 @@ fn sender(first: u32) -> Sender {
 }
 
 fn send(sender: &mut Sender, now: Instant, bytes: &[u8], priority: u8) -> Vec<Vec<u8>> {
-    let message = Message { bytes, priority, deadline: Some(now + Duration::from_millis(200)), stream: 0 };
+    let message = Message {
+        bytes,
+        priority,
+        deadline: Some(now + Duration::from_millis(200)),
+        stream: 0,
+        tag: Tag::NONE,
+    };
     let parts = 0..sender.parts(bytes.len());
     parts
         .map(|index| {
@@ -28,7 +34,7 @@ fn send(sender: &mut Sender, now: Instant, bytes: &[u8], priority: u8) -> Vec<Ve
 }
 
 fn ask(sender: &mut Sender, now: Instant, time: u32, first: u32, more: &[u8]) -> Vec<Vec<u8>> {
-    sender.on_nack(now, &Nack { epoch: sender.epoch, time, first, more });
+    sender.on_nack(now, &Nack { epoch: sender.cutter.epoch, time, first, more });
     let next = |sender: &mut Sender| {
         let mut buf = vec![0; 200];
         let len = sender.poll_transmit(now, &mut buf)?;
@@ -84,7 +90,7 @@ fn a_repeated_request_is_answered_and_a_copied_one_is_not() {
     let answered = [7, 7, 8, 8].map(|time| ask(&mut sender, NOW, time, 1, &[]).len());
     assert_eq!(answered, [1, 0, 1, 0]);
     // Two requests before the answer is sent: one answer.
-    let epoch = sender.epoch;
+    let epoch = sender.cutter.epoch;
     for time in [9, 10] {
         sender.on_nack(NOW, &Nack { epoch, time, first: 1, more: &[] });
     }
@@ -101,7 +107,7 @@ fn only_what_was_sent_and_is_in_time_is_repaired() {
     for id in [0, 2, 1 << 31, u32::MAX] {
         assert!(ask(&mut sender, NOW, 1, id, &[]).is_empty());
     }
-    sender.on_nack(NOW, &Nack { epoch: sender.epoch ^ 1, time: 1, first: 1, more: &[] });
+    sender.on_nack(NOW, &Nack { epoch: sender.cutter.epoch ^ 1, time: 1, first: 1, more: &[] });
     assert_eq!(sender.poll_transmit(NOW, &mut [0; 200]), None);
     let counts = sender.counts();
     assert_eq!((counts.too_late, counts.unknown, counts.retransmitted), (1, 5, 0));
@@ -128,7 +134,7 @@ fn a_flood_of_requests_never_costs_more_than_was_sent_anyway() {
 #[test]
 fn congestion_makes_repairs_yield_and_they_come_back() {
     let mut sender = sender(1);
-    let epoch = sender.epoch;
+    let epoch = sender.cutter.epoch;
     let report =
         |n: u32, queueing_us| Report { highest: n, settled: n, received: 90 * n, lost: 10 * n, queueing_us };
     assert!(!sender.on_probe(NOW, epoch, 0, report(0, 0), Wanted::default()));
@@ -151,7 +157,7 @@ fn congestion_makes_repairs_yield_and_they_come_back() {
 #[test]
 fn streams_are_chosen_only_with_the_epoch_or_before_data() {
     let mut sender = sender(1);
-    let epoch = sender.epoch;
+    let epoch = sender.cutter.epoch;
     let wants = |sender: &mut Sender, epoch: u32, streams: u16, blind: bool| {
         let wanted = Wanted { streams: Streams(streams), blind };
         sender.on_probe(NOW, epoch, 0, Report::default(), wanted);
@@ -162,7 +168,7 @@ fn streams_are_chosen_only_with_the_epoch_or_before_data() {
     assert_eq!(wants(&mut sender, 0, 5, true), 5, "it may change its mind");
     assert_eq!(wants(&mut sender, epoch, 3, false), 3);
     assert_eq!(wants(&mut sender, 0, 0, true), 3, "who knows the epoch is not blind any more");
-    let message = Message { bytes: b"x", priority: 0, deadline: None, stream: 2 };
+    let message = Message { bytes: b"x", priority: 0, deadline: None, stream: 2, tag: Tag::NONE };
     assert_eq!(sender.admit(NOW, &message), Admission::Drop);
     assert_eq!(sender.admit(NOW, &Message { stream: 1, ..message }), Admission::Send);
     assert_eq!(sender.counts().unwanted, 1);
