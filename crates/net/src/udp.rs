@@ -347,30 +347,12 @@ impl Line for UdpLine {
         }
     }
 
-    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
-
     fn wire(&self) -> Wire {
         Wire::Datagram
     }
 
     fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
         each(self.socket.as_fd(), Readiness::READABLE);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn peer_address(&self, path: PathId) -> Option<SocketAddr> {

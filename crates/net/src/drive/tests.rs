@@ -82,14 +82,6 @@ impl Line for FakeLine {
         self.timeout
     }
 
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn is_flushed(&self) -> bool {
         self.flush_asked.set(self.flush_asked.get() + 1);
         self.flush_asked.get() > self.unflushed
@@ -178,7 +170,7 @@ fn drive_one(
     options: DriveOptions,
 ) -> Result<DriveReport, LineError> {
     let mut lines = Lines::new();
-    lines.add(WireId(0), Box::new(line)).expect("it is the first");
+    lines.add(WireId(0), Box::new(line as &mut dyn Line)).expect("it is the first");
     drive(&mut lines, &mut Single::new(Lent(participant)), clock, stop, options)
 }
 
