@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, Transmit, WireId, WireView, sooner};
 
-use super::poller::{Came, Poller};
-use super::slots::{Held, Key, Kind};
+use super::slots::{Held, Key, Kind, Watched};
 use super::{Lines, MOST_FAILURES};
 use crate::clock::OsClock;
 use crate::line::{IDLE, LineError, Wait};
 use crate::poll::Readiness;
+use crate::poller::Poller;
 
 impl Lines<'_> {
     /// Waits as told, then hands what has arrived to the participant; returns the time when it last read the clock. An
@@ -66,12 +66,12 @@ impl Lines<'_> {
         let mut now = clock.now();
         for at in 0..count {
             let event = self.events[at];
-            match self.poller.as_mut().map(|poller| poller.read(event)) {
-                Some(Came::Held(key)) => now = self.serve(key, now, participant, clock)?,
-                Some(Came::Waker(at)) => {
+            match self.poller.as_mut().and_then(|poller| poller.read(event)).map(Watched::of) {
+                Some(Watched::Held(key)) => now = self.serve(key, now, participant, clock)?,
+                Some(Watched::Waker(at)) => {
                     self.wakers[at].clear();
                 }
-                Some(Came::Timer) | None => {}
+                None => {}
             }
         }
         // Connections accepted just now are among them.
@@ -90,8 +90,8 @@ impl Lines<'_> {
 
     fn wait(&mut self, clock: &OsClock, wait: Wait) -> Result<usize, LineError> {
         if self.poller.is_none() {
-            let poller = Poller::new(&self.wakers).map_err(LineError::system("cannot wait for sockets"))?;
-            self.poller = Some(poller);
+            self.poller = Some(Poller::new().map_err(LineError::system("cannot wait for sockets"))?);
+            self.watch_wakers(0);
         }
         let until = match wait {
             _ if !self.fresh.is_empty() => None,
@@ -195,7 +195,7 @@ impl Lines<'_> {
         let mut result = Ok(());
         let mut watch = |fd: BorrowedFd<'_>, want| {
             if result.is_ok() {
-                result = poller.watch(fd, key, want);
+                result = poller.watch(fd, Watched::Held(key).data(), want);
             }
         };
         match &held.kind {
