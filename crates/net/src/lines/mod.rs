@@ -113,10 +113,7 @@ impl<'a> Lines<'a> {
 
     /// The line of that wire; `None` for a listening socket.
     pub fn line(&self, wire: WireId) -> Option<&(dyn Line + 'a)> {
-        match &self.slots.get(self.slots.find(wire)?)?.kind {
-            Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(&**line),
-            Kind::Listening(_) => None,
-        }
+        self.slots.get(self.slots.find(wire)?)?.line()
     }
 
     /// The same, mutable.

@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, Transmit, WireId, WireView, sooner};
+use antiphon_core::{
+    BrokenReason, Input, Instant, OneWire, Participant, Single, Transmit, WireId, WireView, sooner,
+};
 
 use super::slots::{Held, Key, Kind, Watched};
 use super::{Lines, MOST_FAILURES};
@@ -121,7 +123,8 @@ impl Lines<'_> {
                 result
             }
             Kind::Closing { line, .. } => {
-                line.receive(clock, &mut WireView::new(&mut Ignores, wire), Wait::No)
+                let mut ignores = Single::new(Ignores);
+                line.receive(clock, &mut WireView::new(&mut ignores, Single::<Ignores>::WIRE), Wait::No)
             }
             Kind::Listening(_) => {
                 self.accept_callers(key, now, participant);
@@ -277,37 +280,17 @@ impl Lines<'_> {
 /// Replaces the participant of a line that is closing: accepts everything and sends nothing.
 struct Ignores;
 
-impl Participant for Ignores {
-    fn handle_input(&mut self, _now: Instant, _wire: WireId, _input: Input<'_>) {}
-
-    fn accept(&mut self, _now: Instant, _listener: WireId) -> Option<WireId> {
-        None
-    }
+impl OneWire for Ignores {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
 
     fn advance(&mut self, _now: Instant) {}
 
-    fn poll_ready(&mut self) -> Option<WireId> {
-        None
-    }
-
-    fn poll_transmit(&mut self, _now: Instant, _wire: WireId, _buf: &mut [u8]) -> Option<Transmit> {
-        None
-    }
-
-    fn poll_close(&mut self) -> Option<WireId> {
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         None
-    }
-
-    fn knows(&self, _wire: WireId, _path: PathId) -> bool {
-        false
-    }
-
-    fn takes(&self, _wire: WireId) -> bool {
-        true
     }
 
     fn stop(&mut self, _now: Instant) {}
