@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use antiphon_core::{Input, Instant, OneWire, PathId, Single, Transmit, WireId, WireView};
 use antiphon_net::{
-    DriveOptions, Line, LineError, LineLayer, Lines, OsClock, SocketOptions, Stop, UdpLine, Wait, WaitStyle,
+    DriveOptions, Line, LineError, Lines, OsClock, SocketOptions, Stop, UdpLine, Wait, WaitStyle,
     become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Message, Sender, SenderConfig};
 
-use crate::party::{WIRE, reflector, stack};
+use crate::party::{Layered, LineLayer, WIRE, reflector, stack};
 
 /// Gaps in one run; the first tenth is discarded (caches, page faults, the estimate of the round trip).
 const GAPS: usize = 2_000;
@@ -88,7 +88,7 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
     let line = Timed { line, clock, arrived: None, times: &mut times };
     become_media_thread();
     let mut lines = Lines::new();
-    lines.add(WIRE, Box::new(line)).expect("it is the first");
+    lines.add(WIRE, Box::new(Layered(line))).expect("it is the first");
     drive(&mut lines, &mut reflector, &clock, stop, DriveOptions { wait }).expect("loopback");
     drop(lines);
     times

@@ -45,7 +45,7 @@ pub use clock::{OsClock, thread_cpu_time};
 pub use descriptors::allow_open_files;
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, round};
 pub use lent::{Arrival, LentSocket};
-pub use line::{IDLE, Line, LineCommon, LineError, LineLayer, LineStats, Wait};
+pub use line::{IDLE, Line, LineCommon, LineError, LineStats, Wait};
 pub use lines::{Handover, LineObserver, Lines, Opened};
 pub use multicast::source_address;
 pub use options::{Multicast, SocketOptions, interface_index};

@@ -13,8 +13,8 @@ use crate::wake::Waker;
 
 /// Moves bytes between a socket and a participant.
 ///
-/// Defaults are those of a datagram socket, which has no connection to tend, to flush or to report. What wraps a line is
-/// a [`LineLayer`], which forwards them.
+/// Defaults are those of a datagram socket, which has no connection to tend, to flush or to report. What wraps a line
+/// must forward them.
 pub trait Line {
     /// Waits as told, then hands everything that has arrived to the participant; a line that was full resumes sending
     /// as soon as it has room. Returns the time when it last read the clock, after the wait.
@@ -99,100 +99,6 @@ pub trait Line {
     /// without a waker sleep in the receiving call.
     fn set_waker(&mut self, waker: Waker) {
         self.common_mut().waker = Some(waker);
-    }
-}
-
-/// A line around another, with hooks where bytes pass; everything else is forwarded.
-pub trait LineLayer {
-    /// The line below.
-    fn inner(&self) -> &(dyn Line + '_);
-
-    /// The same, mutable.
-    fn inner_mut(&mut self) -> &mut (dyn Line + '_);
-
-    /// See [`Line::receive`].
-    fn receive(
-        &mut self,
-        clock: &OsClock,
-        participant: &mut WireView<'_>,
-        wait: Wait,
-    ) -> Result<Instant, LineError> {
-        self.inner_mut().receive(clock, participant, wait)
-    }
-
-    /// See [`Line::transmit`].
-    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
-        self.inner_mut().transmit(now, participant)
-    }
-}
-
-impl<L: LineLayer> Line for L {
-    fn receive(
-        &mut self,
-        clock: &OsClock,
-        participant: &mut WireView<'_>,
-        wait: Wait,
-    ) -> Result<Instant, LineError> {
-        LineLayer::receive(self, clock, participant, wait)
-    }
-
-    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
-        LineLayer::transmit(self, now, participant)
-    }
-
-    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
-        self.inner_mut().report(now, participant, last);
-    }
-
-    fn wire(&self) -> Wire {
-        self.inner().wire()
-    }
-
-    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
-        self.inner().watch(each);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.inner().poll_timeout()
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.inner().is_flushed()
-    }
-
-    fn is_over(&self) -> bool {
-        self.inner().is_over()
-    }
-
-    fn facts(&self) -> Vec<String> {
-        self.inner().facts()
-    }
-
-    fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
-        self.inner().peer_address(path)
-    }
-
-    fn common(&self) -> &LineCommon {
-        self.inner().common()
-    }
-
-    fn common_mut(&mut self) -> &mut LineCommon {
-        self.inner_mut().common_mut()
-    }
-
-    fn set_tap(&mut self, tap: Tap) {
-        self.inner_mut().set_tap(tap);
-    }
-}
-
-/// A borrowed line.
-impl<'a> LineLayer for &mut (dyn Line + 'a) {
-    fn inner(&self) -> &(dyn Line + '_) {
-        &**self
-    }
-
-    fn inner_mut(&mut self) -> &mut (dyn Line + '_) {
-        &mut **self
     }
 }
 

@@ -37,7 +37,7 @@ impl FakeLine {
     }
 }
 
-impl Line for FakeLine {
+impl Line for &mut FakeLine {
     fn receive(
         &mut self,
         clock: &OsClock,
@@ -170,7 +170,7 @@ fn drive_one(
     options: DriveOptions,
 ) -> Result<DriveReport, LineError> {
     let mut lines = Lines::new();
-    lines.add(WireId(0), Box::new(line as &mut dyn Line)).expect("it is the first");
+    lines.add(WireId(0), Box::new(line)).expect("it is the first");
     drive(&mut lines, &mut Single::new(Lent(participant)), clock, stop, options)
 }
 

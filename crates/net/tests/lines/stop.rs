@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, WireId, WireView};
 use antiphon_net::{
-    DriveOptions, IDLE, Line, LineError, LineLayer, Lines, OsClock, SocketOptions, Stop, TcpLine,
-    TcpListening, UdpLine, Wait, WaitStyle, Waker, drive_each, round,
+    DriveOptions, IDLE, Line, LineError, Lines, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
+    Wait, WaitStyle, Waker, drive_each, round,
 };
 
-use crate::party::drive_one;
+use crate::party::{Layered, LineLayer, drive_one};
 use crate::world::{LIMIT, local};
 
 /// A line with a record of how it waited.
@@ -196,12 +196,13 @@ fn a_stop_is_noticed_within_a_tenth_of_a_second() {
     for (wait, timer) in ways() {
         for line in lines(&far) {
             let ((tell, told), stop) = (mpsc::channel(), Stop::new());
-            let mut watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };
+            let watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };
             let asked = stop.clone();
             let thread = std::thread::spawn(move || {
                 let mut idler = Idler { timer, ..Idler::default() };
-                drive_one(&mut watched, &mut idler, &clock, &asked, DriveOptions { wait }).expect("it lives");
-                watched
+                let mut line = Layered(watched);
+                drive_one(&mut line, &mut idler, &clock, &asked, DriveOptions { wait }).expect("it lives");
+                line.0
             });
             told.recv_timeout(LIMIT).expect("it goes round, and does not sleep for ever");
             stop.ask();
