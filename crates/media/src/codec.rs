@@ -86,7 +86,7 @@ fn finite(x: f32) -> f32 {
 
 /// G.711 mu-law expands a sign, three bits of segment and four of step, all inverted. Magnitudes are those of table 2
 /// times 4, since the law has 14 bits and we have 16; 33 of them are its bias.
-const fn mulaw_expand(code: u8) -> i16 {
+pub const fn mulaw_expand(code: u8) -> i16 {
     let code = !code;
     let (segment, step) = ((code >> 4) & 7, (code & 15) as i32);
     let magnitude = (((step << 3) + MULAW_BIAS) << segment) - MULAW_BIAS;
@@ -98,7 +98,8 @@ const MULAW_BIAS: i32 = 33 * 4;
 /// The largest magnitude that stays in the top segment: 8159 steps of 14 bits, less one step of 16 bits.
 const MULAW_MAX: i32 = 8159 * 4 - 1;
 
-fn mulaw_encode(n: i16) -> u8 {
+/// The mu-law code for `n`, the nearest below in magnitude, as G.711 has it.
+pub fn mulaw_encode(n: i16) -> u8 {
     let magnitude = i32::from(n).abs().min(MULAW_MAX) + MULAW_BIAS;
     // The bias puts the leading one of every magnitude at bit 7 or above; its position is the segment.
     let segment = 24 - magnitude.leading_zeros() as i32;
@@ -109,7 +110,7 @@ fn mulaw_encode(n: i16) -> u8 {
 
 /// G.711 A-law: sign (set for positive), segment and step, even bits inverted. Magnitudes are those of table 1 times 8:
 /// 13 bits as 16.
-const fn alaw_expand(code: u8) -> i16 {
+pub const fn alaw_expand(code: u8) -> i16 {
     let code = code ^ 0x55;
     let (segment, step) = ((code >> 4) & 7, (code & 15) as i32);
     let magnitude = match segment {
@@ -119,7 +120,8 @@ const fn alaw_expand(code: u8) -> i16 {
     if code & 0x80 != 0 { magnitude as i16 } else { -(magnitude as i16) }
 }
 
-fn alaw_encode(n: i16) -> u8 {
+/// The A-law code whose interval contains `n`.
+pub fn alaw_encode(n: i16) -> u8 {
     let sign = if n >= 0 { 0x80 } else { 0 };
     // One's complement makes the two halves mirror images, as the law has no zero.
     let magnitude = u32::from(if n >= 0 { n as u16 } else { !n as u16 }) >> 4;

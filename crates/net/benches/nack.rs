@@ -14,19 +14,18 @@ mod party;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, OneWire, PathId, Single, Tag, Transmit, Wire, WireId, WireView};
+use antiphon_core::{Input, Instant, OneWire, PathId, Single, Tag, Transmit, WireId, WireView};
 use antiphon_net::{
-    DriveOptions, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, UdpLine, Wait,
-    WaitStyle, become_media_thread, drive,
+    DriveOptions, Line, LineError, Lines, OsClock, SocketOptions, Stop, UdpLine, Wait, WaitStyle,
+    become_media_thread, drive,
 };
 use antiphon_proto::srp::wire::extended::Extended;
 use antiphon_proto::srp::{Message, Sender, SenderConfig, SendingHalf};
 
-use crate::party::{WIRE, reflector, stack};
+use crate::party::{Layered, LineLayer, WIRE, reflector, stack};
 
 /// Gaps in one run; the first tenth is discarded (caches, page faults, the estimate of the round trip).
 const GAPS: usize = 2_000;
@@ -85,26 +84,34 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, clock: OsClock, stop: &Stop, wait: Wai
     tell.send(line.local_address()).expect("the benchmark waits");
     let mut reflector = reflector(stack("srp", 1, 1452), 1000, clock.now());
     let room = || Vec::with_capacity(2 * GAPS);
-    let times = Inside { stamp: room(), received: room() };
-    let mut line = Timed { line, clock, arrived: None, times };
+    let mut times = Inside { stamp: room(), received: room() };
+    let line = Timed { line, clock, arrived: None, times: &mut times };
     become_media_thread();
     let mut lines = Lines::new();
-    lines.add(WIRE, Box::new(&mut line)).expect("it is the first");
+    lines.add(WIRE, Box::new(Layered(line))).expect("it is the first");
     drive(&mut lines, &mut reflector, &clock, stop, DriveOptions { wait }).expect("loopback");
     drop(lines);
-    line.times
+    times
 }
 
 /// A line with a clock at both ends.
-struct Timed {
+struct Timed<'a> {
     line: UdpLine,
     clock: OsClock,
     /// When the kernel received the first datagram of this round, and when it was read.
     arrived: Option<(Instant, Instant)>,
-    times: Inside,
+    times: &'a mut Inside,
 }
 
-impl Line for Timed {
+impl LineLayer for Timed<'_> {
+    fn inner(&self) -> &(dyn Line + '_) {
+        &self.line
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Line + '_) {
+        &mut self.line
+    }
+
     fn receive(
         &mut self,
         clock: &OsClock,
@@ -127,46 +134,6 @@ impl Line for Timed {
             self.times.received.push(now.since(received).as_nanos() as u64);
         }
         result
-    }
-
-    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
-        self.line.report(now, participant, last);
-    }
-
-    fn wire(&self) -> Wire {
-        self.line.wire()
-    }
-
-    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
-        self.line.watch(each);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.line.poll_timeout()
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.line.is_flushed()
-    }
-
-    fn is_over(&self) -> bool {
-        self.line.is_over()
-    }
-
-    fn facts(&self) -> Vec<String> {
-        self.line.facts()
-    }
-
-    fn peer_address(&self, path: PathId) -> Option<std::net::SocketAddr> {
-        self.line.peer_address(path)
-    }
-
-    fn common(&self) -> &LineCommon {
-        self.line.common()
-    }
-
-    fn common_mut(&mut self) -> &mut LineCommon {
-        self.line.common_mut()
     }
 }
 

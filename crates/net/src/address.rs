@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs,
 use std::time::Duration;
 
 use antiphon_core::uri::Uri;
+use socket2::Socket;
+
+use crate::line::LineError;
 
 /// The target of a line: an address to call or one to listen on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,9 +114,27 @@ const REFUSAL: Duration = Duration::from_millis(250);
 
 /// The wildcard address of the same IP version as `peer`, port chosen by the kernel.
 pub(crate) fn any_for(peer: SocketAddr) -> SocketAddr {
-    let ip =
-        if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
-    SocketAddr::new(ip, 0)
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// Opens a socket for `local`, which the wildcard of IPv6 takes IPv4 with; machines without IPv6 still listen. Returns it
+/// and where it is to be bound.
+pub(crate) fn open_for(
+    local: SocketAddr,
+    mut open: impl FnMut(SocketAddr) -> Result<Socket, LineError>,
+) -> Result<(Socket, SocketAddr), LineError> {
+    if !(local.is_ipv6() && local.ip().is_unspecified()) {
+        return Ok((open(local)?, local));
+    }
+    let Ok(socket) = open(local) else {
+        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
+        return Ok((open(v4)?, v4));
+    };
+    socket.set_only_v6(false).map_err(LineError::system("IPv4 in addition to IPv6"))?;
+    Ok((socket, local))
 }
 
 #[cfg(test)]

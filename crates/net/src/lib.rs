@@ -24,6 +24,7 @@ pub mod netns;
 mod options;
 mod paths;
 mod poll;
+mod poller;
 mod raw;
 mod raw_socket;
 mod realtime;

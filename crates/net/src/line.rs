@@ -12,6 +12,9 @@ use crate::poll::{self, NO_FD, Readiness};
 use crate::wake::Waker;
 
 /// Moves bytes between a socket and a participant.
+///
+/// Defaults are those of a datagram socket, which has no connection to tend, to flush or to report. What wraps a line
+/// must forward them.
 pub trait Line {
     /// Waits as told, then hands everything that has arrived to the participant; a line that was full resumes sending
     /// as soon as it has room. Returns the time when it last read the clock, after the wait.
@@ -27,7 +30,7 @@ pub trait Line {
 
     /// Gives the participant the kernel's figures of the connection, if the last time was long enough ago, or if this
     /// is the last.
-    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool);
+    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
 
     /// Datagrams or a byte stream.
     fn wire(&self) -> Wire;
@@ -37,17 +40,25 @@ pub trait Line {
     fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness));
 
     /// When the line itself has something to do, such as connecting again.
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 
     /// Whether everything that was transmitted has left this machine, so that the line may be dropped without loss.
     /// Datagrams have at once.
-    fn is_flushed(&self) -> bool;
+    fn is_flushed(&self) -> bool {
+        true
+    }
 
     /// Whether nothing can be received or sent any more: an accepted connection that has ended.
-    fn is_over(&self) -> bool;
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// Facts about the line, in words, such as the kernel's congestion control.
-    fn facts(&self) -> Vec<String>;
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The address to which packets on `path` go; `None` if no peer is known there.
     fn peer_address(&self, path: PathId) -> Option<SocketAddr>;
@@ -88,62 +99,6 @@ pub trait Line {
     /// without a waker sleep in the receiving call.
     fn set_waker(&mut self, waker: Waker) {
         self.common_mut().waker = Some(waker);
-    }
-}
-
-/// A borrowed line.
-impl<L: Line + ?Sized> Line for &mut L {
-    fn receive(
-        &mut self,
-        clock: &OsClock,
-        participant: &mut WireView<'_>,
-        wait: Wait,
-    ) -> Result<Instant, LineError> {
-        (**self).receive(clock, participant, wait)
-    }
-
-    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
-        (**self).transmit(now, participant)
-    }
-
-    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
-        (**self).report(now, participant, last);
-    }
-
-    fn wire(&self) -> Wire {
-        (**self).wire()
-    }
-
-    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
-        (**self).watch(each);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        (**self).poll_timeout()
-    }
-
-    fn is_flushed(&self) -> bool {
-        (**self).is_flushed()
-    }
-
-    fn is_over(&self) -> bool {
-        (**self).is_over()
-    }
-
-    fn facts(&self) -> Vec<String> {
-        (**self).facts()
-    }
-
-    fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
-        (**self).peer_address(path)
-    }
-
-    fn common(&self) -> &LineCommon {
-        (**self).common()
-    }
-
-    fn common_mut(&mut self) -> &mut LineCommon {
-        (**self).common_mut()
     }
 }
 

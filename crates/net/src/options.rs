@@ -101,6 +101,19 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     }
 }
 
+/// The same for a socket of datagrams.
+pub(crate) fn apply_to_datagrams(
+    socket: &Socket,
+    options: &SocketOptions,
+    v6: bool,
+    notes: &mut Vec<String>,
+) {
+    apply(socket, options, v6, notes);
+    if let Err(error) = set_fragmentation(socket, options.fragment, v6) {
+        notes.push(format!("control of IP fragmentation is not available: {error}"));
+    }
+}
+
 impl SocketOptions {
     /// Sets the congestion control of these options, if they have one, for a connection that is not a line.
     ///
@@ -163,9 +176,14 @@ pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io:
 
 /// Sets an integer option.
 pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live i32 of the length given.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    set(socket, level, name, &value)
+}
+
+/// Sets an option that takes a C structure of that type.
+fn set<T>(socket: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let (value, len) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -181,13 +199,8 @@ pub(crate) fn join_source(socket: &Socket, index: u32, group: IpAddr, source: Ip
         gsr_group: storage(group),
         gsr_source: storage(source),
     };
-    let len = size_of::<libc::group_source_req>() as libc::socklen_t;
     let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
-    let value = (&raw const request).cast();
-    // SAFETY: the pointer is to a live structure of the length given.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, libc::MCAST_JOIN_SOURCE_GROUP, value, len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(socket, level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
 }
 
 /// Sends to IPv4 groups through that interface, from its address `source` if given.
@@ -197,12 +210,7 @@ pub(crate) fn set_multicast_interface_v4(socket: &Socket, index: u32, source: Ip
         imr_address: libc::in_addr { s_addr: u32::from(source).to_be() },
         imr_ifindex: index as i32,
     };
-    let len = size_of::<libc::ip_mreqn>() as libc::socklen_t;
-    let value = (&raw const request).cast();
-    // SAFETY: the pointer is to a live ip_mreqn of the length given.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_IF, value, len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
 }
 
 /// Reads an integer option.
@@ -231,10 +239,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         let interface = nix::ifaddrs::getifaddrs()?.find(of_that_address).ok_or_else(unknown)?;
         return interface_index(&interface.interface_name);
     }
-    let c_name = std::ffi::CString::new(name).map_err(|_| unknown())?;
-    // SAFETY: a NUL-terminated string that lives through the call.
-    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
-    if index == 0 { Err(unknown()) } else { Ok(index) }
+    nix::net::if_::if_nametoindex(name).map_err(|_| unknown())
 }
 
 /// Whether datagrams to this address go to a group.

@@ -336,8 +336,6 @@ impl Line for RawLine {
         Ok(())
     }
 
-    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
-
     fn wire(&self) -> Wire {
         Wire::Datagram
     }
@@ -346,22 +344,6 @@ impl Line for RawLine {
         for outlet in &self.outlets {
             each(outlet.socket.socket().as_fd(), Readiness::READABLE);
         }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn peer_address(&self, path: PathId) -> Option<SocketAddr> {

@@ -147,10 +147,7 @@ fn prepare(
     options: &SocketOptions,
     notes: &mut Vec<String>,
 ) -> Result<(), LineError> {
-    options::apply(socket, options, v6, notes);
-    if let Err(error) = options::set_fragmentation(socket, options.fragment, v6) {
-        notes.push(format!("control of IP fragmentation is not available: {error}"));
-    }
+    options::apply_to_datagrams(socket, options, v6, notes);
     if v6 {
         // Answers must be sent from the address that received the request; checksums cover it as well.
         options::set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)

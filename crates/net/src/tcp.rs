@@ -227,8 +227,8 @@ impl TcpLine {
 
     /// Writes what the participant gave; returns whether it may give more.
     fn write(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
-        let Some(fd) = self.fd() else { return false };
-        match tcp_io::write(fd, &self.pending[self.taken..self.given]) {
+        let Some(stream) = &self.stream else { return false };
+        match tcp_io::write(stream, &self.pending[self.taken..self.given]) {
             Ok(n) => {
                 self.common.stats.sent += 1;
                 if let Some(tap) = &mut self.common.tap {

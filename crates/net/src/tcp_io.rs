@@ -1,8 +1,5 @@
 //! The system calls of a TCP line: non-blocking reads with time stamps, writes, the kernel's figures.
-#![allow(
-    unsafe_code,
-    reason = "recvmsg with control messages, send flags and TCP_INFO have no safe wrappers"
-)]
+#![allow(unsafe_code, reason = "recvmsg with control messages and TCP_INFO have no safe wrappers")]
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -30,25 +27,22 @@ pub(crate) fn read(fd: RawFd, buf: &mut [u8], wait: bool) -> io::Result<(usize, 
         (libc::recvmsg(fd, &raw mut header, if wait { 0 } else { libc::MSG_DONTWAIT }), header)
     };
     if n < 0 {
-        let error = io::Error::last_os_error();
-        let interrupted = error.kind() == io::ErrorKind::Interrupted;
-        return Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error });
+        return Err(interrupted_is_nothing(io::Error::last_os_error()));
     }
     Ok((n as usize, kernel_stamp(&header)))
 }
 
 /// Writes without waiting, and without a signal if the peer is gone.
-pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and length are of a live slice.
-    let n = unsafe {
-        libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-    };
-    if n >= 0 {
-        return Ok(n as usize);
+pub(crate) fn write(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    socket.send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map_err(interrupted_is_nothing)
+}
+
+/// An interrupted call is repeated like one that found nothing to do.
+fn interrupted_is_nothing(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
+        _ => error,
     }
-    let error = io::Error::last_os_error();
-    let interrupted = error.kind() == io::ErrorKind::Interrupted;
-    Err(if interrupted { io::ErrorKind::WouldBlock.into() } else { error })
 }
 
 /// Bytes written that the peer's machine has not acknowledged.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::address::open_for;
 use crate::line::LineError;
 use crate::options::{self, SocketOptions};
 
@@ -83,17 +84,7 @@ pub(crate) fn listening_socket(
     backlog: i32,
     notes: &mut Vec<String>,
 ) -> Result<Socket, LineError> {
-    let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
-    let (socket, local) = match new_socket(local, options, notes) {
-        Err(_) if any_v6 => {
-            let v4 = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), local.port());
-            (new_socket(v4, options, notes)?, v4)
-        }
-        other => (other?, local),
-    };
-    if any_v6 && local.is_ipv6() {
-        socket.set_only_v6(false).map_err(LineError::system("IPv4 in addition to IPv6"))?;
-    }
+    let (socket, local) = open_for(local, |local| new_socket(local, options, notes))?;
     // A restarted receiver must not wait for the old connection's TIME-WAIT.
     socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
     socket.bind(&local.into()).map_err(LineError::binding(local))?;

@@ -1,14 +1,14 @@
 //! A UDP socket as a line: calling one peer, listening for many, or sending to and joining a group.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 use antiphon_core::{Input, Instant, PathId, Wire, WireView};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::address::{Target, any_for};
+use crate::address::{Target, any_for, open_for};
 use crate::allow::AllowList;
 use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
 use crate::capture::{Direction, Ends, Marks, Tap};
@@ -20,6 +20,7 @@ use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::Readiness;
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
+use crate::tcp_setup::address_of;
 use crate::way::Way;
 
 /// A UDP socket with its buffers and the table of its peers' addresses.
@@ -76,9 +77,8 @@ impl UdpLine {
 
     /// A line to one peer or to a multicast group.
     pub fn call(peer: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
-        let socket = new_socket(peer)?;
         let mut notes = Vec::new();
-        options::apply(&socket, options, peer.is_ipv6(), &mut notes);
+        let socket = new_socket(peer, options, &mut notes)?;
         let group = options::is_multicast(peer.ip());
         if group {
             set_up_sending(&socket, peer.ip(), options).map_err(LineError::system("multicast"))?;
@@ -98,20 +98,8 @@ impl UdpLine {
 
     /// A line that waits for peers on `local`, or joins the group if `local` is one.
     pub fn listen(local: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
-        let any_v6 = local.is_ipv6() && local.ip().is_unspecified();
-        let (socket, local) = match new_socket(local) {
-            // Machines without IPv6 still listen.
-            Err(_) if any_v6 => {
-                let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), local.port());
-                (new_socket(v4)?, v4)
-            }
-            other => (other?, local),
-        };
         let mut notes = Vec::new();
-        options::apply(&socket, options, local.is_ipv6(), &mut notes);
-        if any_v6 {
-            socket.set_only_v6(false).map_err(LineError::system("IPv4 in addition to IPv6"))?;
-        }
+        let (socket, local) = open_for(local, |local| new_socket(local, options, &mut notes))?;
         let group = options::is_multicast(local.ip());
         if group {
             // Several listeners on one machine may join the same group.
@@ -135,13 +123,9 @@ impl UdpLine {
         socket: Socket,
         options: &SocketOptions,
         v6: bool,
-        mut notes: Vec<String>,
+        notes: Vec<String>,
     ) -> Result<Self, LineError> {
-        if let Err(error) = options::set_fragmentation(&socket, options.fragment, v6) {
-            notes.push(format!("control of IP fragmentation is not available: {error}"));
-        }
-        let local = socket.local_addr().map_err(LineError::system("socket address"))?;
-        let local = local.as_socket().expect("an IP socket has an IP address");
+        let local = address_of(&socket)?;
         let max_datagram = max_datagram(&socket, options, v6);
         Ok(UdpLine {
             socket,
@@ -347,30 +331,12 @@ impl Line for UdpLine {
         }
     }
 
-    fn report(&mut self, _now: Instant, _participant: &mut WireView<'_>, _last: bool) {}
-
     fn wire(&self) -> Wire {
         Wire::Datagram
     }
 
     fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
         each(self.socket.as_fd(), Readiness::READABLE);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
@@ -389,10 +355,15 @@ impl Line for UdpLine {
     }
 }
 
-fn new_socket(address: SocketAddr) -> Result<Socket, LineError> {
-    let domain = Domain::for_address(address);
-    Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
-        .map_err(LineError::system("cannot open a UDP socket"))
+fn new_socket(
+    address: SocketAddr,
+    options: &SocketOptions,
+    notes: &mut Vec<String>,
+) -> Result<Socket, LineError> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(LineError::system("cannot open a UDP socket"))?;
+    options::apply_to_datagrams(&socket, options, address.is_ipv6(), notes);
+    Ok(socket)
 }
 
 /// Connects to a peer; returns false for a broadcast address: a datagram then goes to many, and answers come from

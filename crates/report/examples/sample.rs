@@ -5,7 +5,7 @@
 
 use antiphon_core::Rng;
 use antiphon_report::{
-    Advice, Better, Clip, Command, CompareReport, Fate, LatencyNote, Limit, LinkNote, Row, TradeOff,
+    Better, Card, Clip, Command, CompareReport, Fate, LatencyNote, Limit, LinkNote, Row, TradeOff,
     TransportPanel, compare_svg, render_compare,
 };
 use std::path::Path;
@@ -236,9 +236,9 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
     let manners = &MANNERS[..if many { 7 } else { 2 }];
     let panels: Vec<TransportPanel> = manners.iter().map(|m| run(m, seconds)).collect();
     let command = |place: &str, line: &str| Command { place: place.into(), line: line.into() };
-    let advice = |purpose: &str, (transport, gloss): (&str, &str), sentence: &str, confidence: f64| Advice {
-        purpose: purpose.into(),
-        transport: transport.into(),
+    let advice = |purpose: &str, (transport, gloss): (&str, &str), sentence: &str, confidence: f64| Card {
+        heading: purpose.into(),
+        answer: transport.into(),
         gloss: gloss.into(),
         sentence: sentence.into(),
         because: "R 92.1 (MOS 4.39, concealment as G.711 assumed) at 25 ms mouth to ear, 0.12 % missing"
@@ -255,7 +255,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
                 ),
             ],
         },
-        ..Advice::default()
+        ..Card::default()
     };
     let best = if many {
         ("srp", "UDP that asks again for what is missing")
@@ -304,7 +304,7 @@ fn sample(many: bool, seconds: f32) -> CompareReport {
             .map(|(purpose, mouth_to_ear_ms)| Limit { purpose: purpose.into(), mouth_to_ear_ms })
             .to_vec(),
         advice: vec![
-            Advice {
+            Card {
                 others: if many { "arq and xtp will do as well.".into() } else { String::new() },
                 ..advice(
                     "Play together",

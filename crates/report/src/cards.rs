@@ -1,6 +1,6 @@
 //! Recommendations: the part of a page that a reader acts on.
 
-use crate::html::{escape, inline};
+use crate::html::{escape, inline, unless_empty};
 use serde::{Deserialize, Serialize};
 
 /// A recommendation.
@@ -97,10 +97,6 @@ impl Card {
             format!("<span class=\"meter\" aria-hidden=\"true\"><i style=\"width:{percent}%\"></i></span>")
         })
     }
-}
-
-fn unless_empty(text: &str, html: impl FnOnce(&str) -> String) -> String {
-    if text.is_empty() { String::new() } else { html(text) }
 }
 
 /// A command line with a button that copies it.

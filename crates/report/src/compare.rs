@@ -1,6 +1,6 @@
 //! The report of `antiphon compare` as plain data, and its conversion to a page.
 
-use crate::cards::Command;
+use crate::cards::Card;
 use crate::fate::Fate;
 use crate::listen::Clip;
 use crate::shares::target_for;
@@ -27,8 +27,8 @@ pub struct CompareReport {
     pub transports: Vec<TransportPanel>,
     /// The figures, with one value per transport in the order of `transports`.
     pub table: Vec<Row>,
-    /// Which transport to take for each purpose.
-    pub advice: Vec<Advice>,
+    /// Which transport to take for each purpose, by its name; the colours are those of `transports`.
+    pub advice: Vec<Card>,
     /// The longest delay from mouth to ear that a purpose allows, shown where delays are.
     pub limits: Vec<Limit>,
     /// What a shorter delay would cost.
@@ -112,32 +112,6 @@ impl TransportPanel {
     pub(crate) fn delays(&self) -> &[Option<f32>] {
         if self.mouth_to_ear_ms.is_empty() { &self.latency_ms } else { &self.mouth_to_ear_ms }
     }
-}
-
-/// Which transport to take for one purpose.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Advice {
-    /// The purpose, such as "Play together".
-    pub purpose: String,
-    /// The transport's name; empty if none is suitable.
-    pub transport: String,
-    /// What the transport is, in a few plain words.
-    pub gloss: String,
-    /// Why, in one plain sentence.
-    pub sentence: String,
-    /// Which others will do as well; may be empty.
-    pub others: String,
-    /// The figures that decided; folded.
-    pub because: String,
-    /// What to watch for; may be empty.
-    pub caution: String,
-    /// Confidence, 0 to 1; `None` if the run does not give it.
-    pub confidence: Option<f64>,
-    /// The same in words.
-    pub sureness: String,
-    /// Commands to do so; may be empty.
-    pub commands: Vec<Command>,
 }
 
 /// The delay that each transport needs to keep the missed packets below each share.

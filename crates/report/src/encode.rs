@@ -4,6 +4,7 @@
 //! latency take about five characters each instead of eighteen as decimal text. `report.js` holds the decoder.
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The page's numbers and anchors; each distinct column is stored once, however many figures draw it.
@@ -85,66 +86,9 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// SHA-256 of `data` (FIPS 180-4 §6.2), in base 64 as a content security policy requires.
+/// SHA-256 of `data` in base 64, as a content security policy requires.
 pub(crate) fn sha256_base64(data: &[u8]) -> String {
-    let (constants, mut state) = prime_roots();
-    let mut message = data.to_vec();
-    message.push(0x80);
-    message.resize(message.len().next_multiple_of(64), 0);
-    if message.len() < data.len() + 9 {
-        message.resize(message.len() + 64, 0);
-    }
-    let end = message.len();
-    message[end - 8..].copy_from_slice(&(data.len() as u64 * 8).to_be_bytes());
-    for block in message.chunks_exact(64) {
-        compress(&mut state, block, &constants);
-    }
-    let digest: Vec<u8> = state.iter().flat_map(|word| word.to_be_bytes()).collect();
-    base64(&digest)
-}
-
-fn compress(state: &mut [u32; 8], block: &[u8], constants: &[u32; 64]) {
-    let mut w = [0u32; 64];
-    for (word, bytes) in w.iter_mut().zip(block.chunks_exact(4)) {
-        *word = bytes.iter().fold(0, |a, b| a << 8 | u32::from(*b));
-    }
-    for i in 16..64 {
-        let s0 = w[i - 15].rotate_right(7) ^ w[i - 15].rotate_right(18) ^ (w[i - 15] >> 3);
-        let s1 = w[i - 2].rotate_right(17) ^ w[i - 2].rotate_right(19) ^ (w[i - 2] >> 10);
-        w[i] = w[i - 16].wrapping_add(s0).wrapping_add(w[i - 7]).wrapping_add(s1);
-    }
-    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
-    for i in 0..64 {
-        let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
-        let choice = (e & f) ^ (!e & g);
-        let t1 = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(constants[i]).wrapping_add(w[i]);
-        let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-        let majority = (a & b) ^ (a & c) ^ (b & c);
-        (h, g, f, e) = (g, f, e, d.wrapping_add(t1));
-        (d, c, b, a) = (c, b, a, t1.wrapping_add(s0).wrapping_add(majority));
-    }
-    for (word, add) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
-        *word = word.wrapping_add(add);
-    }
-}
-
-/// The constants of FIPS 180-4 §4.2.2 and §5.3.3: the first 32 fractional bits of the cube roots of the first 64
-/// primes, and of the square roots of the first 8. Computed in integers, so they do not depend on a libm.
-fn prime_roots() -> ([u32; 64], [u32; 8]) {
-    let primes: Vec<u128> = (2u128..312).filter(|n| (2..*n).all(|d| n % d != 0)).collect();
-    let root = |prime: u128, power: u32| -> u32 {
-        // The largest r with r^power <= prime · 2^(32·power) is the root in 32-bit fixed point.
-        let target = prime << (32 * power);
-        let mut r = 0u128;
-        for bit in (0..37).rev() {
-            let candidate: u128 = r | 1 << bit;
-            if candidate.pow(power) <= target {
-                r = candidate;
-            }
-        }
-        r as u32
-    };
-    (std::array::from_fn(|i| root(primes[i], 3)), std::array::from_fn(|i| root(primes[i], 2)))
+    base64(&Sha256::digest(data))
 }
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ fn link(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, link, after))
 }
 
+/// What `html` makes of a text, and nothing of none.
+pub(crate) fn unless_empty(text: &str, html: impl FnOnce(&str) -> String) -> String {
+    if text.is_empty() { String::new() } else { html(text) }
+}
+
 /// The anchor of a heading.
 pub(crate) fn heading_id(heading: &str) -> String {
     format!("h-{}", slug(heading))

@@ -23,9 +23,7 @@ mod table;
 
 pub use cards::{Card, Command};
 pub use chart::{Axis, Chart, Mark, MarkAxis, Scale, Series, Style};
-pub use compare::{
-    Advice, CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel, render_compare,
-};
+pub use compare::{CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel, render_compare};
 pub use fate::{Fate, LossMap, Strip};
 pub use html::{escape, number};
 pub use listen::{Clip, gaps};

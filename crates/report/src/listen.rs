@@ -4,7 +4,7 @@
 use crate::cards::swatch;
 use crate::encode::Pool;
 use crate::fate::{Fate, SECONDS_QUANTUM};
-use crate::html::{beside, escape, inline, script_json};
+use crate::html::{beside, escape, inline, script_json, unless_empty};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -118,10 +118,7 @@ fn render_clip(index: usize, clip: &Clip, out: &mut String) {
         None => "<p class=\"muted\">This file isn't next to the report, so it can't be played from here.</p>"
             .into(),
     };
-    let note = match clip.note.as_str() {
-        "" => String::new(),
-        text => format!("<p>{}</p>", inline(text)),
-    };
+    let note = unless_empty(&clip.note, |text| format!("<p>{}</p>", inline(text)));
     out.push_str(&format!(
         "<div class=\"clip\"><h3>{}{title}</h3>{player}{note}<p class=\"muted\"><code>{}</code></p></div>\n",
         swatch(clip.colour),

@@ -4,7 +4,7 @@ use crate::cards::{Card, render_cards, render_command};
 use crate::chart::Chart;
 use crate::encode::{Pool, sha256_base64};
 use crate::fate::LossMap;
-use crate::html::{escape, heading_id, inline, script_json, slug};
+use crate::html::{escape, heading_id, inline, script_json, slug, unless_empty};
 use crate::listen::{Clip, render_listen};
 use crate::table::{Bars, Table};
 use serde::{Deserialize, Serialize};
@@ -108,9 +108,8 @@ impl Page {
             escape(&self.kicker),
             escape(&self.title),
         );
-        if !self.verdict.is_empty() {
-            out.push_str(&format!("<p class=\"verdict\">{}</p>\n", inline(&self.verdict)));
-        }
+        let verdict = |text: &str| format!("<p class=\"verdict\">{}</p>\n", inline(text));
+        out.push_str(&unless_empty(&self.verdict, verdict));
         if !self.facts.is_empty() {
             render_facts(&self.facts, &mut out);
         }
@@ -134,10 +133,7 @@ impl Page {
         if !has_figures {
             return String::new();
         }
-        let instead = match self.still.as_str() {
-            "" => "",
-            _ => " This picture stands in for them.",
-        };
+        let instead = if self.still.is_empty() { "" } else { " This picture stands in for them." };
         format!(
             "<noscript><div class=\"noscript\"><p>Scripts don't run here, so the charts and loss maps below stay \
              empty; text, tables and players are complete.{instead}</p>{}</div></noscript>\n",

@@ -5,7 +5,7 @@ mod curves;
 
 use crate::cards::Card;
 use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale};
-use crate::compare::{Advice, CompareReport, TransportPanel};
+use crate::compare::{CompareReport, TransportPanel};
 use crate::fate::LossMap;
 use crate::listen::{Clip, gaps};
 use crate::page::{Page, Part, Section};
@@ -53,19 +53,7 @@ impl CompareReport {
         if self.advice.is_empty() {
             return section;
         }
-        let card = |advice: &Advice| Card {
-            heading: advice.purpose.clone(),
-            answer: advice.transport.clone(),
-            gloss: advice.gloss.clone(),
-            colour: self.colour_of(&advice.transport),
-            sentence: advice.sentence.clone(),
-            others: advice.others.clone(),
-            caution: advice.caution.clone(),
-            confidence: advice.confidence,
-            sureness: advice.sureness.clone(),
-            commands: advice.commands.clone(),
-            because: advice.because.clone(),
-        };
+        let card = |card: &Card| Card { colour: self.colour_of(&card.answer), ..card.clone() };
         section.with(Part::Cards(self.advice.iter().map(card).collect()))
     }
 

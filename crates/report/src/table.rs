@@ -1,7 +1,7 @@
 //! Figures by row and column, each with its unit, definition and sample count.
 
 use crate::cards::swatch;
-use crate::html::{escape, inline, number};
+use crate::html::{escape, inline, number, unless_empty};
 use serde::{Deserialize, Serialize};
 
 /// A table of figures: compared items as columns, figures as rows.
@@ -167,21 +167,13 @@ impl Row {
 
     /// `counted`: the group's heading already states the sample counts.
     fn render(&self, columns: usize, footnote: Option<(usize, String)>, counted: bool, out: &mut String) {
-        let title = match self.definition.as_str() {
-            "" => String::new(),
-            text => format!(" title=\"{}\"", escape(text)),
-        };
+        let title = unless_empty(&self.definition, |text| format!(" title=\"{}\"", escape(text)));
         let note = footnote.map_or(String::new(), |(n, id)| {
             format!("<sup><a href=\"#{id}\" aria-label=\"definition {n}\">{n}</a></sup>")
         });
-        let unit = match self.unit.as_str() {
-            "" => String::new(),
-            unit => format!(" <span class=\"unit\">{}</span>", escape(unit)),
-        };
+        let unit = unless_empty(&self.unit, |unit| format!(" <span class=\"unit\">{}</span>", escape(unit)));
         let common = self.common_samples();
-        let count = common
-            .filter(|_| !counted)
-            .map_or(String::new(), |n| format!("<small>n = {}</small>", number(n as f64, 0)));
+        let count = sample_count(common.filter(|_| !counted));
         out.push_str(&format!(
             "<tr><th scope=\"row\"{title}>{}{unit}{note}{count}</th>",
             escape(&self.label)
@@ -198,10 +190,7 @@ impl Row {
             Some(cell) => cell.finite().map_or(NOT_MEASURED.into(), |v| number(v, self.decimals)),
             None => NOT_MEASURED.into(),
         };
-        let count = match self.samples.get(column).copied().flatten() {
-            Some(n) if with_count => format!("<small>n = {}</small>", number(n as f64, 0)),
-            _ => String::new(),
-        };
+        let count = sample_count(self.samples.get(column).copied().flatten().filter(|_| with_count));
         if self.values.get(column).is_some_and(Cell::is_prose) {
             out.push_str(&format!("<td class=\"prose\">{text}{count}</td>"));
         } else if self.is_best(column) {
@@ -210,6 +199,10 @@ impl Row {
             out.push_str(&format!("<td>{text}{count}</td>"));
         }
     }
+}
+
+fn sample_count(count: Option<u64>) -> String {
+    count.map_or(String::new(), |n| format!("<small>n = {}</small>", number(n as f64, 0)))
 }
 
 /// The class of tables with prose in them.
@@ -297,9 +290,7 @@ impl Table {
     fn render_group(&self, row: &Row, samples: &[Option<u64>], out: &mut String) {
         out.push_str(&format!("<tr class=\"group\"><th scope=\"rowgroup\">{}</th>", escape(&row.group)));
         for i in 0..self.columns.len() {
-            let count = samples.get(i).copied().flatten();
-            let text = count.map_or(String::new(), |n| format!("<small>n = {}</small>", number(n as f64, 0)));
-            out.push_str(&format!("<td>{text}</td>"));
+            out.push_str(&format!("<td>{}</td>", sample_count(samples.get(i).copied().flatten())));
         }
         out.push_str("</tr>\n");
     }
@@ -312,10 +303,7 @@ fn region(title: &str) -> String {
 
 fn head_cells(columns: &[Column], out: &mut String) {
     for column in columns {
-        let note = match column.note.as_str() {
-            "" => String::new(),
-            text => format!("<small>{}</small>", escape(text)),
-        };
+        let note = unless_empty(&column.note, |text| format!("<small>{}</small>", escape(text)));
         let title = escape(&column.title);
         out.push_str(&format!("<th scope=\"col\">{}{title}{note}</th>", swatch(column.colour)));
     }

@@ -137,17 +137,11 @@ fn refused(error: &dyn std::fmt::Display) -> io::Error {
 mod tests {
     use super::*;
     use crate::open_source;
+    use crate::whole::tests::sound;
     use crate::whole::write_whole;
 
     fn samples(path: &Path) -> Vec<u32> {
-        let mut source = open_source(&path.display().to_string()).unwrap().source;
-        let mut all = Vec::new();
-        let mut keep = |block: &[f32]| {
-            all.extend(block.iter().map(|sample| sample.to_bits()));
-            Ok(())
-        };
-        each_block(&mut *source, 1000, &mut keep).unwrap();
-        all
+        sound(path).into_iter().map(f32::to_bits).collect()
     }
 
     /// The WAV recorder is what `receive` writes with: FLAC must hold the same samples, to the bit.

@@ -26,7 +26,6 @@ mod deposit;
 mod devices;
 mod error;
 mod flac;
-mod g711;
 mod os;
 mod pipe;
 mod raw;

@@ -7,15 +7,15 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Thread};
+use std::thread;
 
 use antiphon_core::{Instant, MediaTime};
 use antiphon_media::{LiveMeter, Liveness, Pull, Ready, SampleFormat, Source, Splice, StreamFormat, Wake};
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Producer, RingBuffer};
 
 use crate::decode::Decode;
 use crate::os;
-use crate::stream::{REST, ring_samples};
+use crate::stream::{REST, StreamSource, ring_samples, start_thread};
 use crate::{Notes, OpenError};
 
 /// The input of a pipe, and how to examine it.
@@ -49,12 +49,8 @@ impl Shared {
 
 /// The part on the media thread.
 pub(crate) struct PipeSource {
-    ring: Consumer<f32>,
-    stream: StreamFormat,
-    sample: SampleFormat,
-    length: Option<u64>,
+    from: StreamSource,
     shared: Arc<Shared>,
-    feeder: Thread,
     splice: Splice,
     /// Whether anything was pulled: before that there is no sound to blend with.
     begun: bool,
@@ -82,52 +78,32 @@ impl PipeSource {
             shared: shared.clone(),
             notes: notes.clone(),
         };
-        let thread = thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run());
-        let thread = thread.map_err(|error| OpenError::no_thread(&error))?;
-        Ok(PipeSource {
-            ring,
-            stream,
-            sample,
-            length,
-            shared,
-            feeder: thread.thread().clone(),
-            splice: Splice::new(stream),
-            begun: false,
-            told: 0,
-        })
+        let thread = start_thread("sound-read", move || feeder.run())?;
+        let from = StreamSource { ring, stream, sample, length, feeder: Some(thread.thread().clone()) };
+        Ok(PipeSource { from, shared, splice: Splice::new(stream), begun: false, told: 0 })
     }
 }
 
 impl Source for PipeSource {
     fn format(&self) -> StreamFormat {
-        self.stream
+        self.from.format()
     }
 
     fn sample_format(&self) -> SampleFormat {
-        self.sample
+        self.from.sample_format()
     }
 
     fn pull(&mut self, block: &mut [f32]) -> Pull {
-        let channels = self.stream.channels();
-        let wanted = block.len() - block.len() % channels;
-        // Checked before the ring: then everything that the feeder wrote before it ended is seen.
-        let ended = self.ring.is_abandoned();
-        let there = self.ring.slots();
-        let full = there == self.ring.buffer().capacity();
-        if wanted == 0 || there < wanted && !ended && !full {
-            return Pull::Starved;
+        let pulled = self.from.pull(block);
+        if let Pull::Frames(frames) = pulled {
+            self.begun = true;
+            self.splice.join(&mut block[..frames * self.from.stream.channels()]);
         }
-        let (filled, _) = self.ring.pop_partial_slice(&mut block[..wanted]);
-        if filled.is_empty() {
-            return Pull::End;
-        }
-        self.begun = true;
-        self.splice.join(filled);
-        Pull::Frames(filled.len() / channels)
+        pulled
     }
 
     fn length(&self) -> Option<u64> {
-        self.length
+        self.from.length()
     }
 
     fn is_live(&self) -> bool {
@@ -135,20 +111,19 @@ impl Source for PipeSource {
     }
 
     fn ready(&self) -> Ready {
-        let ended = self.ring.is_abandoned();
-        Ready { frames: self.ring.slots() / self.stream.channels(), ended }
+        self.from.ready()
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
         if !self.is_live() {
             return 0;
         }
-        let channels = self.stream.channels();
+        let channels = self.from.stream.channels();
         let overflowed = self.shared.dropped.load(Ordering::Acquire) != self.told;
-        let there = self.ring.slots() / channels;
+        let there = self.from.ring.slots() / channels;
         // Sound in a full ring is older than the sound dropped for lack of room.
         let keep = if overflowed { 0 } else { frames.min(there) };
-        if let Ok(chunk) = self.ring.read_chunk((there - keep) * channels) {
+        if let Ok(chunk) = self.from.ring.read_chunk((there - keep) * channels) {
             if self.begun && !chunk.is_empty() {
                 self.splice.leave_out(chunk.as_slices());
             }
@@ -162,14 +137,6 @@ impl Source for PipeSource {
 
     fn set_waker(&mut self, wake: Wake) {
         *self.shared.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
-    }
-}
-
-impl Drop for PipeSource {
-    fn drop(&mut self) {
-        // The feeder sees the abandoned ring and ends; joining it could mean waiting for the program that writes the
-        // pipe.
-        self.feeder.unpark();
     }
 }
 

@@ -1,9 +1,9 @@
 //! Sample encodings in files and pipes, and conversion to and from 32-bit float.
 
 use antiphon_media::SampleFormat;
+use antiphon_media::codec::{alaw_encode, alaw_expand, mulaw_encode, mulaw_expand};
 
 use crate::OpenError;
-use crate::g711;
 
 /// How one stored sample is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,8 +105,8 @@ impl RawFormat {
                     if self.big_endian { f64::from_be_bytes(array) } else { f64::from_le_bytes(array) };
                 finite(value as f32)
             }
-            Encoding::MuLaw => scale16(g711::mu_law_to_linear(b[0])),
-            Encoding::ALaw => scale16(g711::a_law_to_linear(b[0])),
+            Encoding::MuLaw => scale16(mulaw_expand(b[0])),
+            Encoding::ALaw => scale16(alaw_expand(b[0])),
         });
         out.extend(samples);
     }
@@ -124,8 +124,8 @@ impl RawFormat {
                     let value = f64::from(x);
                     out.extend(if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
                 }
-                Encoding::MuLaw => out.push(g711::linear_to_mu_law(to_integer(x, 16) as i16)),
-                Encoding::ALaw => out.push(g711::linear_to_a_law(to_integer(x, 16) as i16)),
+                Encoding::MuLaw => out.push(mulaw_encode(to_integer(x, 16) as i16)),
+                Encoding::ALaw => out.push(alaw_encode(to_integer(x, 16) as i16)),
             }
         }
     }
@@ -140,8 +140,8 @@ impl RawFormat {
             Encoding::S24 => stored(24),
             Encoding::S32 => stored(32),
             Encoding::F32 | Encoding::F64 => x,
-            Encoding::MuLaw => law(g711::mu_law_to_linear(g711::linear_to_mu_law(to_integer(x, 16) as i16))),
-            Encoding::ALaw => law(g711::a_law_to_linear(g711::linear_to_a_law(to_integer(x, 16) as i16))),
+            Encoding::MuLaw => law(mulaw_expand(mulaw_encode(to_integer(x, 16) as i16))),
+            Encoding::ALaw => law(alaw_expand(alaw_encode(to_integer(x, 16) as i16))),
         }
     }
 

@@ -13,7 +13,7 @@ use antiphon_media::{Sink, SinkError, StreamFormat};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::deposit::Deposit;
-use crate::stream::{REST, ring_samples};
+use crate::stream::{REST, ring_samples, start_thread};
 use crate::{Notes, OpenError};
 
 /// How long [`Sink::finish`] waits without progress: then the disk or the pipe's reader hangs, and a program that was
@@ -86,10 +86,7 @@ impl RecordSink {
             name: name.into(),
             _ending: ending,
         };
-        let writer = thread::Builder::new()
-            .name("sound-write".into())
-            .spawn(move || writer.run())
-            .map_err(|error| OpenError::no_thread(&error))?;
+        let writer = start_thread("sound-write", move || writer.run())?;
         Ok(RecordSink {
             ring,
             gaps,

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use antiphon_core::uri::{Query, Uri};
+use antiphon_core::uri::Query;
 use antiphon_media::{NullSink, SampleFormat, Sink, SinkError, StreamFormat};
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -115,14 +115,6 @@ fn read(text: &str) -> Result<SinkSpec, OpenError> {
     // Invalid values are refused here and not when the stream arrives.
     StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
     Ok(spec)
-}
-
-impl TryFrom<&Uri> for SinkSpec {
-    type Error = OpenError;
-
-    fn try_from(uri: &Uri) -> Result<Self, OpenError> {
-        uri.to_string().parse()
-    }
 }
 
 fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {

@@ -41,13 +41,23 @@ pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
 /// How long a thread at the slow end of a ring sleeps between polls. The ring holds at least five such periods.
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
+/// Starts the thread at the slow end of a ring.
+pub(crate) fn start_thread(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OpenError> {
+    let thread = thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|error| OpenError::no_thread(&error))
+}
+
 /// The part on the media thread.
 pub(crate) struct StreamSource {
-    ring: Consumer<f32>,
-    stream: StreamFormat,
-    sample: SampleFormat,
-    length: Option<u64>,
-    feeder: Option<Thread>,
+    pub ring: Consumer<f32>,
+    pub stream: StreamFormat,
+    pub sample: SampleFormat,
+    pub length: Option<u64>,
+    /// The thread that fills the ring, if there is more than it held at first.
+    pub feeder: Option<Thread>,
 }
 
 impl StreamSource {
@@ -77,16 +87,11 @@ impl StreamSource {
             return Err(OpenError::Empty { name: name.into(), why: notes.list().pop() });
         }
         let feeder = match more {
-            true => Some(spawn(feeder)?.thread().clone()),
+            true => Some(start_thread("sound-read", move || feeder.run())?.thread().clone()),
             false => None,
         };
         Ok(StreamSource { ring, stream, sample, length, feeder })
     }
-}
-
-fn spawn(mut feeder: Feeder) -> Result<JoinHandle<()>, OpenError> {
-    let thread = thread::Builder::new().name("sound-read".into()).spawn(move || feeder.run());
-    thread.map_err(|error| OpenError::no_thread(&error))
 }
 
 impl Source for StreamSource {
@@ -138,7 +143,8 @@ impl Source for StreamSource {
 impl Drop for StreamSource {
     fn drop(&mut self) {
         if let Some(feeder) = &self.feeder {
-            // The feeder sees the abandoned ring and ends; waiting for it could mean waiting for a disk.
+            // The feeder sees the abandoned ring and ends; waiting for it could mean waiting for a disk, or for the program
+            // that writes a pipe.
             feeder.unpark();
         }
     }

@@ -69,9 +69,21 @@ pub(crate) fn write_or_remove<T>(
 const BLOCK: usize = 1024;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::open_source;
+
+    /// All of a file's sound.
+    pub fn sound(path: &Path) -> Vec<f32> {
+        let mut source = open_source(&path.display().to_string()).unwrap().source;
+        let mut all = Vec::new();
+        let mut keep = |block: &[f32]| {
+            all.extend_from_slice(block);
+            Ok(())
+        };
+        each_block(&mut *source, 1000, &mut keep).unwrap();
+        all
+    }
 
     #[test]
     fn a_clip_is_written_to_its_last_sample_frame() {

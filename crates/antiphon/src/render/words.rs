@@ -6,11 +6,11 @@ use antiphon_report::Command;
 use crate::measured::Measured;
 
 /// A recommendation as the report's card has it.
-pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::Advice {
+pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::Card {
     let named = measured.iter().find(|one| one.choice.label == advice.transport);
-    antiphon_report::Advice {
-        purpose: heading(advice.purpose).into(),
-        transport: if advice.met { advice.transport.clone() } else { String::new() },
+    antiphon_report::Card {
+        heading: heading(advice.purpose).into(),
+        answer: if advice.met { advice.transport.clone() } else { String::new() },
         gloss: named.map_or(String::new(), |one| one.choice.transport.plain.into()),
         sentence: named.map_or(String::new(), |one| sentence(advice, one)),
         others: others(&advice.ties),
@@ -30,7 +30,7 @@ pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::A
                 Command { place: format!("{side}{whose}:"), line: line.clone() }
             })
             .collect(),
-        ..antiphon_report::Advice::default()
+        ..antiphon_report::Card::default()
     }
 }
 

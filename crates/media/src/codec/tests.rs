@@ -77,6 +77,22 @@ fn laws_choose_the_nearest_value_of_the_segment() {
     }
 }
 
+/// Steps double per segment: half of one is at most 1/32 of the magnitude, or half the smallest step. A wrong segment is off by
+/// a quarter of the magnitude at least. Mu-law clips above 32 635, A-law above 32 767.
+#[test]
+fn no_value_is_off_by_more_than_half_a_step() {
+    for value in i16::MIN..=i16::MAX {
+        let magnitude = i32::from(value).abs();
+        for (back, clip, floor) in [
+            (mulaw_expand(mulaw_encode(value)), 32_124 + 512, 4),
+            (alaw_expand(alaw_encode(value)), 32_767, 8),
+        ] {
+            let error = (i32::from(back) - i32::from(value).clamp(-clip, clip)).abs();
+            assert!(error <= (magnitude + 132) / 32 + floor, "{value} became {back}");
+        }
+    }
+}
+
 #[test]
 fn what_no_integer_holds_is_clamped_and_nan_is_silent() {
     let wild = [2.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1.0, -1.0];

@@ -50,7 +50,7 @@ impl Composer {
         };
         match head.kind {
             Kind::Datagram { protocol, direction } => {
-                let (from, to) = way(ends, direction);
+                let (from, to) = ends.way(direction);
                 match protocol {
                     UDP => headers::udp(&mut self.packet, from, to, body),
                     other => headers::plain(&mut self.packet, from.ip(), to.ip(), other, body),
@@ -87,7 +87,7 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
     }
 
     fn begin(&mut self, direction: Direction, flags: u8) -> Result<(), E> {
-        let (from, to) = way(self.ends, direction);
+        let (from, to) = self.ends.way(direction);
         let ack = if flags & flag::ACK == 0 { 0 } else { initial(to, from).wrapping_add(1) };
         let segment = Segment { seq: initial(from, to), ack, flags, window: WINDOW, options: &SYN_OPTIONS };
         headers::tcp(self.packet, from, to, segment, &[]).expect(FITS);
@@ -120,20 +120,13 @@ impl<E, F: FnMut(Direction, &[u8]) -> Result<(), E>> Stream<'_, F> {
 
     /// One segment at the present position. The streams begin after the SYN, which counts as a byte.
     fn segment(&mut self, direction: Direction, flags: u8, payload: &[u8]) -> Result<(), E> {
-        let (from, to) = way(self.ends, direction);
+        let (from, to) = self.ends.way(direction);
         // Positions wrap into 32 bits as sequence numbers do.
         let seq = initial(from, to).wrapping_add(1).wrapping_add(*self.at.of(direction) as u32);
         let ack = initial(to, from).wrapping_add(1).wrapping_add(*self.at.of(direction.back()) as u32);
         let segment = Segment { seq, ack, flags, window: WINDOW, options: &[] };
         headers::tcp(self.packet, from, to, segment, payload).expect(FITS);
         (self.each)(direction, self.packet)
-    }
-}
-
-fn way(ends: Ends, direction: Direction) -> (SocketAddr, SocketAddr) {
-    match direction {
-        Direction::Sent => (ends.local, ends.peer),
-        Direction::Received => (ends.peer, ends.local),
     }
 }
 

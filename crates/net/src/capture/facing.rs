@@ -1,10 +1,12 @@
 //! Which of this machine's addresses is used towards a peer, for sockets that are bound to the wildcard.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use super::record::{Direction, Ends};
 use crate::address::any_for;
+use crate::multicast::source_address;
+use crate::options::SocketOptions;
 
 /// Remembered results of the routing table.
 #[derive(Default)]
@@ -28,22 +30,15 @@ impl Facing {
         if let Some(local) = self.known.get(&peer.ip()) {
             return *local;
         }
-        let local = ask(peer).unwrap_or(any_for(peer).ip());
+        // The discard port (RFC 863), since port zero cannot be connected to.
+        let asked = SocketAddr::new(peer.ip(), if peer.port() == 0 { 9 } else { peer.port() });
+        let local = source_address(asked, &SocketOptions::default()).unwrap_or(any_for(peer).ip());
         if self.known.len() == MOST_KNOWN {
             self.known.clear();
         }
         self.known.insert(peer.ip(), local);
         local
     }
-}
-
-/// Connecting a UDP socket sends nothing, and lets the kernel choose the address that it would send from.
-fn ask(peer: SocketAddr) -> Option<IpAddr> {
-    // The discard port (RFC 863), since port zero cannot be connected to.
-    let peer = SocketAddr::new(peer.ip(), if peer.port() == 0 { 9 } else { peer.port() });
-    let socket = UdpSocket::bind(any_for(peer)).ok()?;
-    socket.connect(peer).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }
 
 /// The most peers remembered: as many as a listening line knows.

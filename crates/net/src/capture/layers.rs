@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use antiphon_core::{Dissected, Dissector, OverIpPacket};
 use antiphon_trace::headers;
 use antiphon_trace::inside::{Cutter, Joiner};
-use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
+use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals};
 
 use super::CaptureSummary;
 use super::record::{Direction, Ends, Head, Kind};
@@ -189,15 +189,12 @@ impl Pages {
 
 impl<M: Medium> Place<'_, M> {
     fn way(&self) -> (IpAddr, IpAddr) {
-        let Ends { local, peer } = self.ends;
-        match self.direction {
-            Direction::Sent => (local.ip(), peer.ip()),
-            Direction::Received => (peer.ip(), local.ip()),
-        }
+        let (from, to) = self.ends.way(self.direction);
+        (from.ip(), to.ip())
     }
 
     fn write(&mut self, interface: u32, bytes: &[u8]) -> io::Result<()> {
-        let way = if self.direction == Direction::Sent { Way::Outbound } else { Way::Inbound };
+        let way = self.direction.into();
         self.file.packet(&Packet { interface, nanos: self.nanos, way, bytes })?;
         self.summary.packets += 1;
         self.summary.inside += 1;

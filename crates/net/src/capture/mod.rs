@@ -3,7 +3,7 @@
 //! A [`Capture`] owns the file and a thread that writes it; each line holds a [`Tap`], one interface of the file:
 //!
 //! ```text
-//! media thread: line ─ Tap ─► ring of bytes ─► writer thread: headers, checksums, layers, blocks ─► FILE.pcapng
+//! media thread: line ─ Tap ─► rings ─► writer thread: headers, checksums, layers, blocks ─► FILE.pcapng
 //! ```
 //!
 //! The file holds whole IP packets. A socket gives only their payload, so their headers are reconstructed:
@@ -163,7 +163,7 @@ impl Capture {
         self.taps.clone()
     }
 
-    /// Another interface of the file, called `name`, for one line or one layer. Allocates its ring (1 MiB), so call it
+    /// Another interface of the file, called `name`, for one line or one layer. Allocates its rings (1.4 MiB), so call it
     /// before the media thread runs.
     pub fn tap(&self, name: &str) -> Tap {
         self.tap_inside(name, Box::new(Plain))

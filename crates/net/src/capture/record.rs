@@ -1,12 +1,13 @@
-//! Records from a tap to the writer: a head of fixed size and its bytes, back to back in a ring of bytes.
+//! Records from a tap to the writer: a head in one ring, its bytes in another.
 //!
 //! Every record contains everything needed to write its packets, stream positions included, so that a record dropped on
 //! overflow only leaves a gap of the right size.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use antiphon_core::Instant;
 use antiphon_trace::headers::HOPS;
+use antiphon_trace::pcapng::Way;
 
 /// Both ends of a datagram's path or of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,22 @@ pub struct Ends {
     pub local: SocketAddr,
     /// The peer's address.
     pub peer: SocketAddr,
+}
+
+impl Ends {
+    /// From whom to whom bytes of that direction go.
+    pub(super) fn way(self, direction: Direction) -> (SocketAddr, SocketAddr) {
+        match direction {
+            Direction::Sent => (self.local, self.peer),
+            Direction::Received => (self.peer, self.local),
+        }
+    }
+
+    /// With mapped addresses (RFC 4291 §2.5.5.2) as IPv4, which is what is on the wire.
+    pub(super) fn canonical(self) -> Self {
+        let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Ends { local: plain(self.local), peer: plain(self.peer) }
+    }
 }
 
 /// Direction of bytes, or of the call.
@@ -32,6 +49,15 @@ impl Direction {
         match self {
             Direction::Sent => Direction::Received,
             Direction::Received => Direction::Sent,
+        }
+    }
+}
+
+impl From<Direction> for Way {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Sent => Way::Outbound,
+            Direction::Received => Way::Inbound,
         }
     }
 }
@@ -85,114 +111,22 @@ pub(crate) struct Head {
     /// Stream bytes sent and received on this connection before this record; zero for datagrams.
     pub sent: u64,
     pub received: u64,
-    /// Bytes after the head.
+    /// Bytes in the other ring.
     pub len: u32,
-}
-
-impl Head {
-    /// Bytes of a head in the ring.
-    pub const LEN: usize = 68;
-
-    pub fn to_bytes(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[0] = code(self.kind);
-        bytes[1..9].copy_from_slice(&self.at.as_nanos().to_le_bytes());
-        bytes[9..27].copy_from_slice(&address_bytes(self.ends.local));
-        bytes[27..45].copy_from_slice(&address_bytes(self.ends.peer));
-        bytes[45..53].copy_from_slice(&self.sent.to_le_bytes());
-        bytes[53..61].copy_from_slice(&self.received.to_le_bytes());
-        bytes[61..65].copy_from_slice(&self.len.to_le_bytes());
-        bytes[65..].copy_from_slice(&[protocol(self.kind), self.marks.class, self.marks.ttl]);
-        bytes
-    }
-
-    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        Head {
-            kind: with_protocol(KINDS[usize::from(bytes[0])], bytes[65]),
-            at: Instant::from_nanos(long(1)),
-            ends: Ends { local: address(&bytes[9..27]), peer: address(&bytes[27..45]) },
-            marks: Marks { class: bytes[66], ttl: bytes[67] },
-            sent: long(45),
-            received: long(53),
-            len: u32::from_le_bytes(bytes[61..65].try_into().expect("four bytes")),
-        }
-    }
-}
-
-/// All kinds, in the order of their codes.
-const KINDS: [Kind; 9] = [
-    Kind::Datagram { protocol: UDP, direction: Direction::Sent },
-    Kind::Datagram { protocol: UDP, direction: Direction::Received },
-    Kind::Opened(Direction::Sent),
-    Kind::Opened(Direction::Received),
-    Kind::Stream(Direction::Sent),
-    Kind::Stream(Direction::Received),
-    Kind::Closed(Ending::Finished(Direction::Sent)),
-    Kind::Closed(Ending::Finished(Direction::Received)),
-    Kind::Closed(Ending::Reset),
-];
-
-fn code(kind: Kind) -> u8 {
-    let kind = with_protocol(kind, UDP);
-    KINDS.iter().position(|known| *known == kind).expect("every kind is listed") as u8
-}
-
-fn protocol(kind: Kind) -> u8 {
-    if let Kind::Datagram { protocol, .. } = kind { protocol } else { 0 }
-}
-
-fn with_protocol(kind: Kind, protocol: u8) -> Kind {
-    match kind {
-        Kind::Datagram { direction, .. } => Kind::Datagram { protocol, direction },
-        other => other,
-    }
 }
 
 /// UDP's number among the IP protocols (IANA).
 pub(crate) const UDP: u8 = 17;
-
-/// Sixteen bytes of IPv6 address (IPv4 in its mapped form, RFC 4291 §2.5.5.2) and two of port.
-fn address_bytes(address: SocketAddr) -> [u8; 18] {
-    let ip = match address.ip() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    let mut bytes = [0; 18];
-    bytes[..16].copy_from_slice(&ip.octets());
-    bytes[16..].copy_from_slice(&address.port().to_le_bytes());
-    bytes
-}
-
-/// The reverse; mapped addresses become IPv4, which is what is on the wire.
-fn address(bytes: &[u8]) -> SocketAddr {
-    let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[..16]).expect("sixteen bytes"));
-    SocketAddr::new(ip.to_canonical(), u16::from_le_bytes([bytes[16], bytes[17]]))
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn heads_come_back_and_mapped_addresses_as_ipv4() {
-        let raw = Kind::Datagram { protocol: 132, direction: Direction::Received };
-        for (n, kind) in KINDS.into_iter().chain([raw]).enumerate() {
-            let head = Head {
-                kind,
-                at: Instant::from_nanos(u64::MAX - n as u64),
-                ends: Ends {
-                    local: "[fe80::1]:5".parse().unwrap(),
-                    peer: "192.0.2.7:65535".parse().unwrap(),
-                },
-                marks: Marks { class: 0xb8, ttl: n as u8 },
-                sent: 1 << 40,
-                received: 7,
-                len: 65_507,
-            };
-            assert_eq!(Head::from_bytes(&head.to_bytes()), head);
-        }
-        let mapped: SocketAddr = "[::ffff:192.0.2.7]:9".parse().unwrap();
-        assert_eq!(address(&address_bytes(mapped)), "192.0.2.7:9".parse().unwrap());
+    fn mapped_addresses_are_ipv4() {
+        let ends =
+            Ends { local: "[fe80::1]:5".parse().unwrap(), peer: "[::ffff:192.0.2.7]:9".parse().unwrap() };
+        let expected = Ends { peer: "192.0.2.7:9".parse().unwrap(), ..ends };
+        assert_eq!(ends.canonical(), expected);
     }
 }

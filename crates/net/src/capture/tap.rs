@@ -15,7 +15,8 @@ use crate::clock::OsClock;
 /// Every call copies into a preallocated ring and returns: it does not allocate, lock, wait or enter the kernel.
 /// Records without room are dropped and counted in the file's interface statistics and the summary.
 pub struct Tap {
-    ring: Producer<u8>,
+    records: Producer<Head>,
+    bytes: Producer<u8>,
     dropped: Arc<AtomicU64>,
     clock: OsClock,
     connection: Option<Connection>,
@@ -33,16 +34,18 @@ struct Connection {
 
 /// The writer's side of a [`Tap`].
 pub(super) struct Drain {
-    pub ring: Consumer<u8>,
+    pub records: Consumer<Head>,
+    bytes: Consumer<u8>,
     pub dropped: Arc<AtomicU64>,
 }
 
 impl Tap {
     pub(super) fn new(clock: OsClock) -> (Tap, Drain) {
-        let (producer, consumer) = RingBuffer::new(RING);
+        let (records, recorded) = RingBuffer::new(RECORDS);
+        let (bytes, copied) = RingBuffer::new(RING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let drain = Drain { ring: consumer, dropped: Arc::clone(&dropped) };
-        (Tap { ring: producer, dropped, clock, connection: None, marks: Marks::default() }, drain)
+        let drain = Drain { records: recorded, bytes: copied, dropped: Arc::clone(&dropped) };
+        (Tap { records, bytes, dropped, clock, connection: None, marks: Marks::default() }, drain)
     }
 
     /// Packets that are sent have these marks from now on.
@@ -110,14 +113,14 @@ impl Tap {
 
     fn push(&mut self, kind: Kind, at: Instant, connection: Connection, bytes: &[u8]) {
         let Connection { ends, sent, received } = connection;
-        let head = Head { kind, at, ends, marks: self.marks, sent, received, len: bytes.len() as u32 };
-        // Both parts or none: the writer waits for the second once it has seen the first.
-        if self.ring.slots() < Head::LEN + bytes.len() {
+        let (marks, len) = (self.marks, bytes.len() as u32);
+        let head = Head { kind, at, ends: ends.canonical(), marks, sent, received, len };
+        // The bytes first: they are there once the writer sees the head.
+        if self.records.is_full() || self.bytes.push_entire_slice(bytes).is_err() {
             return self.count_dropped();
         }
-        let whole = self.ring.push_entire_slice(&head.to_bytes()).is_ok()
-            && self.ring.push_entire_slice(bytes).is_ok();
-        debug_assert!(whole, "only this side fills the ring, and there was room");
+        let noted = self.records.push(head).is_ok();
+        debug_assert!(noted, "only this side fills the ring, and there was room");
     }
 
     fn count_dropped(&mut self) {
@@ -132,32 +135,18 @@ impl Drop for Tap {
 }
 
 impl Drain {
-    /// The oldest record's head, if the whole record is there.
+    /// The oldest record's head.
     pub fn head(&mut self) -> Option<Head> {
-        let mut bytes = [0; Head::LEN];
-        copy_out(&mut self.ring, &mut bytes)?;
-        let head = Head::from_bytes(&bytes);
-        (self.ring.slots() >= Head::LEN + head.len as usize).then_some(head)
+        self.records.peek().ok().copied()
     }
 
-    /// Removes the record whose `head` was just seen from the ring, its bytes into `body`.
+    /// Removes the record whose `head` was just seen, its bytes into `body`.
     pub fn take(&mut self, head: &Head, body: &mut Vec<u8>) {
-        body.clear();
-        let chunk = self.ring.read_chunk(Head::LEN + head.len as usize).expect("head() saw it whole");
-        let (first, second) = chunk.as_slices();
-        body.extend_from_slice(first.get(Head::LEN..).unwrap_or_default());
-        body.extend_from_slice(&second[Head::LEN.saturating_sub(first.len())..]);
-        chunk.commit_all();
+        let _seen = self.records.pop();
+        body.resize(head.len as usize, 0);
+        let taken = self.bytes.pop_entire_slice(body).is_ok();
+        debug_assert!(taken, "the bytes of a record are there before its head");
     }
-}
-
-/// Copies the oldest bytes without removing them.
-fn copy_out(ring: &mut Consumer<u8>, to: &mut [u8]) -> Option<()> {
-    let chunk = ring.read_chunk(to.len()).ok()?;
-    let (first, second) = chunk.as_slices();
-    to[..first.len()].copy_from_slice(first);
-    to[first.len()..].copy_from_slice(second);
-    Some(())
 }
 
 /// The largest UDP payload: what 65 535 bytes of IPv4 packet (RFC 791) or of IPv6 payload (RFC 8200) leave.
@@ -168,6 +157,8 @@ fn largest_payload(peer: SocketAddr) -> usize {
 /// Bytes between a tap and the writer, which reads a hundred times a second: enough for a stall of disk or scheduler of
 /// five seconds at 48 kHz stereo with 16 bits, or a tenth of a second at 64 channels with 24 bits.
 pub(super) const RING: usize = 1 << 20;
+/// Records beside them: five seconds of packets of 64 sample frames at 48 kHz.
+const RECORDS: usize = 4_096;
 /// The most stream bytes in one record, so that a record always fits into the ring.
 const LONGEST_STRETCH: usize = 1 << 16;
 
@@ -181,38 +172,37 @@ mod tests {
 
     #[test]
     fn overflow_is_counted_and_what_was_there_stays() {
-        let (mut tap, mut drain) = Tap::new(OsClock::new());
-        let fit = RING / (Head::LEN + 1000);
-        for n in 0..fit as u64 + 17 {
-            tap.datagram(Direction::Sent, Instant::from_nanos(n), ends(), &[n as u8; 1000]);
+        for (len, fit) in [(1000, RING / 1000), (1, RECORDS)] {
+            let (mut tap, mut drain) = Tap::new(OsClock::new());
+            for n in 0..fit as u64 + 17 {
+                tap.datagram(Direction::Sent, Instant::from_nanos(n), ends(), &[n as u8; 1000][..len]);
+            }
+            assert_eq!(drain.dropped.load(Ordering::Relaxed), 17);
+            let mut body = Vec::new();
+            for n in 0..fit as u64 {
+                let head = drain.head().expect("as many as fit");
+                drain.take(&head, &mut body);
+                assert_eq!((head.at.as_nanos(), &body[..]), (n, &[n as u8; 1000][..len]));
+            }
+            assert_eq!(drain.head(), None);
         }
-        assert_eq!(drain.dropped.load(Ordering::Relaxed), 17);
-        let mut body = Vec::new();
-        for n in 0..fit as u64 {
-            let head = drain.head().expect("as many as fit");
-            drain.take(&head, &mut body);
-            assert_eq!((head.at.as_nanos(), &body[..]), (n, &[n as u8; 1000][..]));
-        }
-        assert_eq!(drain.head(), None);
     }
 
     #[test]
     fn a_record_half_written_is_not_taken() {
         let (mut tap, mut drain) = Tap::new(OsClock::new());
-        let connection = Connection { ends: ends(), sent: 0, received: 0 };
-        tap.push(
-            Kind::Datagram { protocol: UDP, direction: Direction::Sent },
-            Instant::ZERO,
-            connection,
-            &[7; 10],
-        );
-        let whole: Vec<u8> = drain.ring.read_chunk(Head::LEN + 10).unwrap().into_iter().collect();
-        for split in 0..whole.len() {
-            tap.ring.push_entire_slice(&whole[..split]).unwrap();
-            assert_eq!(drain.head(), None, "{split} bytes");
-            tap.ring.push_entire_slice(&whole[split..]).unwrap();
-            let head = drain.head().expect("whole");
-            drain.take(&head, &mut Vec::new());
+        tap.datagram(Direction::Sent, Instant::ZERO, ends(), &[7; 10]);
+        let head = drain.head().expect("whole");
+        drain.take(&head, &mut Vec::new());
+        for split in 0..=10 {
+            for part in [split, 10 - split] {
+                tap.bytes.push_entire_slice(&[7; 10][..part]).unwrap();
+                assert_eq!(drain.head(), None, "{split} bytes");
+            }
+            tap.records.push(head).unwrap();
+            let (head, mut body) = (drain.head().expect("whole"), Vec::new());
+            drain.take(&head, &mut body);
+            assert_eq!(body, [7; 10]);
         }
     }
 

@@ -126,11 +126,10 @@ fn a_connection_from_handshake_to_fin() {
 fn a_dropped_stretch_leaves_a_gap_of_its_size() {
     let read = captured(|tap| {
         tap.opened(Direction::Sent, Instant::ZERO, ends("127.0.0.1:1", "127.0.0.1:2"));
-        // The ring is full when the second stretch comes: three heads, and no room for its bytes.
-        let most = RING - 3 * record::Head::LEN - 100;
-        let datagram = vec![3; most / 16 - record::Head::LEN];
+        // The ring is full when the second stretch comes: no room for its bytes.
+        let datagram = vec![3; (RING - 100) / 17];
         tap.stream(Direction::Sent, Instant::ZERO, &[1; 10]);
-        for _ in 0..16 {
+        for _ in 0..17 {
             tap.datagram(Direction::Sent, Instant::ZERO, ends("127.0.0.1:3", "127.0.0.1:4"), &datagram);
         }
         tap.stream(Direction::Sent, Instant::ZERO, &[2; 5000]);

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use antiphon_core::{Dissector, Epoch, Instant, NtpTime};
-use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals, Way};
+use antiphon_trace::pcapng::{Medium, Packet, PcapngFile, Totals};
 
 use super::CaptureSummary;
 use super::compose::Composer;
@@ -51,7 +51,7 @@ struct Interface {
     composer: Composer,
     layers: Layers,
     packets: u64,
-    /// Bytes of the ring that belong to the present round.
+    /// Records that belong to the present round.
     budget: usize,
 }
 
@@ -99,7 +99,7 @@ impl<M: Medium> Writer<M> {
     /// others or the file.
     pub fn round(&mut self) -> io::Result<()> {
         for interface in &mut self.interfaces {
-            interface.budget = interface.drain.ring.slots();
+            interface.budget = interface.drain.records.slots();
         }
         while let Some((index, head)) = self.oldest() {
             self.write(index, &head)?;
@@ -112,7 +112,7 @@ impl<M: Medium> Writer<M> {
     fn oldest(&mut self) -> Option<(usize, Head)> {
         let heads = self.interfaces.iter_mut().enumerate().filter_map(|(index, interface)| {
             let head = interface.drain.head()?;
-            (Head::LEN + head.len as usize <= interface.budget).then_some((index, head))
+            (interface.budget > 0).then_some((index, head))
         });
         heads.min_by_key(|(_, head)| head.at)
     }
@@ -120,7 +120,7 @@ impl<M: Medium> Writer<M> {
     fn write(&mut self, index: usize, head: &Head) -> io::Result<()> {
         let interface = &mut self.interfaces[index];
         interface.drain.take(head, &mut self.body);
-        interface.budget -= Head::LEN + head.len as usize;
+        interface.budget -= 1;
         let direction = match head.kind {
             Kind::Datagram { direction, .. } | Kind::Opened(direction) | Kind::Stream(direction) => direction,
             Kind::Closed(_) => Direction::Received,
@@ -130,8 +130,7 @@ impl<M: Medium> Writer<M> {
         let (file, summary, packets) = (&mut self.file, &mut self.summary, &mut interface.packets);
         let number = interface.number;
         interface.composer.compose(head, ends, &self.body, |direction, bytes| {
-            let way = if direction == Direction::Sent { Way::Outbound } else { Way::Inbound };
-            file.packet(&Packet { interface: number, nanos, way, bytes })?;
+            file.packet(&Packet { interface: number, nanos, way: direction.into(), bytes })?;
             *packets += 1;
             summary.packets += 1;
             summary.bytes += bytes.len() as u64;

@@ -37,7 +37,7 @@ impl FakeLine {
     }
 }
 
-impl Line for FakeLine {
+impl Line for &mut FakeLine {
     fn receive(
         &mut self,
         clock: &OsClock,
@@ -80,14 +80,6 @@ impl Line for FakeLine {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timeout
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn is_flushed(&self) -> bool {

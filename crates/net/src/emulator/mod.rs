@@ -10,6 +10,7 @@ mod router;
 mod stream_proxy;
 mod udp_proxy;
 
+pub use reactor::Proxy;
 pub use router::{Lane, LaneConfig, LaneReport, Router, RouterConfig, RouterReport, Side, Sides};
 pub use stream_proxy::{ConnectionReport, StreamProxy, StreamProxyConfig, StreamReport};
 pub use udp_proxy::{FlowReport, UdpProxy, UdpProxyConfig, UdpReport};

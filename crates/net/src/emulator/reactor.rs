@@ -1,17 +1,23 @@
 //! One thread that waits for file descriptors and an absolute timer, and is controlled by a handle.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, mpsc};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use antiphon_core::Instant;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::sys::epoll::EpollEvent;
 
+use super::EmulatorError;
 use crate::clock::OsClock;
+use crate::poll::Readiness;
+use crate::poller::Poller;
 use crate::realtime::{self, Scheduling};
+use crate::wake::Waker;
+
+/// With nothing due: longer than any process runs.
+const NEVER: Instant = Instant::from_nanos(u64::MAX / 4);
 
 /// Below the media threads (50 and more), above all ordinary threads.
 const PRIORITY: i32 = 20;
@@ -34,81 +40,8 @@ pub(crate) trait Worker {
     fn report(&self, scheduling: Scheduling) -> Self::Report;
 }
 
-/// epoll with one absolute timer and one wake-up from other threads.
-pub(crate) struct Poller {
-    epoll: Epoll,
-    timer: TimerFd,
-    wake: Arc<EventFd>,
-    clock: OsClock,
-}
-
-/// What a descriptor is watched for.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Interest {
-    /// It can be read.
-    pub read: bool,
-    /// It can be written.
-    pub write: bool,
-}
-
-const TIMER: u64 = u64::MAX;
+/// Data of the waker's events.
 const WAKE: u64 = u64::MAX - 1;
-
-impl Poller {
-    fn new(clock: OsClock, wake: Arc<EventFd>) -> nix::Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let timer =
-            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
-        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
-        epoll.add(&*wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
-        Ok(Poller { epoll, timer, wake, clock })
-    }
-
-    /// Reports `fd` as `token` when it can be read.
-    pub fn add(&self, fd: impl AsFd, token: u64) -> nix::Result<()> {
-        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
-    }
-
-    /// Changes what `fd` is watched for under `token`.
-    ///
-    /// Without any interest it is removed from epoll, which otherwise reports a broken connection repeatedly even if
-    /// nothing is asked for.
-    pub fn change(&self, fd: BorrowedFd<'_>, token: u64, from: Interest, to: Interest) -> nix::Result<()> {
-        let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, to.read);
-        flags.set(EpollFlags::EPOLLOUT, to.write);
-        let none = Interest::default();
-        match (from == none, to == none) {
-            _ if from == to => Ok(()),
-            (true, _) => self.epoll.add(fd, EpollEvent::new(flags, token)),
-            (_, true) => self.epoll.delete(fd),
-            _ => self.epoll.modify(fd, &mut EpollEvent::new(flags, token)),
-        }
-    }
-
-    /// Removes `fd`, which is about to be closed.
-    pub fn remove(&self, fd: impl AsFd) {
-        // Closing it does the same; a failure here has no consequence.
-        let _ = self.epoll.delete(fd);
-    }
-
-    fn arm(&self, at: Option<Instant>) -> nix::Result<()> {
-        match at {
-            None => self.timer.unset(),
-            Some(at) => {
-                let at = TimeSpec::from_duration(self.clock.monotonic(at));
-                self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
-            }
-        }
-    }
-
-    fn wait(&self, events: &mut [EpollEvent]) -> nix::Result<usize> {
-        match self.epoll.wait(events, EpollTimeout::NONE) {
-            Err(nix::errno::Errno::EINTR) => Ok(0),
-            other => other,
-        }
-    }
-}
 
 enum Request<R> {
     Report(mpsc::SyncSender<R>),
@@ -118,19 +51,21 @@ enum Request<R> {
 /// The handle of a running reactor. Dropping it stops the thread.
 pub(crate) struct Reactor<R> {
     requests: mpsc::Sender<Request<R>>,
-    wake: Arc<EventFd>,
+    waker: Waker,
     thread: Option<JoinHandle<Option<R>>>,
 }
 
 impl<R: Send + 'static> Reactor<R> {
     /// Starts a thread that makes its worker with `build` and runs it.
-    pub fn start<W, B>(name: &str, clock: OsClock, real_time: bool, build: B) -> std::io::Result<Self>
+    pub fn start<W, B>(name: &str, clock: OsClock, real_time: bool, build: B) -> io::Result<Self>
     where
         W: Worker<Report = R>,
-        B: FnOnce(&Poller) -> nix::Result<W> + Send + 'static,
+        B: FnOnce(&Poller) -> io::Result<W> + Send + 'static,
     {
-        let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
-        let poller = Poller::new(clock, wake.clone())?;
+        let waker = Waker::new()?;
+        let woken = waker.clone();
+        let poller = Poller::new()?;
+        poller.watch(waker.as_fd(), WAKE, Readiness::READABLE)?;
         let (requests, inbox) = mpsc::channel();
         let (started, outcome) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
@@ -145,15 +80,15 @@ impl<R: Send + 'static> Reactor<R> {
             };
             // As above.
             let _ = started.send(None);
-            run(&mut worker, &poller, &inbox, &scheduling);
+            run(&mut worker, poller, clock, &woken, &inbox, &scheduling);
             Some(worker.report(scheduling))
         })?;
         match outcome.recv() {
             Ok(None) => {}
-            Ok(Some(error)) => return Err(error.into()),
-            Err(_) => return Err(std::io::Error::other("the emulator's thread ended unexpectedly")),
+            Ok(Some(error)) => return Err(error),
+            Err(_) => return Err(io::Error::other("the emulator's thread ended unexpectedly")),
         }
-        Ok(Reactor { requests, wake, thread: Some(thread) })
+        Ok(Reactor { requests, waker, thread: Some(thread) })
     }
 }
 
@@ -162,7 +97,7 @@ impl<R> Reactor<R> {
     pub fn report(&self) -> Option<R> {
         let (answer, inbox) = mpsc::sync_channel(1);
         self.requests.send(Request::Report(answer)).ok()?;
-        self.wake.write(1).ok()?;
+        self.waker.wake();
         inbox.recv().ok()
     }
 
@@ -173,9 +108,9 @@ impl<R> Reactor<R> {
 
     fn end(&mut self) -> Option<R> {
         let thread = self.thread.take()?;
-        // Either fails only if the thread has ended already.
+        // It fails only if the thread has ended already.
         let _ = self.requests.send(Request::Stop);
-        let _ = self.wake.write(1);
+        self.waker.wake();
         thread.join().ok().flatten()
     }
 }
@@ -186,37 +121,96 @@ impl<R> Drop for Reactor<R> {
     }
 }
 
+/// A running proxy. Dropping it stops it.
+pub struct Proxy<R> {
+    local: SocketAddr,
+    reactor: Reactor<R>,
+}
+
+impl<R: Send + 'static> Proxy<R> {
+    /// Starts one that is reached at `local`.
+    pub(super) fn run<W, B>(
+        name: &str,
+        local: io::Result<SocketAddr>,
+        clock: OsClock,
+        real_time: bool,
+        build: B,
+    ) -> Result<Self, EmulatorError>
+    where
+        W: Worker<Report = R>,
+        B: FnOnce(&Poller) -> io::Result<W> + Send + 'static,
+    {
+        let local = local.map_err(|error| EmulatorError::system("address of the listening socket", error))?;
+        let reactor = Reactor::start(name, clock, real_time, build)
+            .map_err(|error| EmulatorError::system("cannot start the proxy", error))?;
+        Ok(Proxy { local, reactor })
+    }
+
+    /// Where clients connect or send to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What was counted so far; `None` if the proxy failed.
+    pub fn report(&self) -> Option<R> {
+        self.reactor.report()
+    }
+
+    /// Ends it and its connections. Packets in flight in the links stay there, as the counters show.
+    pub fn stop(self) -> R {
+        self.reactor.stop()
+    }
+}
+
+/// Reports of what has ended, of the last [`MAX_ENDED`] alone.
+pub(super) struct Ended<T>(VecDeque<T>);
+
+const MAX_ENDED: usize = 1024;
+
+impl<T: Copy> Ended<T> {
+    pub fn new() -> Self {
+        Ended(VecDeque::new())
+    }
+
+    pub fn push(&mut self, report: T) {
+        if self.0.len() == MAX_ENDED {
+            self.0.pop_front();
+        }
+        self.0.push_back(report);
+    }
+
+    /// These and those of what is `running`, by number.
+    pub fn with(&self, running: impl Iterator<Item = T>, number: impl Fn(&T) -> u64) -> Vec<T> {
+        let mut all: Vec<T> = self.0.iter().copied().chain(running).collect();
+        all.sort_by_key(number);
+        all
+    }
+}
+
+/// The token of a listening socket.
+pub(super) const LISTEN: u64 = WAKE - 1;
+
 fn run<W: Worker>(
     worker: &mut W,
-    poller: &Poller,
+    mut poller: Poller,
+    clock: OsClock,
+    woken: &Waker,
     inbox: &mpsc::Receiver<Request<W::Report>>,
     scheduling: &Scheduling,
 ) {
     let mut events = [EpollEvent::empty(); 64];
-    let mut armed = None;
     loop {
-        let wanted = worker.poll_timeout();
-        if wanted != armed && poller.arm(wanted).is_ok() {
-            armed = wanted;
-        }
-        let Ok(count) = poller.wait(&mut events) else {
-            return;
-        };
+        let until = worker.poll_timeout().unwrap_or(NEVER);
+        let count = poller.wait(&clock, Some(until), &mut events);
         for event in &events[..count] {
-            match event.data() {
-                TIMER => {
-                    // It must be read, or it would stay readable; it is set again above.
-                    let _ = poller.timer.wait();
-                    armed = None;
-                }
-                WAKE => {
-                    // It must be read, or it would stay readable; the request is in the inbox.
-                    let _ = poller.wake.read();
-                }
-                token => worker.ready(&poller.clock, poller, token),
+            match poller.read(*event) {
+                // The request is in the inbox.
+                Some(WAKE) => drop(woken.clear()),
+                Some(token) => worker.ready(&clock, &poller, token),
+                None => {}
             }
         }
-        worker.advance(&poller.clock, poller);
+        worker.advance(&clock, &poller);
         loop {
             match inbox.try_recv() {
                 Ok(Request::Report(answer)) => {

@@ -11,11 +11,13 @@ use antiphon_link::{Counters, Direction, Duplex, DuplexSpec};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Poller, Reactor, Worker};
+use super::reactor::{Reactor, Worker};
 use crate::clock::OsClock;
 use crate::netns::{
     Configured, Means, Namespace, Netlink, NetnsError, Port, disable_offloads, probe, tun_port, veth_port,
 };
+use crate::poll::Readiness;
+use crate::poller::Poller;
 use crate::realtime::Scheduling;
 
 /// How to run a [`Router`].
@@ -258,17 +260,17 @@ const MAX_PACKET: usize = 65_536 + 14;
 const BATCH: usize = 64;
 
 impl Carrier {
-    fn new(parts: Vec<([Port; 2], LaneConfig)>, joints: Joints, poller: &Poller) -> nix::Result<Self> {
+    fn new(parts: Vec<([Port; 2], LaneConfig)>, joints: Joints, poller: &Poller) -> std::io::Result<Self> {
         let mut lanes = Vec::new();
         for (number, (ports, lane)) in (0..).zip(parts) {
             for (side, port) in (0..).zip(&ports) {
-                poller.add(port, number * 2 + side)?;
+                poller.watch(port, number * 2 + side, Readiness::READABLE)?;
             }
             // The second link has its own seed; the first one's numbers must not depend on whether there is a second.
             let seeds = [lane.seed, Rng::fork(lane.seed, "behind").next_u64()];
             let links = lane.links().zip(seeds).map(|(link, seed)| Duplex::new(link, seed));
             // Checked before this thread was started.
-            let links = links.collect::<Result<_, _>>().map_err(|_| nix::errno::Errno::EINVAL)?;
+            let links = links.collect::<Result<_, _>>().map_err(std::io::Error::other)?;
             let (overhead, report) = (lane.overhead, LaneReport::default());
             lanes.push(Carried { ports, links, overhead, report });
         }

@@ -1,9 +1,8 @@
 //! The link as a proxy for byte streams: the only way for TCP where namespaces are forbidden.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 
 use antiphon_core::{Instant, Ratio, Rng};
 use antiphon_link::{Counters, Direction, Duplex, DuplexSpec, Link, LinkSpec, LossModel};
@@ -11,9 +10,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Interest, Poller, Reactor, Worker};
+use super::reactor::{Ended, LISTEN, Proxy, Worker};
 use crate::allow::AllowList;
 use crate::clock::OsClock;
+use crate::poll::Readiness;
+use crate::poller::Poller;
 use crate::realtime::Scheduling;
 
 /// How to run a [`StreamProxy`].
@@ -62,10 +63,7 @@ pub struct StreamReport {
 }
 
 /// A running proxy. Dropping it stops it.
-pub struct StreamProxy {
-    local: SocketAddr,
-    reactor: Reactor<StreamReport>,
-}
+pub type StreamProxy = Proxy<StreamReport>;
 
 impl StreamProxy {
     /// Binds and starts.
@@ -77,19 +75,9 @@ impl StreamProxy {
         let listen = TcpListener::bind(config.listen)
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
             .map_err(|error| EmulatorError::system(format!("cannot listen on {}", config.listen), error))?;
-        let local = listen
-            .local_addr()
-            .map_err(|error| EmulatorError::system("address of the listening socket", error))?;
-        let real_time = config.real_time;
+        let (local, real_time) = (listen.local_addr(), config.real_time);
         let build = move |poller: &Poller| Streams::new(config, listen, poller);
-        let reactor = Reactor::start("link-stream", clock, real_time, build)
-            .map_err(|error| EmulatorError::system("cannot start the proxy", error))?;
-        Ok(StreamProxy { local, reactor })
-    }
-
-    /// Where clients connect to.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        Proxy::run("link-stream", local, clock, real_time, build)
     }
 
     /// What this kind of link cannot model; displayed with its figures.
@@ -97,16 +85,6 @@ impl StreamProxy {
         "byte-stream proxy: rate, queue, delay, jitter and stalls are modelled; loss, reordering, duplication and \
          corruption are not, since TCP ends at the proxy, so its retransmissions and congestion control never meet \
          the link; a full queue holds the sender back instead of dropping"
-    }
-
-    /// What was counted so far; `None` if the proxy failed.
-    pub fn report(&self) -> Option<StreamReport> {
-        self.reactor.report()
-    }
-
-    /// Ends it and its connections.
-    pub fn stop(self) -> StreamReport {
-        self.reactor.stop()
     }
 }
 
@@ -121,9 +99,6 @@ const CHUNK: usize = antiphon_core::wire::TCP_SEGMENT;
 const HEADERS: usize = 40;
 /// Chunks read from one socket before the others have their turn.
 const BATCH: usize = 16;
-const MAX_ENDED: usize = 1024;
-const LISTEN: u64 = u64::MAX - 2;
-const READ: Interest = Interest { read: true, write: false };
 
 struct Connection {
     number: u64,
@@ -132,7 +107,7 @@ struct Connection {
     sockets: [TcpStream; 2],
     link: Duplex<Pooled>,
     /// What each is watched for.
-    interest: [Interest; 2],
+    watched: [Readiness; 2],
     /// Up (client to target) and down.
     halves: [Half; 2],
 }
@@ -231,15 +206,18 @@ impl Connection {
             }
         }
         for side in 0..2 {
-            let wanted = Interest {
-                read: !self.halves[side].ended && !self.halves[side].blocked,
-                write: self.halves[1 - side].pending.is_some(),
+            let wanted = Readiness {
+                readable: !self.halves[side].ended && !self.halves[side].blocked,
+                writable: self.halves[1 - side].pending.is_some(),
             };
-            let token = self.number * 2 + side as u64;
-            poller
-                .change(self.sockets[side].as_fd(), token, self.interest[side], wanted)
-                .map_err(|_| Dead)?;
-            self.interest[side] = wanted;
+            let (socket, token) = (&self.sockets[side], self.number * 2 + side as u64);
+            // `epoll` reports a broken connection repeatedly even if nothing is asked for.
+            match wanted {
+                same if same == self.watched[side] => {}
+                nothing if nothing == Readiness::default() => poller.forget(socket),
+                _ => poller.watch(socket, token, wanted).map_err(|_| Dead)?,
+            }
+            self.watched[side] = wanted;
         }
         if self.halves.iter().all(|half| half.finished) { Err(Dead) } else { Ok(()) }
     }
@@ -266,20 +244,20 @@ struct Streams {
     config: StreamProxyConfig,
     listen: TcpListener,
     connections: BTreeMap<u64, Connection>,
-    ended: VecDeque<ConnectionReport>,
+    ended: Ended<ConnectionReport>,
     next: u64,
     refused: u64,
     pool: Pool,
 }
 
 impl Streams {
-    fn new(config: StreamProxyConfig, listen: TcpListener, poller: &Poller) -> nix::Result<Self> {
-        poller.add(&listen, LISTEN)?;
+    fn new(config: StreamProxyConfig, listen: TcpListener, poller: &Poller) -> std::io::Result<Self> {
+        poller.watch(&listen, LISTEN, Readiness::READABLE)?;
         Ok(Streams {
             config,
             listen,
             connections: BTreeMap::new(),
-            ended: VecDeque::new(),
+            ended: Ended::new(),
             next: 0,
             refused: 0,
             pool: Pool::new(),
@@ -313,13 +291,13 @@ impl Streams {
         let link = Duplex::new(&self.config.link, seed).map_err(std::io::Error::other)?;
         let sockets = [socket, target.into()];
         for (side, socket) in (0..).zip(&sockets) {
-            poller.add(socket, self.next * 2 + side)?;
+            poller.watch(socket, self.next * 2 + side, Readiness::READABLE)?;
         }
         let connection = Connection {
             number: self.next,
             client,
             sockets,
-            interest: [READ; 2],
+            watched: [Readiness::READABLE; 2],
             link,
             halves: Default::default(),
         };
@@ -332,11 +310,8 @@ impl Streams {
         let Some(connection) = self.connections.remove(&number) else {
             return;
         };
-        if self.ended.len() == MAX_ENDED {
-            self.ended.pop_front();
-        }
         // Dropping the connection closes its sockets, which removes them from epoll.
-        self.ended.push_back(connection.report(true));
+        self.ended.push(connection.report(true));
     }
 }
 
@@ -372,8 +347,7 @@ impl Worker for Streams {
 
     fn report(&self, scheduling: Scheduling) -> StreamReport {
         let running = self.connections.values().map(|connection| connection.report(false));
-        let mut connections: Vec<_> = self.ended.iter().copied().chain(running).collect();
-        connections.sort_by_key(|connection| connection.connection);
+        let connections = self.ended.with(running, |connection| connection.connection);
         StreamReport { connections, refused: self.refused, scheduling }
     }
 }

@@ -1,7 +1,7 @@
 //! The link as a proxy for datagrams: needs no privilege, carries one UDP service.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
@@ -11,9 +11,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::EmulatorError;
 use super::pool::{Pool, Pooled};
-use super::reactor::{Poller, Reactor, Worker};
+use super::reactor::{Ended, LISTEN, Proxy, Worker};
+use crate::address::any_for;
 use crate::allow::AllowList;
 use crate::clock::OsClock;
+use crate::poll::Readiness;
+use crate::poller::Poller;
 use crate::realtime::Scheduling;
 
 /// How to run a [`UdpProxy`].
@@ -84,10 +87,7 @@ pub struct UdpReport {
 }
 
 /// A running proxy. Dropping it stops it.
-pub struct UdpProxy {
-    local: SocketAddr,
-    reactor: Reactor<UdpReport>,
-}
+pub type UdpProxy = Proxy<UdpReport>;
 
 impl UdpProxy {
     /// Binds and starts.
@@ -96,30 +96,9 @@ impl UdpProxy {
         config.link.down.validate()?;
         let listen = open(config.listen)
             .map_err(|error| EmulatorError::system(format!("cannot listen on {}", config.listen), error))?;
-        let local = listen
-            .local_addr()
-            .map_err(|error| EmulatorError::system("address of the listening socket", error))?;
-        let real_time = config.real_time;
-        let reactor = Reactor::start("link-udp", clock, real_time, move |poller| {
-            Forwarder::new(config, listen, poller)
-        })
-        .map_err(|error| EmulatorError::system("cannot start the proxy", error))?;
-        Ok(UdpProxy { local, reactor })
-    }
-
-    /// Where clients send to.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// What was counted so far; `None` if the proxy failed.
-    pub fn report(&self) -> Option<UdpReport> {
-        self.reactor.report()
-    }
-
-    /// Stops it. Packets in flight in the links stay there, as the counters show.
-    pub fn stop(self) -> UdpReport {
-        self.reactor.stop()
+        let (local, real_time) = (listen.local_addr(), config.real_time);
+        let build = move |poller: &Poller| Forwarder::new(config, listen, poller);
+        Proxy::run("link-udp", local, clock, real_time, build)
     }
 }
 
@@ -152,7 +131,7 @@ struct Forwarder {
     /// By number, which is also the token of the flow's socket.
     flows: BTreeMap<u64, Flow>,
     by_client: BTreeMap<SocketAddr, u64>,
-    ended: VecDeque<FlowReport>,
+    ended: Ended<FlowReport>,
     next_flow: u64,
     next_sweep: Instant,
     refused: u64,
@@ -161,20 +140,18 @@ struct Forwarder {
     buffer: Box<[u8; MAX_DATAGRAM]>,
 }
 
-const LISTEN: u64 = u64::MAX - 2;
 const MAX_DATAGRAM: usize = 65_536;
 /// Datagrams read from one socket before the others have their turn.
 const BATCH: usize = 64;
-const MAX_ENDED: usize = 1024;
 
 impl Forwarder {
-    fn new(config: UdpProxyConfig, listen: UdpSocket, poller: &Poller) -> nix::Result<Self> {
-        poller.add(&listen, LISTEN)?;
+    fn new(config: UdpProxyConfig, listen: UdpSocket, poller: &Poller) -> std::io::Result<Self> {
+        poller.watch(&listen, LISTEN, Readiness::READABLE)?;
         Ok(Forwarder {
             listen,
             flows: BTreeMap::new(),
             by_client: BTreeMap::new(),
-            ended: VecDeque::new(),
+            ended: Ended::new(),
             next_flow: 0,
             next_sweep: Instant::ZERO + config.idle,
             refused: 0,
@@ -242,13 +219,9 @@ impl Forwarder {
         }
         let number = self.next_flow;
         let seed = Rng::fork(self.config.seed, &format!("flow {number}")).next_u64();
-        let any: IpAddr = match self.config.target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = open((any, 0).into()).ok()?;
+        let socket = open(any_for(self.config.target)).ok()?;
         socket.connect(self.config.target).ok()?;
-        poller.add(&socket, number).ok()?;
+        poller.watch(&socket, number, Readiness::READABLE).ok()?;
         let flow = Flow {
             number,
             client,
@@ -271,12 +244,9 @@ impl Forwarder {
         self.next_sweep = now + idle / 4 + Duration::from_millis(1);
         let is_idle = |flow: &Flow| now.since(flow.last_use) >= idle && flow.link.poll_timeout().is_none();
         for (_, flow) in self.flows.extract_if(.., |_, flow| is_idle(flow)) {
-            poller.remove(&flow.socket);
+            poller.forget(&flow.socket);
             self.by_client.remove(&flow.client);
-            if self.ended.len() == MAX_ENDED {
-                self.ended.pop_front();
-            }
-            self.ended.push_back(flow.report(true));
+            self.ended.push(flow.report(true));
         }
     }
 }
@@ -321,8 +291,7 @@ impl Worker for Forwarder {
 
     fn report(&self, scheduling: Scheduling) -> UdpReport {
         let running = self.flows.values().map(|flow| flow.report(false));
-        let mut flows: Vec<FlowReport> = self.ended.iter().copied().chain(running).collect();
-        flows.sort_by_key(|flow| flow.flow);
+        let flows = self.ended.with(running, |flow| flow.flow);
         UdpReport { flows, refused: self.refused, over_budget: self.over_budget, scheduling }
     }
 }

@@ -7,7 +7,6 @@
 
 mod accept;
 mod handover;
-mod poller;
 mod round;
 mod slots;
 mod wires;
@@ -18,11 +17,12 @@ use antiphon_core::{Instant, PathId, WireId};
 use nix::sys::epoll::EpollEvent;
 
 use crate::line::{Line, LineError, LineStats};
+use crate::poll::Readiness;
+use crate::poller::Poller;
 use crate::tcp_listening::TcpListening;
 use crate::wake::Waker;
 pub use handover::{Handover, Opened};
-use poller::Poller;
-use slots::{Held, Key, Kind, Listening, Slots};
+use slots::{Held, Key, Kind, Listening, Slots, Watched};
 
 /// The wires of a participant, and their sockets. [`crate::drive`] serves them.
 pub struct Lines<'a> {
@@ -113,10 +113,7 @@ impl<'a> Lines<'a> {
 
     /// The line of that wire; `None` for a listening socket.
     pub fn line(&self, wire: WireId) -> Option<&(dyn Line + 'a)> {
-        match &self.slots.get(self.slots.find(wire)?)?.kind {
-            Kind::Open { line, .. } | Kind::Closing { line, .. } => Some(&**line),
-            Kind::Listening(_) => None,
-        }
+        self.slots.get(self.slots.find(wire)?)?.line()
     }
 
     /// The same, mutable.
@@ -230,12 +227,19 @@ impl<'a> Lines<'a> {
 
     fn take_waker(&mut self, waker: Waker) {
         if self.wakers.iter().all(|known| known.fd() != waker.fd()) {
-            if let Some(poller) = &self.poller {
-                poller.watch_waker(self.wakers.len(), &waker);
-            }
             self.wakers.push(waker);
+            self.watch_wakers(self.wakers.len() - 1);
         }
         self.regroup();
+    }
+
+    /// Has the poller watch the wakers from that one on.
+    fn watch_wakers(&self, first: usize) {
+        let Some(poller) = &self.poller else { return };
+        for (at, waker) in self.wakers.iter().enumerate().skip(first) {
+            // Without it the thread wakes at the next time-out, as without a waker.
+            let _woken_later = poller.watch(waker.as_fd(), Watched::Waker(at).data(), Readiness::READABLE);
+        }
     }
 
     /// Determines whether there is only one line, and nothing else to wait for except callers.

@@ -2,14 +2,16 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use antiphon_core::{BrokenReason, Input, Instant, Participant, PathId, Transmit, WireId, WireView, sooner};
+use antiphon_core::{
+    BrokenReason, Input, Instant, OneWire, Participant, Single, Transmit, WireId, WireView, sooner,
+};
 
-use super::poller::{Came, Poller};
-use super::slots::{Held, Key, Kind};
+use super::slots::{Held, Key, Kind, Watched};
 use super::{Lines, MOST_FAILURES};
 use crate::clock::OsClock;
 use crate::line::{IDLE, LineError, Wait};
 use crate::poll::Readiness;
+use crate::poller::Poller;
 
 impl Lines<'_> {
     /// Waits as told, then hands what has arrived to the participant; returns the time when it last read the clock. An
@@ -66,12 +68,12 @@ impl Lines<'_> {
         let mut now = clock.now();
         for at in 0..count {
             let event = self.events[at];
-            match self.poller.as_mut().map(|poller| poller.read(event)) {
-                Some(Came::Held(key)) => now = self.serve(key, now, participant, clock)?,
-                Some(Came::Waker(at)) => {
+            match self.poller.as_mut().and_then(|poller| poller.read(event)).map(Watched::of) {
+                Some(Watched::Held(key)) => now = self.serve(key, now, participant, clock)?,
+                Some(Watched::Waker(at)) => {
                     self.wakers[at].clear();
                 }
-                Some(Came::Timer) | None => {}
+                None => {}
             }
         }
         // Connections accepted just now are among them.
@@ -90,8 +92,8 @@ impl Lines<'_> {
 
     fn wait(&mut self, clock: &OsClock, wait: Wait) -> Result<usize, LineError> {
         if self.poller.is_none() {
-            let poller = Poller::new(&self.wakers).map_err(LineError::system("cannot wait for sockets"))?;
-            self.poller = Some(poller);
+            self.poller = Some(Poller::new().map_err(LineError::system("cannot wait for sockets"))?);
+            self.watch_wakers(0);
         }
         let until = match wait {
             _ if !self.fresh.is_empty() => None,
@@ -121,7 +123,8 @@ impl Lines<'_> {
                 result
             }
             Kind::Closing { line, .. } => {
-                line.receive(clock, &mut WireView::new(&mut Ignores, wire), Wait::No)
+                let mut ignores = Single::new(Ignores);
+                line.receive(clock, &mut WireView::new(&mut ignores, Single::<Ignores>::WIRE), Wait::No)
             }
             Kind::Listening(_) => {
                 self.accept_callers(key, now, participant);
@@ -195,7 +198,7 @@ impl Lines<'_> {
         let mut result = Ok(());
         let mut watch = |fd: BorrowedFd<'_>, want| {
             if result.is_ok() {
-                result = poller.watch(fd, key, want);
+                result = poller.watch(fd, Watched::Held(key).data(), want);
             }
         };
         match &held.kind {
@@ -277,37 +280,17 @@ impl Lines<'_> {
 /// Replaces the participant of a line that is closing: accepts everything and sends nothing.
 struct Ignores;
 
-impl Participant for Ignores {
-    fn handle_input(&mut self, _now: Instant, _wire: WireId, _input: Input<'_>) {}
-
-    fn accept(&mut self, _now: Instant, _listener: WireId) -> Option<WireId> {
-        None
-    }
+impl OneWire for Ignores {
+    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
 
     fn advance(&mut self, _now: Instant) {}
 
-    fn poll_ready(&mut self) -> Option<WireId> {
-        None
-    }
-
-    fn poll_transmit(&mut self, _now: Instant, _wire: WireId, _buf: &mut [u8]) -> Option<Transmit> {
-        None
-    }
-
-    fn poll_close(&mut self) -> Option<WireId> {
+    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         None
-    }
-
-    fn knows(&self, _wire: WireId, _path: PathId) -> bool {
-        false
-    }
-
-    fn takes(&self, _wire: WireId) -> bool {
-        true
     }
 
     fn stop(&mut self, _now: Instant) {}

@@ -31,6 +31,33 @@ pub(super) struct Key {
     pub generation: u32,
 }
 
+/// What the poller watches, as the data of its events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Watched {
+    Held(Key),
+    Waker(usize),
+}
+
+impl Watched {
+    pub fn data(self) -> u64 {
+        let (high, low) = match self {
+            Watched::Held(Key { slot, generation }) => (generation, slot),
+            Watched::Waker(at) => (at as u32, WAKER),
+        };
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    pub fn of(data: u64) -> Self {
+        match ((data >> 32) as u32, data as u32) {
+            (at, WAKER) => Watched::Waker(at as usize),
+            (generation, slot) => Watched::Held(Key { slot, generation }),
+        }
+    }
+}
+
+/// In place of a slot's number.
+const WAKER: u32 = u32::MAX;
+
 /// What a wire leads to.
 pub(super) struct Held<'a> {
     pub wire: WireId,

@@ -78,16 +78,8 @@ impl Line for FakeLine {
         self.timeout
     }
 
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
     fn is_over(&self) -> bool {
         self.over
-    }
-
-    fn facts(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn peer_address(&self, _path: PathId) -> Option<std::net::SocketAddr> {

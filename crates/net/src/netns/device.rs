@@ -5,15 +5,17 @@
     reason = "TUN devices and packet sockets are set up by ioctl and bind on kernel structures"
 )]
 
-use std::io::{IoSlice, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::uio::writev;
+use socket2::{Domain, Socket, Type};
 
 use super::NetnsError;
+use crate::options::set_int;
 
 /// Reads and writes whole IP packets, without blocking.
 pub(crate) struct Port {
@@ -76,22 +78,18 @@ pub(crate) fn tun_port(name: &str) -> Result<Port, NetnsError> {
 /// Opens a packet socket on the device of that name in the namespace of the calling thread: the router's end of a pair
 /// whose other end has the hardware address `peer`.
 pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
-    let failed = |error: Errno| NetnsError::new(format!("cannot open a packet socket on {name}"), error);
-    let index = if_nametoindex(name).map_err(failed)?;
+    let failed = |error: io::Error| NetnsError::new(format!("cannot open a packet socket on {name}"), error);
+    let index = if_nametoindex(name).map_err(|error| failed(error.into()))?;
     let every = (libc::ETH_P_ALL as u16).to_be();
-    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // Protocol 0: nothing is received before the socket is bound to its device.
-    // SAFETY: socket() takes no pointers.
-    let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(failed)?;
-    // SAFETY: the kernel has just given us this descriptor, nothing else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
+    // Without a protocol nothing is received before the socket is bound to its device.
+    let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).map_err(failed)?;
+    set_int(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
     // This end was set up before its peer, so the kernel gives it a working transmit queue only up to a second later,
     // when its link watch runs, and silently drops packets until then. Bypassing the queue avoids that.
-    set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(failed)?;
-    if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
+    set_int(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(failed)?;
+    if set_int(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
         // The size is limited, which is harmless.
-        let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER as usize);
     }
     // SAFETY: sockaddr_ll is plain numbers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -100,11 +98,12 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
     address.sll_ifindex = index as i32;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address is a whole sockaddr_ll of the stated length and lives through the call.
-    Errno::result(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map_err(failed)?;
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    Errno::result(bound).map_err(|error| failed(error.into()))?;
     let mut ethernet = [0; 12];
     ethernet[..6].copy_from_slice(&peer);
     ethernet[6..].copy_from_slice(&ROUTER_ADDRESS);
-    Ok(Port { file: fd.into(), ethernet: Some(ethernet) })
+    Ok(Port { file: OwnedFd::from(socket).into(), ethernet: Some(ethernet) })
 }
 
 /// Makes the kernel complete its packets (checksums, segmentation) before they reach a device in the namespace of the
@@ -113,22 +112,18 @@ pub(crate) fn veth_port(name: &str, peer: [u8; 6]) -> Result<Port, NetnsError> {
 /// A pair of virtual devices otherwise passes on packets for its far end to complete, and the router would see packets
 /// of 64 kB without checksums.
 pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
-    let failed = |error: Errno| NetnsError::new(format!("cannot turn the offloads of {name} off"), error);
-    // SAFETY: socket() takes no pointers.
-    let fd = Errno::result(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
-        .map_err(failed)?;
-    // SAFETY: the kernel has just given us this descriptor, nothing else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let failed = |error: io::Error| NetnsError::new(format!("cannot turn the offloads of {name} off"), error);
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(failed)?;
     for command in [ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
         let mut value = EthtoolValue { command, data: 0 };
         let mut request = request(name);
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads one ifreq and the ethtool_value it points to; both live through the call.
-        let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
         match Errno::result(result) {
             // Segmentation offload that the device never had, or that ended with the checksums.
             Ok(_) | Err(Errno::EOPNOTSUPP) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error.into())),
         }
     }
     Ok(())
@@ -161,11 +156,4 @@ fn request(name: &str) -> libc::ifreq {
         *to = from as libc::c_char;
     }
     request
-}
-
-fn set(fd: &OwnedFd, level: i32, option: i32, value: i32) -> Result<(), Errno> {
-    let len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the option is an int of the stated length and lives through the call.
-    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) };
-    Errno::result(result).map(drop)
 }

@@ -3,17 +3,16 @@
 //! Judged by what a line did, not by when a busy machine let its thread run again: how long it was told to wait,
 //! whether it did so, and in which wait it was when it was asked to stop.
 
-use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Lent, OneWire, PathId, Single, Transmit, Wire, WireId, WireView};
+use antiphon_core::{Input, Instant, Lent, OneWire, Single, Transmit, WireId, WireView};
 use antiphon_net::{
-    DriveOptions, IDLE, Line, LineCommon, LineError, Lines, OsClock, Readiness, SocketOptions, Stop, TcpLine,
-    TcpListening, UdpLine, Wait, WaitStyle, Waker, drive_each, round,
+    DriveOptions, IDLE, Line, LineError, Lines, OsClock, SocketOptions, Stop, TcpLine, TcpListening, UdpLine,
+    Wait, WaitStyle, Waker, drive_each, round,
 };
 
-use crate::party::drive_one;
+use crate::party::{Layered, LineLayer, drive_one};
 use crate::world::{LIMIT, local};
 
 /// A line with a record of how it waited.
@@ -27,7 +26,15 @@ struct Watched {
     after: usize,
 }
 
-impl Line for Watched {
+impl LineLayer for Watched {
+    fn inner(&self) -> &(dyn Line + '_) {
+        &*self.line
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Line + '_) {
+        &mut *self.line
+    }
+
     fn receive(
         &mut self,
         clock: &OsClock,
@@ -47,50 +54,6 @@ impl Line for Watched {
             self.tell.send(()).expect("the test waits");
         }
         result
-    }
-
-    fn transmit(&mut self, now: Instant, participant: &mut WireView<'_>) -> Result<(), LineError> {
-        self.line.transmit(now, participant)
-    }
-
-    fn report(&mut self, now: Instant, participant: &mut WireView<'_>, last: bool) {
-        self.line.report(now, participant, last);
-    }
-
-    fn wire(&self) -> Wire {
-        self.line.wire()
-    }
-
-    fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
-        self.line.watch(each);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.line.poll_timeout()
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.line.is_flushed()
-    }
-
-    fn is_over(&self) -> bool {
-        self.line.is_over()
-    }
-
-    fn facts(&self) -> Vec<String> {
-        self.line.facts()
-    }
-
-    fn peer_address(&self, path: PathId) -> Option<std::net::SocketAddr> {
-        self.line.peer_address(path)
-    }
-
-    fn common(&self) -> &LineCommon {
-        self.line.common()
-    }
-
-    fn common_mut(&mut self) -> &mut LineCommon {
-        self.line.common_mut()
     }
 }
 
@@ -233,12 +196,13 @@ fn a_stop_is_noticed_within_a_tenth_of_a_second() {
     for (wait, timer) in ways() {
         for line in lines(&far) {
             let ((tell, told), stop) = (mpsc::channel(), Stop::new());
-            let mut watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };
+            let watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };
             let asked = stop.clone();
             let thread = std::thread::spawn(move || {
                 let mut idler = Idler { timer, ..Idler::default() };
-                drive_one(&mut watched, &mut idler, &clock, &asked, DriveOptions { wait }).expect("it lives");
-                watched
+                let mut line = Layered(watched);
+                drive_one(&mut line, &mut idler, &clock, &asked, DriveOptions { wait }).expect("it lives");
+                line.0
             });
             told.recv_timeout(LIMIT).expect("it goes round, and does not sleep for ever");
             stop.ask();

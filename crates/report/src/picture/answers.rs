@@ -1,7 +1,8 @@
 //! The recommendations at the top of the picture: purpose, transport, reason, one below the other.
 
 use super::{COLOURS, INK, MARGIN, MUTED, RIGHT, RULE, text, wrap};
-use crate::compare::{Advice, CompareReport};
+use crate::cards::Card;
+use crate::compare::CompareReport;
 use std::fmt::Write;
 
 /// Left edges of the transport's name and of the reason.
@@ -16,15 +17,15 @@ const AIR: f64 = 11.0;
 
 /// An answer's words, in lines.
 struct Answer<'a> {
-    advice: &'a Advice,
+    advice: &'a Card,
     name: Vec<String>,
     gloss: Vec<String>,
     reason: Vec<String>,
 }
 
 impl<'a> Answer<'a> {
-    fn of(advice: &'a Advice) -> Self {
-        let name = match advice.transport.as_str() {
+    fn of(advice: &'a Card) -> Self {
+        let name = match advice.answer.as_str() {
             "" => "none is good enough",
             name => name,
         };
@@ -32,11 +33,7 @@ impl<'a> Answer<'a> {
         Answer {
             advice,
             name: wrap(name, NAME_CHARACTERS * 3 / 4),
-            gloss: if advice.transport.is_empty() {
-                Vec::new()
-            } else {
-                wrap(&advice.gloss, NAME_CHARACTERS)
-            },
+            gloss: if advice.answer.is_empty() { Vec::new() } else { wrap(&advice.gloss, NAME_CHARACTERS) },
             reason: wrap(&reason, REASON_CHARACTERS),
         }
     }
@@ -50,7 +47,7 @@ impl<'a> Answer<'a> {
         let base = |line: usize| top + AIR + 13.0 + LINE * line as f64;
         let _ = writeln!(svg, "<path d=\"M{MARGIN} {top:.1}H{RIGHT}\" stroke=\"{RULE}\"/>");
         let purpose = format!("font-size=\"14\" font-weight=\"600\" fill=\"{INK}\"");
-        text(svg, MARGIN, base(0), &purpose, &self.advice.purpose);
+        text(svg, MARGIN, base(0), &purpose, &self.advice.heading);
         text(svg, MARGIN, base(1), &format!("font-size=\"12\" fill=\"{MUTED}\""), &self.advice.sureness);
         let style = format!("font-size=\"16\" font-weight=\"700\" fill=\"{colour}\"");
         for (i, line) in self.name.iter().enumerate() {
@@ -69,7 +66,7 @@ impl<'a> Answer<'a> {
 pub(super) fn answers(report: &CompareReport, mut top: f64, svg: &mut String) -> f64 {
     for advice in &report.advice {
         let answer = Answer::of(advice);
-        let colour = match report.colour_of(&advice.transport) {
+        let colour = match report.colour_of(&advice.answer) {
             Some(index) => COLOURS[index % COLOURS.len()],
             None => INK,
         };

@@ -5,7 +5,7 @@ mod picture;
 
 use antiphon_core::Rng;
 use antiphon_report::{
-    Advice, Better, Clip, Command, CompareReport, Fate, Limit, LinkNote, Row, TradeOff, TransportPanel,
+    Better, Card, Clip, Command, CompareReport, Fate, Limit, LinkNote, Row, TradeOff, TransportPanel,
     compare_svg, render_compare,
 };
 use markup::{tags, well_formed};
@@ -16,10 +16,10 @@ const HOSTILE: &str =
 const PURPOSES: [&str; 5] =
     ["Play together", "TV sound on headphones", "Record without loss", "Talk", "Send to many"];
 
-fn advice(purpose: &str) -> Advice {
-    Advice {
-        purpose: purpose.into(),
-        transport: "proto0".into(),
+fn advice(purpose: &str) -> Card {
+    Card {
+        heading: purpose.into(),
+        answer: "proto0".into(),
         gloss: format!("plain words for {purpose}"),
         sentence: format!("A sentence for {purpose}."),
         others: "proto1 would do as well.".into(),
@@ -32,7 +32,7 @@ fn advice(purpose: &str) -> Advice {
                 line: format!("antiphon {side}"),
             })
             .to_vec(),
-        ..Advice::default()
+        ..Card::default()
     }
 }
 

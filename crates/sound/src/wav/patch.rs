@@ -130,24 +130,11 @@ const BLOCK: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use antiphon_media::{Pull, SampleFormat};
+    use antiphon_media::SampleFormat;
 
     use super::*;
+    use crate::whole::tests::sound;
     use crate::{open_source, write_whole};
-
-    /// All of a file's sound.
-    fn sound(path: &Path) -> Vec<f32> {
-        let mut source = open_source(&path.display().to_string()).unwrap().source;
-        let mut all = Vec::new();
-        let mut block = [0.0; 512];
-        loop {
-            match source.pull(&mut block) {
-                Pull::Frames(frames) => all.extend_from_slice(&block[..frames * 2]),
-                Pull::Starved => std::thread::yield_now(),
-                Pull::End => return all,
-            }
-        }
-    }
 
     #[test]
     fn what_is_patched_is_as_if_it_had_been_recorded() {

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+
 use super::{End, Header, Object, PacketRow, Section};
 
 /// Writes a passport during the recording; memory does not grow. Give it a buffered writer.
@@ -27,18 +29,7 @@ impl<W: Write> PassportWriter<W> {
 
     /// Writes a packet of the current section; its number is above that of the one before it.
     pub fn packet(&mut self, row: &PacketRow) -> io::Result<()> {
-        write!(self.to, "[{},", row.number)?;
-        for time in [row.sent, row.arrived] {
-            match time {
-                Some(nanos) => write!(self.to, "{nanos},")?,
-                None => self.to.write_all(b"null,")?,
-            }
-        }
-        match row.bytes {
-            Some(bytes) => write!(self.to, "{bytes},")?,
-            None => self.to.write_all(b"null,")?,
-        }
-        writeln!(self.to, "{}]", row.duplicates)?;
+        line(&mut self.to, &(row.number, row.sent, row.arrived, row.bytes, row.duplicates))?;
         self.packets += 1;
         Ok(())
     }
@@ -67,7 +58,7 @@ impl<W: Write> PassportWriter<W> {
     }
 }
 
-fn line(to: &mut impl Write, object: &Object) -> io::Result<()> {
-    let text = serde_json::to_string(object)?;
-    writeln!(to, "{text}")
+fn line(to: &mut impl Write, object: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, object)?;
+    to.write_all(b"\n")
 }
