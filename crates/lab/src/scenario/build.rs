@@ -98,36 +98,31 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     top.finish()?;
     let names = unique_names(top.table)?;
     let nodes = Nodes::read(kinds["node"].as_ref(), top, &names)?;
-    let mut setup = Setup {
-        duration,
-        drain,
-        nodes: nodes.specs.to_vec(),
-        media: Vec::new(),
-        traffic: Vec::new(),
-        streams: Vec::new(),
-    };
-    let places = media(&kinds, &nodes, &mut setup.media)?;
+    let (media, places) = media(&kinds, &nodes)?;
+    let (mut traffic, mut streams) = (Vec::new(), Vec::new());
+    let specs = nodes.specs.to_vec();
+    let setup = Setup { duration, drain, nodes: specs, media, traffic: Vec::new(), streams: Vec::new() };
     let network = topology::check(&setup, &places, &nodes)?;
     for (name, section) in sections(&kinds, "traffic")? {
-        setup.traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
+        traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
         section.finish()?;
     }
     for (name, section) in sections(&kinds, "stream")? {
         let copies = copies(name, &section, &nodes, &names)?;
-        if setup.streams.len() + copies.len() > MAX_ELEMENTS {
+        if streams.len() + copies.len() > MAX_ELEMENTS {
             return Err(section.fault(format!("a scenario has at most {MAX_ELEMENTS} streams")));
         }
         top.context.each(copies, |(name, nodes)| {
-            setup.streams.push(stream::stream(&name, &section, &nodes, &network, duration)?);
+            streams.push(stream::stream(&name, &section, &nodes, &network, duration)?);
             Ok(())
         })?;
         section.finish()?;
     }
-    if setup.streams.is_empty() && !setup.traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
+    if streams.is_empty() && !traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
         let remedy = "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"";
         return Err(top.missing("stream", remedy));
     }
-    Ok(setup)
+    Ok(Setup { traffic, streams, ..setup })
 }
 
 /// The streams that a table describes, each with the nodes as it sees them: one, or one `for-each` copy of a node.
@@ -158,9 +153,9 @@ fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>
     kinds[kind].as_ref().map_or(Ok(Vec::new()), Section::sections)
 }
 
-/// Reads all media; returns where each is in the text and its name there.
-fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<Vec<(Range<usize>, String)>> {
-    let mut places = Vec::new();
+/// All media, and where each is in the text with its name there.
+fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<(Range<usize>, String)>)> {
+    let (mut specs, mut places) = (Vec::new(), Vec::new());
     for (kind, name, section) in in_order(kinds)? {
         let medium = match kind {
             "link" => media::link(&section, nodes)?,
@@ -173,7 +168,7 @@ fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<
         places.push((section.span.clone(), section.place.clone()));
         specs.push(MediumSpec { name: name.into(), kind: medium });
     }
-    Ok(places)
+    Ok((specs, places))
 }
 
 /// The media of all kinds in their order in the text, so that the last one is reported as the one that closes a circle.

@@ -14,7 +14,7 @@ use crate::setup::{FurtherSpec, NodeId};
 /// What the tables of one stream have in common.
 pub(super) struct Around<'a> {
     pub nodes: &'a Nodes,
-    pub network: &'a Network,
+    pub network: &'a Network<'a>,
     pub duration: Duration,
     pub latency: Duration,
     /// The stream's own sender and receiver.

@@ -32,7 +32,7 @@ pub(super) fn traffic(
     name: &str,
     section: &Section<'_>,
     nodes: &Nodes,
-    network: &Network,
+    network: &Network<'_>,
     duration: Duration,
 ) -> Read<Option<TrafficSpec>> {
     let (from, to) = ends(section, nodes)?;

@@ -30,7 +30,7 @@ pub(super) fn stream(
     name: &str,
     section: &Section<'_>,
     nodes: &Nodes,
-    network: &Network,
+    network: &Network<'_>,
     duration: Duration,
 ) -> Read<StreamSpec> {
     let from = nodes.one(section, "from")?;
