@@ -213,9 +213,8 @@ impl Port {
                     let mut datagram = net.pool.take::<Datagram>();
                     let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
                     datagram.len = sent.len;
-                    let len = (sent.len + UDP_HEADERS) as u32;
                     let body = Body::Datagram(datagram);
-                    net.send(now, Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body });
+                    net.send(now, Parcel::new(sent.len + UDP_HEADERS, flow, way, body));
                 }
             }
         }

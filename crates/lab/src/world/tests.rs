@@ -42,6 +42,17 @@ fn link(name: &str, a: usize, b: usize, spec: &str) -> MediumSpec {
     MediumSpec { name: name.into(), kind: MediumKind::Link { between: [NodeId(a), NodeId(b)], spec } }
 }
 
+/// A switch between those nodes, with ports of so many Mbit/s.
+fn switch(nodes: std::ops::Range<usize>, mbit_s: u64) -> MediumSpec {
+    let kind = MediumKind::Switch {
+        nodes: nodes.map(NodeId).collect(),
+        rate: BitRate(mbit_s * 1_000_000),
+        queue: antiphon_link::QueueLimit::Packets(50),
+        latency: Duration::from_micros(10),
+    };
+    MediumSpec { name: "switch".into(), kind }
+}
+
 /// The report's stream: 1300 bytes every 7.4 ms.
 fn stream(name: &str, transport: &str, from: usize, to: usize) -> StreamSpec {
     let content = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
@@ -80,6 +91,19 @@ fn finished(setup: &Setup, seed: u64) -> (World, RunFigures) {
     assert!(world.balances(), "every packet is accounted for");
     let figures = world.figures();
     (world, figures)
+}
+
+/// Two nodes with the link `line` between them, over which a stream goes for so many seconds.
+fn over_line(seconds: u64, spec: &str, stream: StreamSpec) -> Setup {
+    let mut setup = setup(2, seconds);
+    setup.media.push(link("line", 0, 1, spec));
+    setup.streams.push(stream);
+    setup
+}
+
+/// The figures of the stream called `audio` in a run of seed 1.
+fn audio_of(setup: &Setup) -> StreamFigures {
+    figures_of(&finished(setup, 1).1, "audio")
 }
 
 fn figures_of(figures: &RunFigures, stream: &str) -> StreamFigures {
