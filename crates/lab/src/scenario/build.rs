@@ -166,7 +166,7 @@ fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<(Range<
         };
         section.finish()?;
         places.push((section.span.clone(), section.place.clone()));
-        specs.push(MediumSpec { name: name.into(), kind: medium });
+        specs.push(MediumSpec::new(name, medium));
     }
     Ok((specs, places))
 }

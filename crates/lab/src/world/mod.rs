@@ -24,11 +24,10 @@
 //!
 //! ```
 //! use antiphon_core::uri::Query;
-//! use antiphon_lab::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
+//! use antiphon_lab::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
 //! use antiphon_lab::tcp::Profile;
 //! use std::time::Duration;
 //!
-//! let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
 //! let spec = Box::new("rate=2Mbit/s,delay=30ms,loss=1%".parse()?);
 //! let line = MediumKind::Link { between: [NodeId(0), NodeId(1)], spec };
 //! let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
@@ -36,8 +35,8 @@
 //! let setup = Setup {
 //!     duration: Duration::from_secs(10),
 //!     drain: Duration::from_secs(1),
-//!     nodes: vec![node("studio"), node("home")],
-//!     media: vec![MediumSpec { name: "line".into(), kind: line }],
+//!     nodes: ["studio", "home"].map(NodeSpec::new).to_vec(),
+//!     media: vec![MediumSpec::new("line", line)],
 //!     traffic: Vec::new(),
 //!     streams: vec![audio],
 //! };

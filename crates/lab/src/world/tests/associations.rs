@@ -120,7 +120,7 @@ fn a_sender_tells_a_hundred_members_of_its_group_apart() {
         queue: antiphon_link::QueueLimit::Packets(200),
         latency: Duration::from_micros(10),
     };
-    setup.media.push(MediumSpec { name: "switch".into(), kind });
+    setup.media.push(MediumSpec::new("switch", kind));
     for member in (0..MEMBERS).filter(lossy) {
         let name = format!("line{member}");
         setup.media.push(link(&name, relay(member), member + 1, "delay=2ms,up.loss=5%"));

@@ -236,10 +236,10 @@ fn a_ring_carries_both_classes_and_a_cable_frames() {
     let nodes = [0, 1, 2].map(NodeId).to_vec();
     let stations = vec![antiphon_link::StationSpec::default(); 3];
     let spec = antiphon_link::RingSpec { ttrt: ms(8), stations };
-    setup.media.push(MediumSpec { name: "ring".into(), kind: MediumKind::Ring { nodes, spec } });
+    setup.media.push(MediumSpec::new("ring", MediumKind::Ring { nodes, spec }));
     let (rate, queue) = (BitRate(100_000_000), antiphon_link::QueueLimit::Packets(10));
     let kind = MediumKind::Cable { between: [NodeId(2), NodeId(3)], rate, queue };
-    setup.media.push(MediumSpec { name: "cable".into(), kind });
+    setup.media.push(MediumSpec::new("cable", kind));
     setup.streams.push(stream("audio", "rtp", 0, 3));
     let (_, figures) = finished(&setup, 1);
     let audio = figures_of(&figures, "audio");
@@ -352,8 +352,7 @@ fn frames_that_could_not_be_begun_expire() {
 #[test]
 fn a_switch_of_a_thousand_ports_costs_no_more_than_its_packets() {
     let mut setup = setup(1, 2);
-    setup.nodes =
-        (0..1000).map(|n| NodeSpec { name: format!("node {n}"), cost: HostCost::default() }).collect();
+    setup.nodes = (0..1000).map(|n| NodeSpec::new(format!("node {n}"))).collect();
     setup.media.push(switch(0..1000, 100));
     for n in 0..100 {
         setup.streams.push(stream(&format!("stream {n}"), "rtp", n, 999 - n));

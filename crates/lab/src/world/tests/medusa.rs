@@ -16,10 +16,7 @@ fn program(transport: &str, channels: u16, blocks: u64, medium: MediumSpec) -> S
 
 fn cable() -> MediumSpec {
     let (between, queue) = ([NodeId(0), NodeId(1)], antiphon_link::QueueLimit::Packets(100));
-    MediumSpec {
-        name: "cable".into(),
-        kind: MediumKind::Cable { between, rate: BitRate(100_000_000), queue },
-    }
+    MediumSpec::new("cable", MediumKind::Cable { between, rate: BitRate(100_000_000), queue })
 }
 
 #[test]
