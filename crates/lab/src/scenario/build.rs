@@ -9,6 +9,7 @@ use antiphon_core::units::parse_duration;
 
 use super::error::{Fault, Read, clip, did_you_mean};
 use super::read::{Context, Section, Value, is_name};
+use super::topology::Place;
 use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
 use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
@@ -154,7 +155,7 @@ fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>
 }
 
 /// All media, and where each is in the text with its name there.
-fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<(Range<usize>, String)>)> {
+fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<Place>)> {
     let (mut specs, mut places) = (Vec::new(), Vec::new());
     for (kind, name, section) in in_order(kinds)? {
         let medium = match kind {

@@ -10,15 +10,14 @@ use crate::world::WorldError;
 use crate::world::medium::nodes_of;
 use crate::world::routes::Map;
 
+/// Where a medium is in the text, and its name there.
+pub(super) type Place = (Range<usize>, String);
+
 /// The paths between the nodes.
 pub(super) struct Network<'a>(Map<'a>);
 
 /// Refuses circles and nodes that nothing joins, and which thus reach nobody; `places` has each medium's place in the text.
-pub(super) fn check<'a>(
-    setup: &'a Setup,
-    places: &[(Range<usize>, String)],
-    nodes: &Nodes,
-) -> Read<Network<'a>> {
+pub(super) fn check<'a>(setup: &'a Setup, places: &[Place], nodes: &Nodes) -> Read<Network<'a>> {
     let map = Map::new(setup).map_err(|error| {
         let closing = if let WorldError::Circle { medium, .. } = &error { Some(medium) } else { None };
         let circle = closing.and_then(|closing| circle(setup, closing, places, nodes));
@@ -32,7 +31,7 @@ pub(super) fn check<'a>(
 }
 
 /// The error for the medium that closes a circle: which of its nodes were connected before, and by which media.
-fn circle(setup: &Setup, closing: &str, places: &[(Range<usize>, String)], nodes: &Nodes) -> Option<Fault> {
+fn circle(setup: &Setup, closing: &str, places: &[Place], nodes: &Nodes) -> Option<Fault> {
     let closing = setup.media.iter().position(|medium| medium.name == closing)?;
     let before = Map::joining(setup, closing).ok()?;
     let members = nodes_of(&setup.media[closing].kind);

@@ -24,7 +24,7 @@
 //!
 //! ```
 //! use antiphon_core::uri::Query;
-//! use antiphon_lab::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
+//! use antiphon_lab::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
 //! use antiphon_lab::tcp::Profile;
 //! use std::time::Duration;
 //!
