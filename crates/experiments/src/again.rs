@@ -8,7 +8,7 @@ use antiphon_lab::scenario::Run;
 use antiphon_lab::setup::Setup;
 use antiphon_lab::world::World;
 
-use super::{Job, RealOptions, describe, guarded, on_sockets, to_end};
+use super::{Job, RealOptions, describe, guarded, in_world, on_sockets, to_end};
 use antiphon::{Error, Stop};
 
 /// What to capture in a run that is replayed.
@@ -51,10 +51,9 @@ pub fn replay(
         for capture in captures {
             tap(&mut world, capture)?;
         }
-        to_end(&mut world, setup, stop)?;
-        world
-            .finish_captures()
-            .map_err(|error| format!("a capture is incomplete: {error}: free some space"))?;
+        let mut world = to_end(world, setup, stop)?;
+        let finished = world.finish_captures();
+        finished.map_err(|error| format!("a capture is incomplete: {error}: free some space"))?;
         Ok::<_, String>(world.figures())
     };
     guarded(|| perform(&job.scenario, run, world)).map_err(Error::failed)
@@ -64,8 +63,7 @@ pub fn replay(
 pub(crate) fn course(job: &Job, run: &Run, stream: &str) -> Result<(Finished, Course), Error> {
     let mut course = None;
     let world = |setup: &Setup, seed: u64| {
-        let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
-        to_end(&mut world, setup, &Stop::new())?;
+        let world = in_world(setup, seed, &Stop::new())?;
         course = world.course(stream);
         Ok::<_, String>(world.figures())
     };

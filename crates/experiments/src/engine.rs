@@ -35,9 +35,7 @@ pub(super) fn execute(
             let body = move || worker(runs, next, halt, stop, work, &sender);
             if let Err(error) = std::thread::Builder::new().name(name).spawn_scoped(scope, body) {
                 if n == 0 {
-                    failure = Some(Error::failed(format!(
-                        "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
-                    )));
+                    failure = Some(no_thread(&error));
                 }
                 break;
             }
@@ -62,6 +60,13 @@ pub(super) fn execute(
         }
     });
     failure.map_or(Ok(done < runs.len()), Err)
+}
+
+/// Why a thread did not start, and what to do.
+pub(super) fn no_thread(error: &std::io::Error) -> Error {
+    Error::failed(format!(
+        "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
+    ))
 }
 
 fn worker(

@@ -143,7 +143,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let options = &options.settled(job);
     let Some(real) = options.real else {
-        let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop);
+        let world = |setup: &Setup, seed: u64| in_world(setup, seed, stop).map(|world| world.figures());
         return run_in(job, options, stop, progress, &world);
     };
     // An impossible request is refused before anything is written.
@@ -344,13 +344,12 @@ fn threads(asked: Option<usize>) -> usize {
 /// Virtual time between two checks of whether to stop.
 const SLICE: Duration = Duration::from_secs(1);
 
-fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<RunFigures, String> {
-    let mut world = World::new(setup, seed).map_err(|error| error.to_string())?;
-    to_end(&mut world, setup, stop)?;
-    Ok(world.figures())
+/// The world of a setup at the end of its run.
+fn in_world(setup: &Setup, seed: u64, stop: &Stop) -> Result<World, String> {
+    to_end(World::new(setup, seed).map_err(|error| error.to_string())?, setup, stop)
 }
 
-fn to_end(world: &mut World, setup: &Setup, stop: &Stop) -> Result<(), String> {
+fn to_end(mut world: World, setup: &Setup, stop: &Stop) -> Result<World, String> {
     let end = Instant::ZERO + setup.duration + setup.drain;
     while world.now() < end {
         if stop.is_asked() {
@@ -358,5 +357,5 @@ fn to_end(world: &mut World, setup: &Setup, stop: &Stop) -> Result<(), String> {
         }
         world.run_until(world.now() + SLICE);
     }
-    Ok(())
+    Ok(world)
 }

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use antiphon_core::BitRate;
 use antiphon_lab::setup::{
-    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
-    Treatment,
+    Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
 };
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
@@ -66,28 +65,21 @@ fn processor_time() -> Option<f64> {
 }
 
 fn nodes(count: usize) -> Vec<NodeSpec> {
-    (0..count).map(|n| NodeSpec { name: format!("node {n}"), cost: HostCost::default() }).collect()
+    (0..count).map(|n| NodeSpec::new(format!("node {n}"))).collect()
 }
 
 /// An access point that sends, a client, and two stations that send 10 Mbit/s through the access point between them.
 fn cell(stream: StreamSpec, seconds: u64) -> Setup {
     let spec = CellSpec::infrastructure(vec![StationSpec::default(); 4]);
-    let disturbance = |name: &str, from, to| TrafficSpec {
-        name: name.into(),
-        from: NodeId(from),
-        to: NodeId(to),
-        kind: TrafficKind::Constant { rate: BitRate(5_000_000), payload: 1470 },
-        start: Duration::ZERO,
-        treatment: Treatment::default(),
+    let disturbance = |name: &str, from, to| {
+        let kind = TrafficKind::Constant { rate: BitRate(5_000_000), payload: 1470 };
+        TrafficSpec::new(name, [NodeId(from), NodeId(to)], kind)
     };
     Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
         nodes: nodes(4),
-        media: vec![MediumSpec {
-            name: "cell".into(),
-            kind: MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec },
-        }],
+        media: vec![MediumSpec::new("cell", MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec })],
         traffic: vec![disturbance("one", 2, 3), disturbance("two", 3, 2)],
         streams: vec![stream],
     }
@@ -122,10 +114,10 @@ fn many(count: usize, seconds: u64) -> Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
         nodes: nodes(2),
-        media: vec![MediumSpec {
-            name: "line".into(),
-            kind: MediumKind::Link { between: [NodeId(0), NodeId(1)], spec: Box::new(spec) },
-        }],
+        media: vec![MediumSpec::new(
+            "line",
+            MediumKind::Link { between: [NodeId(0), NodeId(1)], spec: Box::new(spec) },
+        )],
         traffic: Vec::new(),
         streams: streams.collect(),
     }

@@ -11,7 +11,7 @@ use antiphon_link::{ReplayEnd, ReplayPath};
 use antiphon_trace::{PathSample, Paths};
 
 use crate::figures::RunFigures;
-use crate::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
+use crate::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
 use crate::tcp::Profile;
 use crate::world::{self, WorldError};
 
@@ -114,7 +114,6 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
         None => up.clone(),
     };
     let interval = options.interval.or(paths.interval).filter(|interval| !interval.is_zero());
-    let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
     let (near, far) = (NodeId(0), NodeId(1));
     let content = Content::Packets {
         frame: options.frame.unwrap_or(paths.frame_bytes as usize),
@@ -131,11 +130,8 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
     Ok(Setup {
         duration: options.duration.unwrap_or(length),
         drain: DRAIN,
-        nodes: vec![node("near"), node("far")],
-        media: vec![MediumSpec {
-            name: "path".into(),
-            kind: MediumKind::Replay { between: [near, far], up, down },
-        }],
+        nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
+        media: vec![MediumSpec::new("path", MediumKind::Replay { between: [near, far], up, down })],
         traffic: Vec::new(),
         streams: vec![stream],
     })

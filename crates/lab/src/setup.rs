@@ -46,6 +46,13 @@ pub struct NodeSpec {
     pub cost: HostCost,
 }
 
+impl NodeSpec {
+    /// A machine whose processor takes no time.
+    pub fn new(name: impl Into<String>) -> Self {
+        NodeSpec { name: name.into(), cost: HostCost::default() }
+    }
+}
+
 /// Time that a node's one processor spends on packets, first come, first served, before they go out or come in.
 ///
 /// A packet that a node forwards takes both.
@@ -71,6 +78,13 @@ pub struct MediumSpec {
     pub name: String,
     /// Of which kind.
     pub kind: MediumKind,
+}
+
+impl MediumSpec {
+    /// A medium of that name.
+    pub fn new(name: impl Into<String>, kind: MediumKind) -> Self {
+        MediumSpec { name: name.into(), kind }
+    }
 }
 
 /// The kinds of media; all carry IP packets.
@@ -158,6 +172,14 @@ pub struct TrafficSpec {
     pub start: Duration,
     /// How the media treat its packets.
     pub treatment: Treatment,
+}
+
+impl TrafficSpec {
+    /// Traffic from the beginning of the run, which media treat as any other.
+    pub fn new(name: impl Into<String>, [from, to]: [NodeId; 2], kind: TrafficKind) -> Self {
+        let (start, treatment) = (Duration::ZERO, Treatment::default());
+        TrafficSpec { name: name.into(), from, to, kind, start, treatment }
+    }
 }
 
 /// Kinds of traffic. `payload` is the UDP payload in bytes.

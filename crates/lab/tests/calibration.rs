@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::uri::Query;
 use antiphon_core::{DEFAULT_LATENCY, Instant, Role};
-use antiphon_lab::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
+use antiphon_lab::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
 use antiphon_lab::world::World;
 use antiphon_link::{PRESETS, Preset};
 use antiphon_measure::{Advice, Candidate, PacketLog, Purpose, RunFacts, TransportFigures, advise};
@@ -19,7 +19,6 @@ struct Run {
 
 /// A comparison's sound over one transport, on its own copy of the link: transports with equal seeds meet the same weather.
 fn run(preset: &Preset, transport: &'static Transport, seconds: u64, seed: u64) -> Run {
-    let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
     let between = [NodeId(0), NodeId(1)];
     let content = Content::default();
     let stream = StreamSpec {
@@ -29,11 +28,8 @@ fn run(preset: &Preset, transport: &'static Transport, seconds: u64, seed: u64) 
     let setup = Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
-        nodes: vec![node("near"), node("far")],
-        media: vec![MediumSpec {
-            name: "link".into(),
-            kind: MediumKind::Link { between, spec: Box::new(preset.spec()) },
-        }],
+        nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
+        media: vec![MediumSpec::new("link", MediumKind::Link { between, spec: Box::new(preset.spec()) })],
         traffic: Vec::new(),
         streams: vec![stream],
     };

@@ -9,8 +9,7 @@ use std::time::Duration;
 use antiphon_core::BitRate;
 use antiphon_lab::figures::RunFigures;
 use antiphon_lab::setup::{
-    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
-    Treatment,
+    Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
 };
 use antiphon_lab::tcp::Profile;
 use antiphon_lab::world::{TapError, World};
@@ -51,14 +50,7 @@ fn setup() -> Setup {
     };
     let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
     let sound = Content::default();
-    let traffic = |name: &str, kind| TrafficSpec {
-        name: name.into(),
-        from: NodeId(1),
-        to: NodeId(0),
-        kind,
-        start: Duration::ZERO,
-        treatment: Treatment::default(),
-    };
+    let traffic = |name: &str, kind| TrafficSpec::new(name, [NodeId(1), NodeId(0)], kind);
     let interval = Duration::from_millis(100);
     let tcp = Profile { window_scale: None, timestamps: false, ..Profile::linux_2_4() };
     let spec = Box::new("rate=8Mbit/s,queue=30packets,delay=10ms,loss=1%".parse().expect("a link"));
@@ -66,8 +58,8 @@ fn setup() -> Setup {
     Setup {
         duration: Duration::from_secs(5),
         drain: Duration::from_secs(2),
-        nodes: ["near", "far"].map(|name| NodeSpec { name: name.into(), cost: HostCost::default() }).to_vec(),
-        media: vec![MediumSpec { name: "line".into(), kind }],
+        nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
+        media: vec![MediumSpec::new("line", kind)],
         traffic: vec![
             traffic("load", TrafficKind::Constant { rate: BitRate(1_000_000), payload: 1470 }),
             traffic("ping", TrafficKind::Ping { interval, payload: 56, count: 20 }),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Instant};
 use antiphon_lab::setup::{
-    Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, SoundSpec, StreamSpec, TrafficKind,
-    TrafficSpec, Treatment,
+    Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, SoundSpec, StreamSpec, TrafficKind, TrafficSpec,
 };
 use antiphon_lab::world::World;
 use antiphon_link::wlan::{CellSpec, StationSpec};
@@ -24,20 +23,17 @@ fn stream(transport: &str) -> StreamSpec {
 }
 
 fn setup(medium: MediumKind, stream: StreamSpec, disturbance: [(usize, usize); 2], rate: u64) -> Setup {
-    let traffic = |n: usize| TrafficSpec {
-        name: format!("traffic {n}"),
-        from: NodeId(disturbance[n].0),
-        to: NodeId(disturbance[n].1),
-        kind: TrafficKind::Constant { rate: BitRate(rate / 2), payload: 1470 },
-        start: Duration::ZERO,
-        treatment: Treatment::default(),
+    let traffic = |n: usize| {
+        let (from, to) = disturbance[n];
+        let kind = TrafficKind::Constant { rate: BitRate(rate / 2), payload: 1470 };
+        TrafficSpec::new(format!("traffic {n}"), [NodeId(from), NodeId(to)], kind)
     };
-    let node = |n: usize| NodeSpec { name: format!("node {n}"), cost: HostCost::default() };
+    let node = |n: usize| NodeSpec::new(format!("node {n}"));
     Setup {
         duration: 2 * HALF,
         drain: Duration::ZERO,
         nodes: (0..4).map(node).collect(),
-        media: vec![MediumSpec { name: "medium".into(), kind: medium }],
+        media: vec![MediumSpec::new("medium", medium)],
         traffic: vec![traffic(0), traffic(1)],
         streams: vec![stream],
     }

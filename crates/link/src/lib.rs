@@ -52,10 +52,11 @@ mod queue;
 mod reorder;
 mod replay;
 mod spec;
+mod travelling;
 pub mod wlan;
 
 pub use bucket::TokenBucket;
-pub use chance::{Corruption, Duplication};
+pub use chance::Chance;
 pub use delay::{Delay, Variation};
 pub use early::{Drd, Red, WEIGHT as RED_WEIGHT};
 pub use ethernet::{ETHERNET_10, ETHERNET_100, ETHERNET_1000, Port, Switch, frame_len};
@@ -74,3 +75,4 @@ pub use replay::{Replay, ReplayEnd, ReplayError, ReplayPath, ReplaySample};
 pub use spec::{
     DrdSpec, DuplexSpec, Jitter, KEYS, LinkSpec, LossModel, QueueLimit, RedSpec, ReorderSpec, Shape, Stall,
 };
+pub use travelling::Travelling;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
 
-use crate::chance::{Corruption, Duplication};
+use crate::chance::Chance;
 use crate::delay::{Delay, Variation};
 use crate::loss::Loss;
 use crate::packet::{Counters, Discard, Packet};
@@ -20,8 +20,8 @@ use crate::spec::{DuplexSpec, LinkSpec};
 pub struct Link<P> {
     queue: Queue<Fated<P>>,
     loss: Loss,
-    corruption: Corruption,
-    duplication: Duplication,
+    corruption: Chance,
+    duplication: Chance,
     variation: Variation,
     delay: Delay<Fated<P>>,
     reorder: Reorder<Fated<P>>,
@@ -57,8 +57,8 @@ impl<P: Packet> Link<P> {
         Ok(Link {
             queue,
             loss: Loss::new(spec.loss, seed),
-            corruption: Corruption::new(spec.corrupt, seed),
-            duplication: Duplication::new(spec.duplicate, seed),
+            corruption: Chance::new("corrupt", spec.corrupt, seed),
+            duplication: Chance::new("duplicate", spec.duplicate, seed),
             variation: Variation::new(spec.jitter, seed),
             delay: Delay::new(spec.delay),
             reorder: Reorder::new(spec.reorder, seed),
@@ -73,7 +73,7 @@ impl<P: Packet> Link<P> {
         self.total.count_offered(packet.wire_len());
         let fate = Fate {
             lost: self.loss.strikes(now),
-            corrupt: self.corruption.strikes(now),
+            corrupt: self.corruption.strikes_bit(now),
             duplicate: self.duplication.strikes(now),
             extra: self.variation.extra(now),
             hold: self.reorder.strikes(now),

@@ -164,30 +164,25 @@ fn assign(spec: &mut DuplexSpec, key: &str, value: &str) -> Result<(), SpecError
 
 fn set(spec: &mut LinkSpec, key: &'static str, value: &str) -> Result<(), SpecError> {
     let unit = |why| SpecError::Quantity { key, why };
-    let default = LinkSpec::default();
-    let off = value == "none";
+    let share = |value: &str| value.parse().map_err(unit);
     match key {
-        "rate" if off => (spec.rate, spec.burst) = (None, None),
-        "rate" => (spec.rate, spec.burst) = rate(value)?,
-        "queue" if off => spec.queue = default.queue,
-        "queue" => spec.queue = queue(value)?,
-        "delay" if off => spec.delay = default.delay,
-        "delay" => spec.delay = parse_duration(value).map_err(unit)?,
-        "jitter" if off => spec.jitter = None,
-        "jitter" => spec.jitter = jitter(value)?,
-        "stall" if off => spec.stall = None,
-        "stall" => spec.stall = stall(value)?,
-        "loss" if off => spec.loss = LossModel::None,
-        "loss" => spec.loss = loss(value)?,
-        "reorder" if off => spec.reorder = None,
-        "reorder" => spec.reorder = reorder(value)?,
-        "duplicate" if off => spec.duplicate = default.duplicate,
-        "duplicate" => spec.duplicate = value.parse().map_err(unit)?,
-        "corrupt" if off => spec.corrupt = default.corrupt,
-        "corrupt" => spec.corrupt = value.parse().map_err(unit)?,
+        "rate" => (spec.rate, spec.burst) = or_none(value, rate)?,
+        "queue" => spec.queue = or_none(value, queue)?,
+        "delay" => spec.delay = or_none(value, |value| parse_duration(value).map_err(unit))?,
+        "jitter" => spec.jitter = or_none(value, jitter)?,
+        "stall" => spec.stall = or_none(value, stall)?,
+        "loss" => spec.loss = or_none(value, loss)?,
+        "reorder" => spec.reorder = or_none(value, reorder)?,
+        "duplicate" => spec.duplicate = or_none(value, share)?,
+        "corrupt" => spec.corrupt = or_none(value, share)?,
         other => unreachable!("'{other}' is in KEYS and not read here"),
     }
     Ok(())
+}
+
+/// What a value says; `none` is the default.
+fn or_none<T: Default>(value: &str, read: impl Fn(&str) -> Result<T, SpecError>) -> Result<T, SpecError> {
+    if value == "none" { Ok(T::default()) } else { read(value) }
 }
 
 /// `20Mbit/s`, or with the depth of a token bucket: `20Mbit/s/15kB`.

@@ -18,8 +18,6 @@
 //! of the recorded load on the path (its queue, its rate) is part of the samples and does not react to another load;
 //! copies are not made. Packet sizes are not known.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +25,7 @@ use antiphon_core::Instant;
 
 use crate::packet::{Counters, Discard, Packet};
 use crate::queue::MAX_PACKETS;
+use crate::travelling::Travelling;
 
 /// What the path did to a packet sent at `at`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -215,23 +214,16 @@ fn part(a: State, b: State, t: u64, of: impl Fn(&State) -> u64) -> u64 {
 /// arrival, those of one instant in the order in which they were offered.
 pub struct Replay<P> {
     path: ReplayPath,
-    travelling: BinaryHeap<Reverse<Travelling<P>>>,
+    travelling: Travelling<P>,
     /// The last time of an offer, and the number of offers at it.
     last: Option<(Instant, usize)>,
-    offered: u64,
     counters: Counters,
-}
-
-struct Travelling<P> {
-    due: Instant,
-    order: u64,
-    packet: P,
 }
 
 impl<P: Packet> Replay<P> {
     /// A link that replays `path` from its beginning at [`Instant::ZERO`].
     pub fn new(path: ReplayPath) -> Self {
-        Replay { path, travelling: BinaryHeap::new(), last: None, offered: 0, counters: Counters::default() }
+        Replay { path, travelling: Travelling::default(), last: None, counters: Counters::default() }
     }
 
     /// Takes a packet at `now`, which never goes back; returns it if too many are in flight.
@@ -252,25 +244,23 @@ impl<P: Packet> Replay<P> {
             packet.discard(Discard::Lost);
             return None;
         };
-        if self.travelling.len() >= MAX_PACKETS {
+        if !self.has_room() {
             self.counters.overflowed += 1;
             return Some(packet);
         }
-        self.offered += 1;
         self.counters.in_flight += 1;
-        self.travelling.push(Reverse(Travelling { due, order: self.offered, packet }));
+        self.travelling.push(due, packet);
         None
     }
 
     /// Whether a packet offered now would be taken.
     pub fn has_room(&self) -> bool {
-        self.travelling.len() < MAX_PACKETS
+        self.travelling.count() < MAX_PACKETS
     }
 
     /// The next packet that has arrived by `now`, with its instant of arrival.
     pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, P)> {
-        self.poll_timeout().filter(|due| *due <= now)?;
-        let Reverse(Travelling { due, packet, .. }) = self.travelling.pop()?;
+        let (due, packet) = self.travelling.pop(now)?;
         self.counters.in_flight -= 1;
         self.counters.count_delivered(packet.wire_len());
         Some((due, packet))
@@ -278,32 +268,12 @@ impl<P: Packet> Replay<P> {
 
     /// When to poll next; `None` when nothing is in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.travelling.peek().map(|Reverse(first)| first.due)
+        self.travelling.next_due()
     }
 
     /// Counters.
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-}
-
-impl<P> PartialEq for Travelling<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<P> Eq for Travelling<P> {}
-
-impl<P> PartialOrd for Travelling<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> Ord for Travelling<P> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.due, self.order).cmp(&(other.due, other.order))
     }
 }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Instant, Ratio, Rng};
 use antiphon_link::{
-    Corruption, Duplex, DuplexSpec, Duplication, Link, LinkSpec, Loss, LossModel, PRESETS, Reorder,
-    ReorderSpec,
+    Chance, Duplex, DuplexSpec, Link, LinkSpec, Loss, LossModel, PRESETS, Reorder, ReorderSpec,
 };
 
 fn spec(text: &str) -> LinkSpec {
@@ -144,13 +143,13 @@ fn elements_of_one_seed_are_independent() {
     let (share, n) = (Ratio(0.1), 200_000u64);
     let spec = ReorderSpec { share, hold: Duration::ZERO };
     let mut loss = Loss::new(LossModel::Independent(share), 3);
-    let mut duplication = Duplication::new(share, 3);
-    let mut corruption = Corruption::new(share, 3);
+    let mut duplication = Chance::new("duplicate", share, 3);
+    let mut corruption = Chance::new("corrupt", share, 3);
     let mut reorder: Reorder<Vec<u8>> = Reorder::new(Some(spec), 3);
     let struck: Vec<[bool; 4]> = (0..n)
         .map(|n| {
             let now = Instant::from_micros(n * 300);
-            let corrupt = corruption.strikes(now).is_some();
+            let corrupt = corruption.strikes_bit(now).is_some();
             [loss.strikes(now), duplication.strikes(now), corrupt, reorder.strikes(now)]
         })
         .collect();

@@ -23,6 +23,11 @@ fn packet() -> Vec<u8> {
     vec![0; 1328]
 }
 
+/// Offers a packet from one station to another; returns it if it is refused.
+fn offer(cell: &mut Cell<Vec<u8>>, now: Instant, from: StationId, to: StationId) -> Option<Vec<u8>> {
+    cell.offer(now, from, Destination::Station(to), Category::BestEffort, packet())
+}
+
 fn drain(cell: &mut Cell<Vec<u8>>) -> Vec<(Instant, StationId)> {
     let mut out = Vec::new();
     while let Some(at) = cell.poll_timeout() {
@@ -42,8 +47,7 @@ fn an_idle_cell_is_used_at_once() {
     let mut cell = cell(|_| (), 5);
     for n in 1..2000 {
         let now = Instant::from_nanos(n * 7_369_614);
-        let to = Destination::Station(ONE);
-        cell.offer(now, ACCESS_POINT, to, Category::BestEffort, packet());
+        offer(&mut cell, now, ACCESS_POINT, ONE);
         assert_eq!(drain(&mut cell), [(now + Duration::from_micros(230), ONE)]);
     }
 }
@@ -57,10 +61,7 @@ fn a_client_that_scans_gets_everything_later() {
     for n in 1..=27_000u64 {
         let now = Instant::from_micros(n * 7_400);
         for to in [ONE, TWO] {
-            assert!(
-                cell.offer(now, ACCESS_POINT, Destination::Station(to), Category::BestEffort, packet())
-                    .is_none()
-            );
+            assert!(offer(&mut cell, now, ACCESS_POINT, to).is_none());
         }
         let until = now + Duration::from_micros(7_399);
         while let Some((at, station, _)) = cell.poll_at(until) {
@@ -95,10 +96,9 @@ fn a_client_that_saves_power_dozes_at_a_streams_start_only() {
         let mut last = start;
         for n in 0..1_350u64 {
             let now = start + Duration::from_micros(n * 7_400);
-            let to = Destination::Station(ONE);
-            assert!(cell.offer(now, ACCESS_POINT, to, Category::BestEffort, packet()).is_none());
+            assert!(offer(&mut cell, now, ACCESS_POINT, ONE).is_none());
             // Its own frames wake it up.
-            cell.offer(now, ONE, Destination::Station(ACCESS_POINT), Category::BestEffort, packet());
+            offer(&mut cell, now, ONE, ACCESS_POINT);
             while let Some((at, station, _)) = cell.poll_at(now + Duration::from_micros(7_399)) {
                 if station == ACCESS_POINT {
                     assert!(at.since(now) < Duration::from_millis(12), "sent while it dozes");
@@ -130,7 +130,7 @@ fn a_client_that_is_away_sends_when_it_is_back() {
     let mut gaps = Vec::new();
     for n in 1..=2_000 {
         let now = Instant::from_millis(10 * n);
-        cell.offer(now, ONE, Destination::Station(ACCESS_POINT), Category::BestEffort, packet());
+        offer(&mut cell, now, ONE, ACCESS_POINT);
         while let Some((at, ..)) = cell.poll_at(now + Duration::from_millis(9)) {
             let gap = at.since(std::mem::replace(&mut last, at));
             gaps.extend((gap > Duration::from_millis(80)).then_some(gap));
@@ -157,7 +157,7 @@ fn fall_back_slows_down_where_that_does_not_help() {
         );
         for n in 0..400 {
             let now = Instant::from_millis(50 * n);
-            cell.offer(now, ACCESS_POINT, Destination::Station(ONE), Category::BestEffort, packet());
+            offer(&mut cell, now, ACCESS_POINT, ONE);
             while cell.poll(now + Duration::from_millis(49)).is_some() {}
         }
         let counters = cell.counters(ACCESS_POINT);
@@ -182,10 +182,10 @@ fn what_follows_a_frame_closely_waits_for_the_post_backoff() {
     let (mut sum, mut seen) = (0, [0u32; 16]);
     for seed in 0..4000 {
         let mut cell = cell(|_| (), seed);
-        cell.offer(Instant::ZERO, ACCESS_POINT, Destination::Station(ONE), Category::BestEffort, packet());
+        offer(&mut cell, Instant::ZERO, ACCESS_POINT, ONE);
         drain(&mut cell);
         let idle = Instant::from_micros(50 + 274);
-        cell.offer(idle, ACCESS_POINT, Destination::Station(ONE), Category::BestEffort, packet());
+        offer(&mut cell, idle, ACCESS_POINT, ONE);
         let slots = drain(&mut cell)[0].0.since(idle).as_nanos() as u64 - 280_000;
         assert_eq!(slots % 20_000, 0);
         seen[slots as usize / 20_000] += 1;
@@ -200,7 +200,7 @@ fn what_follows_a_frame_closely_waits_for_the_post_backoff() {
 #[test]
 fn stations_reach_one_another_through_the_access_point() {
     let mut cell = cell(|_| (), 3);
-    cell.offer(Instant::ZERO, ONE, Destination::Station(TWO), Category::BestEffort, packet());
+    offer(&mut cell, Instant::ZERO, ONE, TWO);
     let [(at, TWO)] = drain(&mut cell)[..] else { panic!("one packet comes to station 2") };
     // The first hop ends at 324 µs; the access point found the channel busy with it, so it backs off.
     let slots = at.as_nanos() / 1000 - 324 - 280;
@@ -210,7 +210,7 @@ fn stations_reach_one_another_through_the_access_point() {
     }
     assert_eq!((cell.counters(ACCESS_POINT).relayed, cell.counters(TWO).delivered), (1, 1));
     let mut straight = Cell::new(&CellSpec::ad_hoc(vec![StationSpec::default(); 3]), 3).expect("a cell");
-    straight.offer(Instant::ZERO, ONE, Destination::Station(TWO), Category::BestEffort, packet());
+    offer(&mut straight, Instant::ZERO, ONE, TWO);
     assert_eq!(drain(&mut straight), [(Instant::from_micros(280), TWO)]);
 }
 
@@ -228,8 +228,7 @@ fn what_retries_do_not_mend_is_lost() {
         let n = 40_000u32;
         let mut arrived = 0;
         for k in 0..u64::from(n) {
-            let to = Destination::Station(ONE);
-            cell.offer(Instant::from_millis(k * 100), ACCESS_POINT, to, Category::BestEffort, packet());
+            offer(&mut cell, Instant::from_millis(k * 100), ACCESS_POINT, ONE);
             arrived += drain(&mut cell).len();
         }
         let (lost, expected) = (1.0 - arrived as f64 / f64::from(n), p.powi(i32::from(retry_limit) + 1));
@@ -279,8 +278,7 @@ fn outages_outlast_retries() {
     let n = 100_000u64;
     let lost: u64 = (0..n)
         .map(|k| {
-            let to = Destination::Station(ONE);
-            cell.offer(Instant::from_millis(k * 50), ACCESS_POINT, to, Category::BestEffort, packet());
+            offer(&mut cell, Instant::from_millis(k * 50), ACCESS_POINT, ONE);
             1 - drain(&mut cell).len() as u64
         })
         .sum();
@@ -364,8 +362,7 @@ fn urgent_categories_wait_less() {
     while now < Instant::from_millis(60_000) {
         for saturated in 5..8u16 {
             while cell.queue_len(StationId(saturated), Category::BestEffort) < 3 {
-                let to = Destination::Station(ACCESS_POINT);
-                cell.offer(now, StationId(saturated), to, Category::BestEffort, packet());
+                offer(&mut cell, now, StationId(saturated), ACCESS_POINT);
             }
         }
         for (k, category) in Category::ALL.into_iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Quality gates for scripts: `--require 'loss<0.1%,p99<25ms,late<=1%,lost<5'` against the figures of a run.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -26,12 +27,20 @@ pub struct Condition {
 
 /// How a figure is compared with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+struct Operator {
+    sign: &'static str,
+    /// On which side of the bound the figure is.
+    side: Ordering,
+    or_equal: bool,
 }
+
+/// A longer sign comes before the shorter one that it begins with.
+const OPERATORS: [Operator; 4] = [
+    Operator { sign: "<=", side: Ordering::Less, or_equal: true },
+    Operator { sign: ">=", side: Ordering::Greater, or_equal: true },
+    Operator { sign: "<", side: Ordering::Less, or_equal: false },
+    Operator { sign: ">", side: Ordering::Greater, or_equal: false },
+];
 
 /// A condition that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,32 +164,12 @@ impl Condition {
 
 impl Operator {
     fn split(text: &str) -> Option<(Operator, &str)> {
-        let table = [
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
-        ];
-        let found = |(sign, operator)| text.strip_prefix(sign).map(|rest| (operator, rest));
-        table.into_iter().find_map(found)
+        OPERATORS.into_iter().find_map(|operator| Some((operator, text.strip_prefix(operator.sign)?)))
     }
 
     fn holds(self, value: f64, bound: f64) -> bool {
-        match self {
-            Operator::Less => value < bound,
-            Operator::LessOrEqual => value <= bound,
-            Operator::Greater => value > bound,
-            Operator::GreaterOrEqual => value >= bound,
-        }
-    }
-
-    fn sign(self) -> &'static str {
-        match self {
-            Operator::Less => "<",
-            Operator::LessOrEqual => "<=",
-            Operator::Greater => ">",
-            Operator::GreaterOrEqual => ">=",
-        }
+        let order = value.partial_cmp(&bound);
+        order.is_some_and(|order| order == self.side || self.or_equal && order.is_eq())
     }
 }
 
@@ -214,7 +203,7 @@ fn suffix(unit: Unit) -> &'static str {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{}{}", self.name, self.operator.sign(), self.bound, suffix(self.figure.unit))
+        write!(f, "{}{}{}{}", self.name, self.operator.sign, self.bound, suffix(self.figure.unit))
     }
 }
 

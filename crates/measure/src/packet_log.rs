@@ -393,4 +393,4 @@ fn feed(runs: &mut LossRuns, row: &Row) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

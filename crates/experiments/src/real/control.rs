@@ -16,6 +16,7 @@ use super::load::{self, Load};
 use super::stream::{Link, Seen};
 use super::testbed::Testbed;
 use super::{LOOK, wait_until};
+use crate::engine::no_thread;
 use antiphon::Error;
 
 /// One run.
@@ -199,12 +200,7 @@ fn spawn<'s, T: Send + 's>(
     name: String,
     work: impl FnOnce() -> T + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, T>, Error> {
-    let started = Builder::new().name(name).spawn_scoped(scope, work);
-    started.map_err(|error| {
-        Error::failed(format!(
-            "cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)"
-        ))
-    })
+    Builder::new().name(name).spawn_scoped(scope, work).map_err(|error| no_thread(&error))
 }
 
 /// Reports an error to the caller that waits for a thread to be ready.

@@ -1,5 +1,8 @@
 //! The two ends of a stream, each to be driven on a thread of its own.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use antiphon_core::wire::{TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
 use antiphon_core::{Counters, Input, Instant, Participant, PathId, Transmit, WireId};
 use antiphon_measure::BufferRule;
@@ -120,7 +123,8 @@ impl End<Receiving> {
         let builder = builder(setup, frame)?;
         // More arrivals than twice the frames indicate a fault of the network, and are counted.
         let room = (2 * builder.frames() as usize).saturating_add(ROOM_AT_LEAST);
-        let participant = builder.far(Meter::noting(room, builder.rule()?), 0)?;
+        let meter = Rc::new(RefCell::new(Meter::noting(room, builder.rule()?)));
+        let participant = builder.far(meter, 0)?;
         Ok(End { participant, wire: WIRE, ended: false, stopped: false, role: Receiving })
     }
 
@@ -201,7 +205,7 @@ impl<R> Participant for End<R> {
 pub fn figures(near: NearRecord, far: &FarRecord, on: Substrate) -> StreamFigures {
     let NearRecord { log, returns, counters, frames, rule } = near;
     let mut figures = returns.unwrap_or_else(|| {
-        let log: SharedLog = std::rc::Rc::new(std::cell::RefCell::new(log));
+        let log: SharedLog = Rc::new(RefCell::new(log));
         let mut meter = Meter::new(&log, frames, rule);
         far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
         meter.figures(false)

@@ -7,8 +7,9 @@ use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
 
 use super::LiveError;
 use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
-use crate::world::World;
 use crate::world::medium::nodes_of;
+use crate::world::routes::Map;
+use crate::world::{World, WorldError};
 
 /// What packets cross on a real machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -75,7 +76,7 @@ impl RealMedium {
         let (spec, behind, overhead) = spec_of(medium)?;
         let (spec, behind) = (Box::new(spec), behind.map(Box::new));
         let seed = Rng::fork(seed, &format!("medium {}", medium.name)).next_u64();
-        let near = side_of(setup, &medium.name, ends[0]);
+        let near = side_of(setup, &medium.name, ends[0])?;
         Ok(RealMedium {
             wire: Wire::Link { name: medium.name.clone(), spec, behind, overhead, seed },
             near,
@@ -157,22 +158,11 @@ fn host_notes(setup: &Setup) -> Vec<String> {
 }
 
 /// Which nodes are connected to `start` without the medium `without`.
-fn side_of(setup: &Setup, without: &str, start: NodeId) -> Vec<bool> {
-    let mut near = vec![false; setup.nodes.len()];
-    near[start.0] = true;
-    let others = || setup.media.iter().filter(|medium| medium.name != without);
-    loop {
-        let before = near.iter().filter(|near| **near).count();
-        for medium in others() {
-            let nodes = nodes_of(&medium.kind);
-            if nodes.iter().any(|node| near[node.0]) {
-                nodes.iter().for_each(|node| near[node.0] = true);
-            }
-        }
-        if near.iter().filter(|near| **near).count() == before {
-            return near;
-        }
-    }
+fn side_of(setup: &Setup, without: &str, start: NodeId) -> Result<Vec<bool>, WorldError> {
+    let others = setup.media.iter().filter(|medium| medium.name != without).cloned();
+    let setup = Setup { media: others.collect(), ..setup.clone() };
+    let map = Map::new(&setup)?;
+    Ok((0..setup.nodes.len()).map(|node| map.path(start, NodeId(node)).is_some()).collect())
 }
 
 #[cfg(test)]

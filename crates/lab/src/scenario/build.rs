@@ -8,7 +8,8 @@ use std::time::Duration;
 use antiphon_core::units::parse_duration;
 
 use super::error::{Fault, Read, clip, did_you_mean};
-use super::read::{Context, Section, is_name};
+use super::read::{Context, Section, Value, is_name};
+use super::topology::Place;
 use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
 use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
@@ -60,16 +61,12 @@ pub(super) fn head(tree: &Table) -> Read<Head> {
             return Err(top.missing("title", message));
         }
     };
-    let source = match top.find("source")? {
-        Some(source) => source.text("\"where the numbers come from\"")?.to_string(),
-        None => String::new(),
-    };
-    let seed = top.find("seed")?.map_or(Ok(1), |seed| seed.whole(0..=u64::MAX))?;
-    let repetitions = top.find("repetitions")?.map_or(Ok(1), |count| count.whole32(1..=100_000))?;
-    let measured = match top.find("measured")? {
-        Some(measured) => measured.truth()?,
-        None => false,
-    };
+    let source = top.or("source", String::new(), |source| {
+        Ok(source.text("\"where the numbers come from\"")?.to_string())
+    })?;
+    let seed = top.or("seed", 1, |seed| seed.whole(0..=u64::MAX))?;
+    let repetitions = top.or("repetitions", 1, |count| count.whole32(1..=100_000))?;
+    let measured = top.or("measured", false, Value::truth)?;
     Ok(Head { title, source, seed, repetitions, measured })
 }
 
@@ -81,9 +78,7 @@ pub(super) fn setup(tree: &Table, point: &[(String, String)]) -> Read<Built> {
         for key in ["title", "source", "seed", "measured", "include"] {
             top.find(key)?;
         }
-        if let Some(repetitions) = top.find("repetitions")? {
-            repetitions.whole(1..=100_000)?;
-        }
+        top.or("repetitions", 1, |count| count.whole32(1..=100_000))?;
         elements(&top)?
     };
     let (notes, used) = context.learnt();
@@ -95,7 +90,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         .find("duration")?
         .ok_or_else(|| top.missing("duration", "the scenario has no duration: write duration = \"60s\""))?
         .duration(DURATIONS)?;
-    let drain = top.find("drain")?.map_or(Ok(DRAIN), |drain| drain.duration(DRAINS))?;
+    let drain = top.or("drain", DRAIN, |drain| drain.duration(DRAINS))?;
     let mut kinds = Kinds::new();
     for kind in KINDS {
         kinds.insert(kind, top.sub(kind)?);
@@ -104,36 +99,31 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     top.finish()?;
     let names = unique_names(top.table)?;
     let nodes = Nodes::read(kinds["node"].as_ref(), top, &names)?;
-    let mut setup = Setup {
-        duration,
-        drain,
-        nodes: nodes.specs.to_vec(),
-        media: Vec::new(),
-        traffic: Vec::new(),
-        streams: Vec::new(),
-    };
-    let places = media(&kinds, &nodes, &mut setup.media)?;
+    let (media, places) = media(&kinds, &nodes)?;
+    let (mut traffic, mut streams) = (Vec::new(), Vec::new());
+    let specs = nodes.specs.to_vec();
+    let setup = Setup { duration, drain, nodes: specs, media, traffic: Vec::new(), streams: Vec::new() };
     let network = topology::check(&setup, &places, &nodes)?;
     for (name, section) in sections(&kinds, "traffic")? {
-        setup.traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
+        traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
         section.finish()?;
     }
     for (name, section) in sections(&kinds, "stream")? {
         let copies = copies(name, &section, &nodes, &names)?;
-        if setup.streams.len() + copies.len() > MAX_ELEMENTS {
+        if streams.len() + copies.len() > MAX_ELEMENTS {
             return Err(section.fault(format!("a scenario has at most {MAX_ELEMENTS} streams")));
         }
         top.context.each(copies, |(name, nodes)| {
-            setup.streams.push(stream::stream(&name, &section, &nodes, &network, duration)?);
+            streams.push(stream::stream(&name, &section, &nodes, &network, duration)?);
             Ok(())
         })?;
         section.finish()?;
     }
-    if setup.streams.is_empty() && !setup.traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
+    if streams.is_empty() && !traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
         let remedy = "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"";
         return Err(top.missing("stream", remedy));
     }
-    Ok(setup)
+    Ok(Setup { traffic, streams, ..setup })
 }
 
 /// The streams that a table describes, each with the nodes as it sees them: one, or one `for-each` copy of a node.
@@ -164,9 +154,9 @@ fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>
     kinds[kind].as_ref().map_or(Ok(Vec::new()), Section::sections)
 }
 
-/// Reads all media; returns where each is in the text and its name there.
-fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<Vec<(Range<usize>, String)>> {
-    let mut places = Vec::new();
+/// All media, and where each is in the text with its name there.
+fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<Place>)> {
+    let (mut specs, mut places) = (Vec::new(), Vec::new());
     for (kind, name, section) in in_order(kinds)? {
         let medium = match kind {
             "link" => media::link(&section, nodes)?,
@@ -177,9 +167,9 @@ fn media(kinds: &Kinds<'_>, nodes: &Nodes, specs: &mut Vec<MediumSpec>) -> Read<
         };
         section.finish()?;
         places.push((section.span.clone(), section.place.clone()));
-        specs.push(MediumSpec { name: name.into(), kind: medium });
+        specs.push(MediumSpec::new(name, medium));
     }
-    Ok(places)
+    Ok((specs, places))
 }
 
 /// The media of all kinds in their order in the text, so that the last one is reported as the one that closes a circle.
@@ -246,7 +236,7 @@ impl Nodes {
                 receive_byte_s: cost_s(&section, "receive-byte")?,
                 wake: cost(&section, "wake")?,
             };
-            let copies = section.find("copies")?.map(|value| value.whole(1..=MAX_COPIES)).transpose()?;
+            let copies = section.or("copies", None, |value| value.whole(1..=MAX_COPIES).map(Some))?;
             section.finish()?;
             let first = specs.len();
             match copies {
@@ -347,22 +337,22 @@ impl Nodes {
 const MOST_COST: Duration = Duration::from_secs(1);
 
 fn cost(section: &Section<'_>, key: &'static str) -> Read<Duration> {
-    section.find(key)?.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=MOST_COST))
+    section.or(key, Duration::ZERO, |value| value.duration(Duration::ZERO..=MOST_COST))
 }
 
 /// A time with fractions of a nanosecond, in seconds.
 fn cost_s(section: &Section<'_>, key: &'static str) -> Read<f64> {
-    let Some(value) = section.find(key)? else { return Ok(0.0) };
-    let seconds = value.quantity(|text| {
+    let read = |text: &str| {
         parse_duration(text)?;
         // As a duration it would be rounded to a nanosecond.
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && !"+.".contains(c)).unwrap_or(text.len());
         let worth = parse_duration(&format!("1{}", &text[end..]))?.as_secs_f64();
         Ok::<_, antiphon_core::UnitError>(text[..end].parse().unwrap_or(0.0) * worth)
-    })?;
-    if (0.0..=1e-3).contains(&seconds) {
-        return Ok(seconds);
-    }
-    Err(value.fault("at most 1ms per byte"))
+    };
+    section.or(key, 0.0, |value| {
+        let seconds = value.quantity(read)?;
+        let possible = (0.0..=1e-3).contains(&seconds);
+        possible.then_some(seconds).ok_or_else(|| value.fault("at most 1ms per byte"))
+    })
 }

@@ -73,15 +73,13 @@ pub(super) fn overrides(
 
 fn phy(section: &Section<'_>) -> Read<Phy> {
     let mut phy = Phy::COMPATIBLE;
-    if let Some(value) = section.find("slot")? {
-        phy.slot = value.duration(Duration::from_micros(1)..=Duration::from_millis(1))?;
-    }
-    if let Some(value) = section.find("preamble")? {
-        phy.preamble = value.choice(&[("long", Preamble::Long), ("short", Preamble::Short)])?;
-    }
-    if let Some(value) = section.find("multicast-rate")? {
-        phy.multicast_rate = rate(&value)?;
-    }
+    section.set("slot", &mut phy.slot, |value| {
+        value.duration(Duration::from_micros(1)..=Duration::from_millis(1))
+    })?;
+    section.set("preamble", &mut phy.preamble, |value| {
+        value.choice(&[("long", Preamble::Long), ("short", Preamble::Short)])
+    })?;
+    section.set("multicast-rate", &mut phy.multicast_rate, rate)?;
     Ok(phy)
 }
 
@@ -96,34 +94,26 @@ fn rate(value: &Value<'_>) -> Read<Rate> {
 /// A station's settings, over its previous ones.
 fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     let mut station = before;
-    if let Some(value) = section.find("rate")? {
-        station.rate = rate(&value)?;
-    }
-    if let Some(value) = section.find("rate-control")? {
-        station.rate_control = value.choice(&[
+    section.set("rate", &mut station.rate, rate)?;
+    section.set("rate-control", &mut station.rate_control, |value| {
+        value.choice(&[
             ("fixed", RateControl::Fixed),
             ("arf", RateControl::Arf),
             ("minstrel", RateControl::Minstrel),
-        ])?;
-    }
-    if let Some(value) = section.find("lowest-rate")? {
-        station.lowest_rate = rate(&value)?;
-    }
-    if let Some(value) = section.find("retry-limit")? {
-        station.retry_limit = value.whole(0..=MAX_RETRY_LIMIT.into())? as u8;
-    }
-    if let Some(value) = section.find("queue")? {
-        station.queue = packets(&value)?;
-    }
-    if let Some(value) = section.find("frame-error")? {
-        station.frame_error = value.parse()?;
-    }
-    if let Some(value) = section.find("frame-error-spread")? {
-        station.frame_error_spread = value.quantity(|text| match text.trim().parse::<f64>() {
+        ])
+    })?;
+    section.set("lowest-rate", &mut station.lowest_rate, rate)?;
+    section.set("retry-limit", &mut station.retry_limit, |value| {
+        Ok(value.whole(0..=MAX_RETRY_LIMIT.into())? as u8)
+    })?;
+    section.set("queue", &mut station.queue, packets)?;
+    section.set("frame-error", &mut station.frame_error, Value::parse)?;
+    section.set("frame-error-spread", &mut station.frame_error_spread, |value| {
+        value.quantity(|text| match text.trim().parse::<f64>() {
             Ok(factor) if (1.0..=10.0).contains(&factor) => Ok(factor),
             _ => Err(format!("'{text}' is no factor: write one from 1 to 10, such as \"2\"")),
-        })?;
-    }
+        })
+    })?;
     if let Some(inner) = section.sub("fade")? {
         let mean =
             inner.need("mean", "\"50ms\"")?.duration(Duration::from_micros(100)..=Duration::from_secs(60))?;
@@ -172,17 +162,15 @@ pub(super) fn packets(value: &Value<'_>) -> Read<u32> {
 
 /// DCF and its contention window, or EDCA and those of its categories.
 fn access(section: &Section<'_>, before: AccessMode) -> Read<AccessMode> {
-    let mut access = match section.find("access")? {
-        None => before,
-        Some(value) => {
-            let chosen = value.choice(&[("dcf", false), ("edca", true)])?;
-            match (chosen, before) {
-                (false, AccessMode::Edca(_)) => AccessMode::Dcf(Access::DCF),
-                (true, AccessMode::Dcf(_)) => AccessMode::Edca(Access::EDCA),
-                _ => before,
-            }
-        }
-    };
+    let mut access = before;
+    section.set("access", &mut access, |value| {
+        let edca = value.choice(&[("dcf", false), ("edca", true)])?;
+        Ok(match (edca, before) {
+            (false, AccessMode::Edca(_)) => AccessMode::Dcf(Access::DCF),
+            (true, AccessMode::Dcf(_)) => AccessMode::Edca(Access::EDCA),
+            _ => before,
+        })
+    })?;
     match &mut access {
         AccessMode::Dcf(dcf) => contention(section, dcf)?,
         AccessMode::Edca(categories) => {
@@ -198,17 +186,8 @@ fn access(section: &Section<'_>, before: AccessMode) -> Read<AccessMode> {
 }
 
 fn contention(section: &Section<'_>, access: &mut Access) -> Read<()> {
-    if let Some(value) = section.find("aifsn")? {
-        access.aifsn = value.whole32(1..=15)?;
-    }
-    if let Some(value) = section.find("cw-min")? {
-        access.cw_min = value.whole32(0..=32_767)?;
-    }
-    if let Some(value) = section.find("cw-max")? {
-        access.cw_max = value.whole32(0..=32_767)?;
-    }
-    if let Some(value) = section.find("txop")? {
-        access.txop = value.duration(Duration::ZERO..=Duration::from_millis(10))?;
-    }
-    Ok(())
+    section.set("aifsn", &mut access.aifsn, |value| value.whole32(1..=15))?;
+    section.set("cw-min", &mut access.cw_min, |value| value.whole32(0..=32_767))?;
+    section.set("cw-max", &mut access.cw_max, |value| value.whole32(0..=32_767))?;
+    section.set("txop", &mut access.txop, |value| value.duration(Duration::ZERO..=Duration::from_millis(10)))
 }

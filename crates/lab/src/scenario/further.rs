@@ -6,7 +6,7 @@ use antiphon_session::Joining;
 
 use super::build::Nodes;
 use super::error::Read;
-use super::read::Section;
+use super::read::{Section, Value};
 use super::stream::transport;
 use super::topology::Network;
 use crate::setup::{FurtherSpec, NodeId};
@@ -14,7 +14,7 @@ use crate::setup::{FurtherSpec, NodeId};
 /// What the tables of one stream have in common.
 pub(super) struct Around<'a> {
     pub nodes: &'a Nodes,
-    pub network: &'a Network,
+    pub network: &'a Network<'a>,
     pub duration: Duration,
     pub latency: Duration,
     /// The stream's own sender and receiver.
@@ -52,11 +52,11 @@ fn one(section: &Section<'_>, around: &Around<'_>, joining: Joining) -> Read<Fur
     }
     let (transport, query) =
         transport(section, around.network.mtu(section, around.nodes, from, to)?, around.latency)?;
+    let time = |value: &Value<'_>| value.duration(Duration::ZERO..=around.duration);
     let at = match joining {
-        Joining::Instead => Some(section.need("at", "\"10s\"")?),
-        Joining::Beside => section.find("at")?,
+        Joining::Instead => time(&section.need("at", "\"10s\"")?)?,
+        Joining::Beside => section.or("at", Duration::ZERO, time)?,
     };
-    let at = at.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=around.duration))?;
     Ok(FurtherSpec { transport: transport.scheme.into(), query, between: [from, to], at, joining })
 }
 

@@ -32,7 +32,7 @@ pub(super) fn traffic(
     name: &str,
     section: &Section<'_>,
     nodes: &Nodes,
-    network: &Network,
+    network: &Network<'_>,
     duration: Duration,
 ) -> Read<Option<TrafficSpec>> {
     let (from, to) = ends(section, nodes)?;
@@ -73,7 +73,7 @@ pub(super) fn traffic(
                 .need("interval", "\"1s\"")?
                 .duration(Duration::from_micros(10)..=Duration::from_hours(1))?;
             let count = section.need("count", "100")?.whole32(1..=1_000_000)?;
-            let payload = section.find("payload")?.map_or(Ok(56), |value| bytes(&value, longest))?;
+            let payload = section.or("payload", 56, |value| bytes(value, longest))?;
             TrafficKind::Ping { interval, payload, count }
         }
     };
@@ -92,19 +92,16 @@ fn ends(section: &Section<'_>, nodes: &Nodes) -> Read<(NodeId, NodeId)> {
 
 /// When it begins.
 pub(super) fn start(section: &Section<'_>, duration: Duration) -> Read<Duration> {
-    section.find("start")?.map_or(Ok(Duration::ZERO), |value| value.duration(Duration::ZERO..=duration))
+    section.or("start", Duration::ZERO, |value| value.duration(Duration::ZERO..=duration))
 }
 
 /// How media treat its packets.
 pub(super) fn treatment(section: &Section<'_>) -> Read<Treatment> {
     let mut treatment = Treatment::default();
-    if let Some(value) = section.find("category")? {
-        treatment.category = value.choice(&Category::ALL.map(|category| (category.name(), category)))?;
-    }
-    if let Some(value) = section.find("ring-class")? {
-        let known = [("synchronous", RingClass::Synchronous), ("asynchronous", RingClass::Asynchronous)];
-        treatment.ring = value.choice(&known)?;
-    }
+    let categories = Category::ALL.map(|category| (category.name(), category));
+    section.set("category", &mut treatment.category, |value| value.choice(&categories))?;
+    let classes = [("synchronous", RingClass::Synchronous), ("asynchronous", RingClass::Asynchronous)];
+    section.set("ring-class", &mut treatment.ring, |value| value.choice(&classes))?;
     Ok(treatment)
 }
 

@@ -91,30 +91,31 @@ pub(super) fn switch(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
         return Err(section.fault(format!("a switch joins 2 to 1024 nodes, not {}", joined.len())));
     }
     let longest = Duration::from_millis(100);
-    let latency = section
-        .find("latency")?
-        .map_or(Ok(Duration::from_micros(10)), |value| value.duration(Duration::ZERO..=longest))?;
+    let usual = Duration::from_micros(10);
+    let latency = section.or("latency", usual, |value| value.duration(Duration::ZERO..=longest))?;
     Ok(MediumKind::Switch { nodes: joined, rate: rate(section)?, queue: queue(section)?, latency })
 }
 
 /// Fast Ethernet by default.
 fn rate(section: &Section<'_>) -> Read<BitRate> {
-    let Some(value) = section.find("rate")? else { return Ok(ETHERNET_100) };
-    let rate: BitRate = value.parse()?;
-    if (1_000..=400_000_000_000).contains(&rate.0) {
-        return Ok(rate);
-    }
-    Err(value.fault(format!("a rate of {rate} is impossible here: 1kbit/s to 400Gbit/s, such as 100Mbit/s")))
+    section.or("rate", ETHERNET_100, |value| {
+        let rate: BitRate = value.parse()?;
+        if (1_000..=400_000_000_000).contains(&rate.0) {
+            return Ok(rate);
+        }
+        Err(value
+            .fault(format!("a rate of {rate} is impossible here: 1kbit/s to 400Gbit/s, such as 100Mbit/s")))
+    })
 }
 
 /// A queue as `antiphon link` writes it.
 pub(super) fn queue(section: &Section<'_>) -> Read<QueueLimit> {
-    let Some(value) = section.find("queue")? else { return Ok(QueueLimit::default()) };
-    value.quantity(|text| match text.contains(',') {
+    let read = |text: &str| match text.contains(',') {
         true => Err(format!("'{text}': write a queue, such as \"100packets\" or \"64kB\"")),
         false => format!("queue={text}")
             .parse::<LinkSpec>()
             .map(|spec| spec.queue)
             .map_err(|error| error.to_string()),
-    })
+    };
+    section.or("queue", QueueLimit::default(), |value| value.quantity(read))
 }

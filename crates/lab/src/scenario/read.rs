@@ -141,6 +141,29 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// The value of `key`, as `read` reads it, or `default` where it is not there.
+    pub(super) fn or<T>(
+        &self,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(&Value<'a>) -> Read<T>,
+    ) -> Read<T> {
+        self.find(key)?.map_or(Ok(default), |value| read(&value))
+    }
+
+    /// Changes a setting to the value of `key`, as `read` reads it, if it is there.
+    pub(super) fn set<T>(
+        &self,
+        key: &'static str,
+        setting: &mut T,
+        read: impl FnOnce(&Value<'a>) -> Read<T>,
+    ) -> Read<()> {
+        if let Some(value) = self.find(key)? {
+            *setting = read(&value)?;
+        }
+        Ok(())
+    }
+
     /// The error for a missing `key`: its misspelling, if there is one, else `message`.
     pub(super) fn missing(&self, key: &str, message: impl Into<String>) -> Fault {
         let asked = self.asked.borrow();
@@ -166,8 +189,7 @@ impl<'a> Section<'a> {
 
     /// An entry that is a table.
     pub(super) fn section(&self, entry: &'a Entry) -> Read<Section<'a>> {
-        let place =
-            if self.place.is_empty() { entry.key.clone() } else { format!("{}.{}", self.place, entry.key) };
+        let place = self.place_of(entry);
         match &entry.node.kind {
             Kind::Table(table) => Ok(Section::new(self.context, table, &place, &entry.key_span)),
             _ => Err(Fault::new(&entry.node.span, format!("'{}' is a table: write [{place}]", entry.key))),
@@ -180,9 +202,11 @@ impl<'a> Section<'a> {
     }
 
     fn value(&self, entry: &'a Entry) -> Read<Value<'a>> {
-        let place =
-            if self.place.is_empty() { entry.key.clone() } else { format!("{}.{}", self.place, entry.key) };
-        Value::new(self.context, &entry.node, place)
+        Value::new(self.context, &entry.node, self.place_of(entry))
+    }
+
+    fn place_of(&self, entry: &Entry) -> String {
+        if self.place.is_empty() { entry.key.clone() } else { format!("{}.{}", self.place, entry.key) }
     }
 
     /// Refuses the keys that nothing asked for.

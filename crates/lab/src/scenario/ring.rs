@@ -28,20 +28,18 @@ pub(super) fn ring(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
 
 fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     let mut station = before;
-    if let Some(value) = section.find("hop")? {
-        station.hop = value.duration(Duration::from_nanos(10)..=Duration::from_millis(1))?;
-    }
-    if let Some(value) = section.find("synchronous")? {
-        station.synchronous = match value.text("\"2ms\", or \"unbounded\"")? {
+    section.set("hop", &mut station.hop, |value| {
+        value.duration(Duration::from_nanos(10)..=Duration::from_millis(1))
+    })?;
+    section.set("synchronous", &mut station.synchronous, |value| {
+        Ok(match value.text("\"2ms\", or \"unbounded\"")? {
             "unbounded" => None,
             _ => Some(value.duration(Duration::ZERO..=Duration::from_millis(165))?),
-        };
-    }
-    if let Some(value) = section.find("frames-per-token")? {
-        station.frames_per_token = Some(value.whole32(1..=1_000_000)?);
-    }
-    if let Some(value) = section.find("queue")? {
-        station.queue = packets(&value)?;
-    }
+        })
+    })?;
+    section.set("frames-per-token", &mut station.frames_per_token, |value| {
+        Ok(Some(value.whole32(1..=1_000_000)?))
+    })?;
+    section.set("queue", &mut station.queue, packets)?;
     Ok(station)
 }

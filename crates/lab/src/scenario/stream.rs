@@ -15,7 +15,7 @@ use super::build::Nodes;
 use super::error::{Fault, Read, clip};
 use super::further::{Around, further};
 use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
-use super::read::Section;
+use super::read::{Section, Value};
 use super::tcp;
 use super::topology::Network;
 use crate::setup::{Content, NodeId, SoundSpec, StreamSpec};
@@ -30,7 +30,7 @@ pub(super) fn stream(
     name: &str,
     section: &Section<'_>,
     nodes: &Nodes,
-    network: &Network,
+    network: &Network<'_>,
     duration: Duration,
 ) -> Read<StreamSpec> {
     let from = nodes.one(section, "from")?;
@@ -42,11 +42,9 @@ pub(super) fn stream(
     }
     let mtus = to.iter().map(|to| network.mtu(section, nodes, from, *to)).collect::<Read<Vec<_>>>()?;
     let mtu = mtus.into_iter().min().unwrap_or(ETHERNET_MTU);
-    let latency = section
-        .find("latency")?
-        .map_or(Ok(DEFAULT_LATENCY), |value| value.duration(Duration::ZERO..=LONGEST))?;
+    let latency = section.or("latency", DEFAULT_LATENCY, |value| value.duration(Duration::ZERO..=LONGEST))?;
     let (transport, query) = transport(section, mtu, latency)?;
-    let reflected = section.find("reflected")?.map_or(Ok(false), |value| value.truth())?;
+    let reflected = section.or("reflected", false, Value::truth)?;
     destinations(section, transport, &to, reflected)?;
     let datagrams = transport.substrate == antiphon_proto::Substrate::Udp;
     let longest = if datagrams { mtu - UDP_IPV4_HEADERS } else { MAX_STREAM_FRAME };
@@ -69,10 +67,7 @@ pub(super) fn stream(
         content,
         reflected,
         start: start(section, duration)?,
-        patience: section
-            .find("patience")?
-            .map(|value| value.duration(Duration::ZERO..=LONGEST))
-            .transpose()?,
+        patience: section.or("patience", None, |value| value.duration(Duration::ZERO..=LONGEST).map(Some))?,
         latency,
         tcp: tcp::profile(section)?,
         treatment: treatment(section)?,
@@ -176,7 +171,7 @@ fn packets(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Co
     let interval = section.need("interval", "\"7.4ms\"")?;
     let time = interval.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
     bounded(&interval, 1.0 / time.as_secs_f64(), duration)?;
-    let count = section.find("count")?.map(|value| value.whole(1..=MAX_PACKETS as u64)).transpose()?;
+    let count = section.or("count", None, |value| value.whole(1..=MAX_PACKETS as u64).map(Some))?;
     Ok(Content::Packets { frame, interval: time, count })
 }
 
@@ -185,7 +180,7 @@ fn medusa(section: &Section<'_>) -> Read<Content> {
     Ok(Content::Medusa {
         channels: section.need("channels", "2")?.whole(1..=MAX_CHANNELS.into())? as u16,
         blocks: section.need("blocks", "10000")?.whole(1..=1_000_000)?,
-        mode: section.find("mode")?.map_or(Ok(BlockMode::Paper), |value| value.choice(&modes))?,
+        mode: section.or("mode", BlockMode::Paper, |value| value.choice(&modes))?,
     })
 }
 
@@ -197,9 +192,7 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
         inner.finish()?;
         (place, span) = (inner.place, inner.span);
     }
-    if let Some(protect) = section.find("protect")? {
-        sound.protect = protect.parse()?;
-    }
+    section.set("protect", &mut sound.protect, Value::parse)?;
     let SoundSpec { groups, block, .. } = sound;
     let widest = groups.ranges().map(|range| range.len()).max().expect("there is a group");
     let bytes = block as usize * widest * 2;
@@ -218,22 +211,16 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
 /// `[stream.NAME.sound]`
 fn format(section: &Section<'_>) -> Read<SoundSpec> {
     let mut sound = SoundSpec::default();
-    if let Some(rate) = section.find("rate")? {
-        sound.sample_rate = rate.quantity(parse_frequency)?;
-        if !(8_000..=192_000).contains(&sound.sample_rate) {
-            return Err(rate.fault("8kHz to 192kHz"));
-        }
-    }
-    let channels = section
-        .find("channels")?
-        .map_or(Ok(sound.groups.channels()), |value| Ok(value.whole(1..=64)? as usize))?;
-    sound.groups = match section.find("groups")? {
-        Some(groups) => groups.quantity(|text| ChannelGroups::parse(channels, text))?,
-        None => ChannelGroups::whole(channels),
-    };
-    if let Some(block) = section.find("block")? {
-        sound.block = block.whole32(16..=4096)?;
-    }
+    section.set("rate", &mut sound.sample_rate, |value| {
+        let rate = value.quantity(parse_frequency)?;
+        (8_000..=192_000).contains(&rate).then_some(rate).ok_or_else(|| value.fault("8kHz to 192kHz"))
+    })?;
+    let channels =
+        section.or("channels", sound.groups.channels(), |value| Ok(value.whole(1..=64)? as usize))?;
+    sound.groups = section.or("groups", ChannelGroups::whole(channels), |value| {
+        value.quantity(|text| ChannelGroups::parse(channels, text))
+    })?;
+    section.set("block", &mut sound.block, |value| value.whole32(16..=4096))?;
     Ok(sound)
 }
 

@@ -38,14 +38,15 @@ fn named(value: &Value<'_>) -> Read<Profile> {
 }
 
 fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
-    let truth = |key, before| section.find(key)?.map_or(Ok(before), |value| value.truth());
-    let whole = |key, range, before| section.find(key)?.map_or(Ok(before), |value| value.whole32(range));
-    let window_scale = section.find("window-scale")?.map(|value| value.whole(0..=14)).transpose()?;
+    let truth = |key, before| section.or(key, before, Value::truth);
+    let whole = |key, range, before| section.or(key, before, |value| value.whole32(range));
+    let size = |key, before| section.or(key, before, size);
     Ok(Profile {
         mss: whole("mss", 88..=8960, base.mss)?,
         timestamps: truth("timestamps", base.timestamps)?,
         sack: truth("sack", base.sack)?,
-        window_scale: window_scale.map_or(base.window_scale, |shift| Some(shift as u8)),
+        window_scale: section
+            .or("window-scale", base.window_scale, |shift| Ok(Some(shift.whole(0..=14)? as u8)))?,
         algorithm: choice(section, "algorithm", &ALGORITHMS, base.algorithm)?,
         window_unit: choice(section, "window-unit", &WINDOW_UNITS, base.window_unit)?,
         initial_window: whole("initial-window", 1..=1000, base.initial_window)?,
@@ -58,11 +59,11 @@ fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
         rto: rto(section, base.rto)?,
         delayed_ack: delayed_ack(section, base.delayed_ack)?,
         no_delay: truth("no-delay", base.no_delay)?,
-        send_buffer: size(section, "send-buffer", base.send_buffer)?,
-        receive_buffer: size(section, "receive-buffer", base.receive_buffer)?,
+        send_buffer: size("send-buffer", base.send_buffer)?,
+        receive_buffer: size("receive-buffer", base.receive_buffer)?,
         syn_retries: whole("syn-retries", 0..=100, base.syn_retries)?,
         retries: whole("retries", 0..=100, base.retries)?,
-        user_timeout: time(section, "user-timeout", None)?.or(base.user_timeout),
+        user_timeout: section.or("user-timeout", base.user_timeout, |value| time(value).map(Some))?,
     })
 }
 
@@ -76,18 +77,15 @@ const REDUCTIONS: [(&str, Reduction); 2] =
 const FLOORS: [(&str, RtoFloor); 2] = [("variation", RtoFloor::Variation), ("total", RtoFloor::Total)];
 
 fn choice<T: Copy>(section: &Section<'_>, key: &'static str, known: &[(&str, T)], before: T) -> Read<T> {
-    section.find(key)?.map_or(Ok(before), |value| value.choice(known))
+    section.or(key, before, |value| value.choice(known))
 }
 
-fn time(section: &Section<'_>, key: &'static str, before: Option<Duration>) -> Read<Option<Duration>> {
-    let longest = Duration::from_hours(1);
-    section
-        .find(key)?
-        .map_or(Ok(before), |value| value.duration(Duration::from_micros(1)..=longest).map(Some))
+fn time(value: &Value<'_>) -> Read<Duration> {
+    value.duration(Duration::from_micros(1)..=Duration::from_hours(1))
 }
 
 fn rto(section: &Section<'_>, base: RtoSettings) -> Read<RtoSettings> {
-    let of = |key, before| Ok(time(section, key, Some(before))?.unwrap_or(before));
+    let of = |key, before| section.or(key, before, time);
     let max = of("rto-max", base.max)?;
     let rto = RtoSettings {
         initial: of("rto-initial", base.initial)?,
@@ -105,24 +103,16 @@ fn rto(section: &Section<'_>, base: RtoSettings) -> Read<RtoSettings> {
 
 fn delayed_ack(section: &Section<'_>, base: DelayedAck) -> Read<DelayedAck> {
     let longest = Duration::from_secs(1);
-    let rule = match section.find("ack-every")? {
-        None => base.rule,
-        Some(value) => AckRule::Segments(value.whole32(1..=1000)?),
-    };
+    let segments = |value: &Value<'_>| Ok(AckRule::Segments(value.whole32(1..=1000)?));
     Ok(DelayedAck {
-        timeout: section
-            .find("delayed-ack")?
-            .map_or(Ok(base.timeout), |value| value.duration(Duration::ZERO..=longest))?,
-        rule,
-        quick_acks: section
-            .find("quick-acks")?
-            .map_or(Ok(base.quick_acks), |value| value.whole32(0..=10_000))?,
-        on_read: section.find("ack-on-read")?.map_or(Ok(base.on_read), |value| value.truth())?,
+        rule: section.or("ack-every", base.rule, segments)?,
+        timeout: section.or("delayed-ack", base.timeout, |value| value.duration(Duration::ZERO..=longest))?,
+        quick_acks: section.or("quick-acks", base.quick_acks, |value| value.whole32(0..=10_000))?,
+        on_read: section.or("ack-on-read", base.on_read, Value::truth)?,
     })
 }
 
-fn size(section: &Section<'_>, key: &'static str, before: usize) -> Read<usize> {
-    let Some(value) = section.find(key)? else { return Ok(before) };
+fn size(value: &Value<'_>) -> Read<usize> {
     let size: ByteCount = value.parse()?;
     match usize::try_from(size.0) {
         Ok(bytes) if (1024..=64 << 20).contains(&bytes) => Ok(bytes),

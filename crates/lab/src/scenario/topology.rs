@@ -1,73 +1,51 @@
 //! Checks that the media connect all nodes, and in only one way.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-
-use antiphon_link::{FDDI_MAX_FRAME, FDDI_OVERHEAD};
 
 use super::build::Nodes;
 use super::error::{Fault, Read};
 use super::read::Section;
-use crate::setup::{MediumKind, NodeId, Setup};
+use crate::setup::{NodeId, Setup};
+use crate::world::WorldError;
+use crate::world::medium::nodes_of;
+use crate::world::routes::Map;
 
-/// Media and nodes as a tree.
-pub(super) struct Network {
-    /// For each medium its nodes and its longest IP packet.
-    media: Vec<(Vec<NodeId>, usize)>,
-    nodes: usize,
-}
+/// Where a medium is in the text, and its name there.
+pub(super) type Place = (Range<usize>, String);
 
-/// RFC 894; 802.11 carries what Ethernet does.
-const ETHERNET_MTU: usize = 1500;
-
-impl MediumKind {
-    /// The nodes that it joins.
-    fn members(&self) -> Vec<NodeId> {
-        match self {
-            MediumKind::Link { between, .. }
-            | MediumKind::Replay { between, .. }
-            | MediumKind::Cable { between, .. } => between.to_vec(),
-            MediumKind::Switch { nodes, .. }
-            | MediumKind::Cell { nodes, .. }
-            | MediumKind::Ring { nodes, .. } => nodes.clone(),
-        }
-    }
-
-    fn mtu(&self) -> usize {
-        match self {
-            MediumKind::Ring { .. } => FDDI_MAX_FRAME - FDDI_OVERHEAD,
-            _ => ETHERNET_MTU,
-        }
-    }
-}
+/// The paths between the nodes.
+pub(super) struct Network<'a>(Map<'a>);
 
 /// Refuses circles and nodes that nothing joins, and which thus reach nobody; `places` has each medium's place in the text.
-pub(super) fn check(setup: &Setup, places: &[(Range<usize>, String)], nodes: &Nodes) -> Read<Network> {
-    let mut network = Network { media: Vec::new(), nodes: setup.nodes.len() };
-    for (medium, (span, place)) in setup.media.iter().zip(places) {
-        let members = medium.kind.members();
-        for (n, a) in members.iter().enumerate() {
-            let Some((b, way)) = members[..n].iter().find_map(|b| Some((b, network.way(*a, *b)?))) else {
-                continue;
-            };
-            let way: Vec<String> = way.iter().map(|medium| format!("[{}]", places[*medium].1)).collect();
-            let (a, b) = (nodes.name(*b), nodes.name(*a));
-            return Err(Fault::new(
-                span,
-                format!(
-                    "[{place}] makes a loop: {a} and {b} are already connected by {}, and only one route between \
-                     two nodes is allowed; remove one of them",
-                    way.join(" and ")
-                ),
-            ));
-        }
-        network.media.push((members, medium.kind.mtu()));
-    }
-    let joined = |node: NodeId| network.media.iter().any(|(members, _)| members.contains(&node));
-    if let Some(alone) = (1..setup.nodes.len()).map(NodeId).find(|node| !joined(*node)) {
+pub(super) fn check<'a>(setup: &'a Setup, places: &[Place], nodes: &Nodes) -> Read<Network<'a>> {
+    let map = Map::new(setup).map_err(|error| {
+        let closing = if let WorldError::Circle { medium, .. } = &error { Some(medium) } else { None };
+        let circle = closing.and_then(|closing| circle(setup, closing, places, nodes));
+        // Anything else was checked as it was read.
+        circle.unwrap_or_else(|| Fault::new(&(0..0), error.to_string()))
+    })?;
+    if let Some(alone) = (1..setup.nodes.len()).map(NodeId).find(|node| map.is_alone(*node)) {
         return Err(Fault::new(nodes.place(alone), no_route(nodes, NodeId(0), alone)));
     }
-    Ok(network)
+    Ok(Network(map))
+}
+
+/// The error for the medium that closes a circle: which of its nodes were connected before, and by which media.
+fn circle(setup: &Setup, closing: &str, places: &[Place], nodes: &Nodes) -> Option<Fault> {
+    let closing = setup.media.iter().position(|medium| medium.name == closing)?;
+    let before = Map::joining(setup, closing).ok()?;
+    let members = nodes_of(&setup.media[closing].kind);
+    let (a, b, way) = members.iter().enumerate().find_map(|(n, b)| {
+        members[..n].iter().find_map(|a| Some((nodes.name(*a), nodes.name(*b), before.path(*b, *a)?)))
+    })?;
+    let way: Vec<String> = way.iter().map(|hop| format!("[{}]", places[hop.medium].1)).collect();
+    let (span, place) = &places[closing];
+    let message = format!(
+        "[{place}] makes a loop: {a} and {b} are already connected by {}, and only one route between two nodes is \
+         allowed; remove one of them",
+        way.join(" and ")
+    );
+    Some(Fault::new(span, message))
 }
 
 fn no_route(nodes: &Nodes, from: NodeId, to: NodeId) -> String {
@@ -77,42 +55,10 @@ fn no_route(nodes: &Nodes, from: NodeId, to: NodeId) -> String {
     )
 }
 
-impl Network {
-    /// The media on the path from one node to another.
-    fn way(&self, from: NodeId, to: NodeId) -> Option<Vec<usize>> {
-        let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.nodes];
-        let mut tried = vec![false; self.media.len()];
-        let mut next = VecDeque::from([from.0]);
-        while let Some(here) = next.pop_front() {
-            if here == to.0 {
-                break;
-            }
-            for (medium, (members, _)) in self.media.iter().enumerate() {
-                if tried[medium] || !members.contains(&NodeId(here)) {
-                    continue;
-                }
-                tried[medium] = true;
-                for member in members {
-                    if member.0 != from.0 && reached[member.0].is_none() {
-                        reached[member.0] = Some((medium, here));
-                        next.push_back(member.0);
-                    }
-                }
-            }
-        }
-        let (mut way, mut here) = (Vec::new(), to.0);
-        while here != from.0 {
-            let (medium, before) = reached[here]?;
-            way.push(medium);
-            here = before;
-        }
-        way.reverse();
-        Some(way)
-    }
-
+impl Network<'_> {
     /// The longest IP packet that fits the path between two nodes, for `section`; refuses nodes that no path joins.
     pub(super) fn mtu(&self, section: &Section<'_>, nodes: &Nodes, from: NodeId, to: NodeId) -> Read<usize> {
-        let way = self.way(from, to).ok_or_else(|| section.fault(no_route(nodes, from, to)))?;
-        Ok(way.iter().map(|medium| self.media[*medium].1).min().unwrap_or(ETHERNET_MTU))
+        let way = self.0.path(from, to).ok_or_else(|| section.fault(no_route(nodes, from, to)))?;
+        Ok(self.0.mtu(&way))
     }
 }

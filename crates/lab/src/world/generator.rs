@@ -7,7 +7,7 @@ use antiphon_core::{
 };
 use antiphon_media::packet::RTP_HEADER;
 
-use super::meter::{Arrival, Meter, SharedLog};
+use super::meter::{Arrival, SharedLog, SharedMeter};
 
 /// Ticks of the time stamps per second; what video uses, and no worse for a filling that is no sound.
 const CLOCK: u64 = 90_000;
@@ -41,7 +41,7 @@ pub struct Generator {
     pace: Pace,
     log: SharedLog,
     /// Measures frames that come back.
-    meter: Option<Meter>,
+    meter: Option<SharedMeter>,
     frame: Vec<u8>,
     buf: Vec<u8>,
     first: u16,
@@ -65,7 +65,7 @@ impl Generator {
         endpoint: Box<dyn Endpoint>,
         pace: Pace,
         log: &SharedLog,
-        meter: Option<Meter>,
+        meter: Option<SharedMeter>,
         first: u16,
     ) -> Self {
         let mut frame = vec![0; pace.frame.max(RTP_HEADER)];
@@ -90,11 +90,6 @@ impl Generator {
             finished: false,
             closing: false,
         }
-    }
-
-    /// Measures frames that come back.
-    pub fn meter(&self) -> Option<&Meter> {
-        self.meter.as_ref()
     }
 
     /// The endpoint below.
@@ -176,7 +171,7 @@ impl OneWire for Generator {
 
     fn advance(&mut self, now: Instant) {
         handle_due(&mut *self.endpoint, now);
-        if let Some(meter) = &mut self.meter {
+        if let Some(meter) = &self.meter {
             while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
                 on_frame(meter, received.received_at, &self.buf[..received.len]);
             }
@@ -219,25 +214,15 @@ impl OneWire for Generator {
 /// Receives frames and measures them.
 pub struct Listener {
     endpoint: Box<dyn Endpoint>,
-    meter: Meter,
+    meter: SharedMeter,
     buf: Vec<u8>,
 }
 
 impl Listener {
     /// A receiver on `endpoint`.
-    pub fn new(endpoint: Box<dyn Endpoint>, meter: Meter) -> Self {
+    pub fn new(endpoint: Box<dyn Endpoint>, meter: SharedMeter) -> Self {
         let buf = vec![0; endpoint.profile().max_receive];
         Listener { endpoint, meter, buf }
-    }
-
-    /// Measurements of received frames.
-    pub fn meter(&self) -> &Meter {
-        &self.meter
-    }
-
-    /// The same, mutable.
-    pub fn meter_mut(&mut self) -> &mut Meter {
-        &mut self.meter
     }
 }
 
@@ -252,15 +237,15 @@ impl OnEndpoint for Listener {
 
     fn work(&mut self, _now: Instant) {
         while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
-            on_frame(&mut self.meter, received.received_at, &self.buf[..received.len]);
+            on_frame(&self.meter, received.received_at, &self.buf[..received.len]);
         }
         while self.endpoint.poll_event().is_some() {}
     }
 }
 
 /// A received frame: only its number is read.
-pub fn on_frame(meter: &mut Meter, at: Instant, frame: &[u8]) {
+fn on_frame(meter: &SharedMeter, at: Instant, frame: &[u8]) {
     if let [_, _, high, low, ..] = frame {
-        meter.on_arrival(Arrival { at, group: 0, sequence: u16::from_be_bytes([*high, *low]) });
+        meter.borrow_mut().on_arrival(Arrival { at, group: 0, sequence: u16::from_be_bytes([*high, *low]) });
     }
 }

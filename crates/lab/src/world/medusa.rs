@@ -7,7 +7,7 @@ use antiphon_core::{Endpoint, Event, Instant, Message, OnEndpoint, Rng, StreamId
 use antiphon_media::FormatError;
 use antiphon_media::medusa::{BlockMaker, BlockMode, JACK_BLOCK, JACK_RATE, MAX_DATA};
 
-use super::meter::{Arrival, Meter, SharedLog};
+use super::meter::{Arrival, SharedLog, SharedMeter};
 
 /// From one block of JACK to the next.
 pub const BLOCK_TIME: Duration = Duration::from_nanos(JACK_BLOCK as u64 * 1_000_000_000 / JACK_RATE as u64);
@@ -42,7 +42,7 @@ pub struct Medusa {
     sound: Rng,
     block: Vec<f32>,
     log: SharedLog,
-    meter: Meter,
+    meter: SharedMeter,
     /// Checksum of each packet's data, by its index in the log.
     sums: Vec<u64>,
     begun: Option<Instant>,
@@ -57,7 +57,7 @@ impl Medusa {
         endpoint: Box<dyn Endpoint>,
         sending: Sending,
         log: &SharedLog,
-        meter: Meter,
+        meter: SharedMeter,
     ) -> Result<Self, FormatError> {
         let channels = usize::from(sending.channels);
         Ok(Medusa {
@@ -74,11 +74,6 @@ impl Medusa {
             endpoint,
             sending,
         })
-    }
-
-    /// Measurements of returned packets.
-    pub fn meter(&self) -> &Meter {
-        &self.meter
     }
 
     /// The endpoint below.
@@ -124,7 +119,7 @@ impl Medusa {
         while let Some(received) = self.endpoint.poll_message(&mut self.data) {
             let Some(place) = self.place(&self.data[..received.len]) else { continue };
             let sequence = self.sending.first.wrapping_add(place as u16);
-            self.meter.on_arrival(Arrival { at: received.received_at, group: 0, sequence });
+            self.meter.borrow_mut().on_arrival(Arrival { at: received.received_at, group: 0, sequence });
         }
     }
 

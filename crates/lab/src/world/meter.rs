@@ -121,6 +121,9 @@ pub struct Meter {
     notes: Option<Arrivals>,
 }
 
+/// A meter that a participant or an observer of a session writes.
+pub type SharedMeter = Rc<RefCell<Meter>>;
+
 /// Recorded arrivals, for a meter that gets the sender's log later.
 #[derive(Debug, Default)]
 pub struct Arrivals {

@@ -24,11 +24,10 @@
 //!
 //! ```
 //! use antiphon_core::uri::Query;
-//! use antiphon_lab::setup::{Content, HostCost, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec, Treatment};
+//! use antiphon_lab::setup::{Content, MediumKind, MediumSpec, NodeId, NodeSpec, Setup, StreamSpec};
 //! use antiphon_lab::tcp::Profile;
 //! use std::time::Duration;
 //!
-//! let node = |name: &str| NodeSpec { name: name.into(), cost: HostCost::default() };
 //! let spec = Box::new("rate=2Mbit/s,delay=30ms,loss=1%".parse()?);
 //! let line = MediumKind::Link { between: [NodeId(0), NodeId(1)], spec };
 //! let packets = Content::Packets { frame: 1300, interval: Duration::from_micros(7_400), count: None };
@@ -36,8 +35,8 @@
 //! let setup = Setup {
 //!     duration: Duration::from_secs(10),
 //!     drain: Duration::from_secs(1),
-//!     nodes: vec![node("studio"), node("home")],
-//!     media: vec![MediumSpec { name: "line".into(), kind: line }],
+//!     nodes: ["studio", "home"].map(NodeSpec::new).to_vec(),
+//!     media: vec![MediumSpec::new("line", line)],
 //!     traffic: Vec::new(),
 //!     streams: vec![audio],
 //! };
@@ -100,24 +99,20 @@ pub fn run(setup: &Setup, seed: u64) -> Result<RunFigures, WorldError> {
 /// A network and its participants, in virtual time.
 pub struct World {
     net: Network,
-    apps: Vec<App>,
-    /// Of each flow: the app of its sender; those of its receivers follow, but traffic has one app for both.
+    /// Those of each stream: its sender's, then its receivers'.
+    sockets: Vec<Socket>,
+    /// Of each flow of a stream, the socket of its sender; the flows of the traffic follow.
     senders: Vec<usize>,
     streams: Vec<Stream>,
-    pings: Vec<(String, usize)>,
-    traffic: Vec<(String, usize)>,
-    /// Apps that keep their first medium's queue full.
+    /// With its name.
+    traffic: Vec<(String, Traffic)>,
+    /// The traffic that keeps its first medium's queue full.
     blasters: Vec<usize>,
     /// Names of the nodes.
     names: Vec<String>,
     now: Instant,
     end: Instant,
     events: u64,
-}
-
-enum App {
-    Socket(Box<Socket>),
-    Traffic(Box<Traffic>),
 }
 
 struct Stream {
@@ -133,61 +128,49 @@ impl World {
         check::times(setup)?;
         let map = Map::new(setup)?;
         let until = Instant::ZERO + setup.duration;
-        let (mut flows, mut apps, mut senders, mut streams) =
+        let (mut flows, mut sockets, mut senders, mut streams) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for spec in &setup.streams {
             let flow = stream_flow(&map, spec)?;
             let mtu = map.mtu_of(&flow.ways);
             let first = flows.len() as u32;
-            let mut sockets = StreamBuilder::new(spec, first, mtu, until, seed)?.sockets()?;
+            let mut own = StreamBuilder::new(spec, first, mtu, until, seed)?.sockets()?;
             let receivers = spec.to.iter().map(|node| setup.nodes[node.0].name.clone()).collect();
             flows.push(flow);
             for (id, further) in (1..).zip(&spec.further) {
-                let own = spec.over(further);
-                let flow = stream_flow(&map, &own)?;
+                let over = spec.over(further);
+                let flow = stream_flow(&map, &over)?;
                 let builder =
-                    StreamBuilder::new(&own, flows.len() as u32, map.mtu_of(&flow.ways), until, seed)?;
-                builder.add_to(&mut sockets, WireId(id), further.joining)?;
+                    StreamBuilder::new(&over, flows.len() as u32, map.mtu_of(&flow.ways), until, seed)?;
+                builder.add_to(&mut own, WireId(id), further.joining)?;
                 flows.push(flow);
             }
-            let own = first..flows.len() as u32;
-            senders.extend(own.clone().map(|_| apps.len()));
-            streams.push(Stream { name: spec.name.clone(), flows: own.collect(), receivers });
-            apps.extend(sockets.into_iter().map(|socket| App::Socket(Box::new(socket))));
+            senders.resize(flows.len(), sockets.len());
+            let flows = (first..flows.len() as u32).collect();
+            streams.push(Stream { name: spec.name.clone(), flows, receivers });
+            sockets.append(&mut own);
         }
-        let (mut pings, mut traffic, mut blasters) = (Vec::new(), Vec::new(), Vec::new());
+        let mut traffic = Vec::new();
         for spec in &setup.traffic {
             let flow = traffic_flow(&map, spec)?;
             let queue = check::traffic(setup, spec, &flow)?;
-            let made = Traffic::new(spec, flows.len() as u32, until, queue, seed);
-            traffic.push((spec.name.clone(), apps.len()));
-            if matches!(spec.kind, TrafficKind::Ping { .. }) {
-                pings.push((spec.name.clone(), apps.len()));
-            }
-            if made.is_blaster() {
-                blasters.push(apps.len());
-            }
-            senders.push(apps.len());
-            apps.push(App::Traffic(Box::new(made)));
+            traffic.push((spec.name.clone(), Traffic::new(spec, flows.len() as u32, until, queue, seed)));
             flows.push(flow);
         }
-        let net = Network::new(setup, flows, apps.len(), seed)?;
+        let blasters = (0..traffic.len()).filter(|n| traffic[*n].1.is_blaster()).collect();
+        let mut net = Network::new(setup, flows, sockets.len() + traffic.len(), seed)?;
         net.pool.stock((connections(setup) * SEGMENTS_READY).min(MOST_SEGMENTS_READY), FULL_SEGMENT);
         let datagrams = (setup.streams.len() * DATAGRAMS_READY).min(MOST_DATAGRAMS_READY);
         net.pool.stock_datagrams(datagrams, ETHERNET_MTU - UDP_IPV4_HEADERS);
         let end = until + setup.drain;
         let now = Instant::ZERO;
         let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
-        let mut world =
-            World { net, apps, senders, streams, pings, traffic, blasters, names, now, end, events: 0 };
-        for app in 0..world.apps.len() {
-            let first = match &world.apps[app] {
-                App::Socket(socket) => Some(socket.starts()),
-                App::Traffic(traffic) => traffic.poll_timeout(),
-            };
-            world.net.agenda.set(world.net.components() + app, first);
+        let begin = sockets.iter().map(|socket: &Socket| Some(socket.starts()));
+        let begin = begin.chain(traffic.iter().map(|(_, traffic)| traffic.poll_timeout()));
+        for (component, first) in (net.components()..).zip(begin) {
+            net.agenda.set(component, first);
         }
-        Ok(world)
+        Ok(World { net, sockets, senders, streams, traffic, blasters, names, now, end, events: 0 })
     }
 
     /// Virtual time.
@@ -212,7 +195,7 @@ impl World {
     fn step(&mut self, at: Instant, id: usize, until: Instant) {
         self.events += 1;
         self.now = self.now.max(at);
-        let Some(app) = id.checked_sub(self.net.components()) else {
+        let Some(number) = id.checked_sub(self.net.components()) else {
             if let Some(arrival) = self.net.poll(id, at, until) {
                 self.now = self.now.max(arrival.at);
                 self.deliver(arrival);
@@ -220,51 +203,47 @@ impl World {
             self.refill();
             return;
         };
-        match &mut self.apps[app] {
-            App::Socket(socket) => socket.pump(self.now, &mut self.net),
-            App::Traffic(traffic) => traffic.pump(self.now, &mut self.net),
+        match number.checked_sub(self.sockets.len()) {
+            None => self.sockets[number].pump(self.now, &mut self.net),
+            Some(traffic) => self.traffic[traffic].1.pump(self.now, &mut self.net),
         }
-        self.reschedule(app);
+        self.reschedule(number);
     }
 
     fn deliver(&mut self, arrival: Arrival) {
-        let sender = self.senders[arrival.parcel.flow as usize];
-        let app = match (&self.apps[sender], arrival.receiver) {
-            (App::Socket(_), Some(receiver)) => sender + 1 + receiver,
-            _ => sender,
-        };
-        match &mut self.apps[app] {
-            App::Socket(socket) => socket.on_arrival(arrival, &mut self.net),
-            App::Traffic(traffic) => {
-                traffic.on_arrival(arrival, &mut self.net);
-                if !traffic.depends_on_arrivals() {
-                    // The next due time does not depend on arrivals.
-                    return;
-                }
-            }
+        let flow = arrival.parcel.flow as usize;
+        if let Some(sender) = self.senders.get(flow) {
+            let socket = arrival.receiver.map_or(*sender, |receiver| sender + 1 + receiver);
+            self.sockets[socket].on_arrival(arrival, &mut self.net);
+            return self.reschedule(socket);
         }
-        self.reschedule(app);
+        let number = flow - self.senders.len();
+        let (_, traffic) = &mut self.traffic[number];
+        traffic.on_arrival(arrival, &mut self.net);
+        if traffic.depends_on_arrivals() {
+            self.reschedule(self.sockets.len() + number);
+        }
     }
 
     /// Fills the queues that must be kept full.
     fn refill(&mut self) {
         for n in 0..self.blasters.len() {
-            let app = self.blasters[n];
-            if let App::Traffic(traffic) = &mut self.apps[app]
-                && traffic.is_started(self.now)
-            {
+            let number = self.blasters[n];
+            let (_, traffic) = &mut self.traffic[number];
+            if traffic.is_started(self.now) {
                 traffic.pump(self.now, &mut self.net);
-                self.reschedule(app);
+                self.reschedule(self.sockets.len() + number);
             }
         }
     }
 
-    fn reschedule(&mut self, app: usize) {
-        let due = match &self.apps[app] {
-            App::Socket(socket) => socket.poll_timeout(),
-            App::Traffic(traffic) => traffic.poll_timeout(),
+    /// Asks a socket, or the traffic behind the sockets, when it has something to do next.
+    fn reschedule(&mut self, number: usize) {
+        let due = match number.checked_sub(self.sockets.len()) {
+            None => self.sockets[number].poll_timeout(),
+            Some(traffic) => self.traffic[traffic].1.poll_timeout(),
         };
-        self.net.agenda.set(self.net.components() + app, due);
+        self.net.agenda.set(self.net.components() + number, due);
     }
 }
 

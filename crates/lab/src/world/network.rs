@@ -140,16 +140,13 @@ impl Network {
     /// Sends a packet from the node at which its path begins.
     pub fn send(&mut self, now: Instant, parcel: Parcel) {
         let flow = &self.flows[parcel.flow as usize];
-        let (node, copies) = if parcel.way == GROUP {
-            let node = flow.ways[0][0].node;
-            (node, flow.fork(node).map_or(0, |fork| fork.out.len()))
-        } else {
-            (flow.ways[usize::from(parcel.way)][0].node, 1)
-        };
+        let way = if parcel.way == GROUP { 0 } else { usize::from(parcel.way) };
+        let node = flow.ways[way][0].node;
         if self.hosts[node].is_free {
             self.leave(now, node, parcel);
         } else {
-            let cost = self.hosts[node].cost.sending(parcel.len).saturating_mul(copies as u32);
+            let copies = flow.copies(node, &parcel, parcel.hop);
+            let cost = self.hosts[node].cost.sending(parcel.len).saturating_mul(copies);
             self.work(now, node, Job::Send, cost, parcel);
         }
     }
@@ -199,14 +196,9 @@ impl Network {
         if self.hosts[node].is_free {
             return self.receive(now, node, parcel);
         }
-        let flow = &self.flows[parcel.flow as usize];
-        let copies = if parcel.way == GROUP {
-            flow.fork(node).map_or(0, |fork| fork.out.len())
-        } else {
-            usize::from(usize::from(parcel.hop) + 1 < flow.ways[usize::from(parcel.way)].len())
-        };
+        let copies = self.flows[parcel.flow as usize].copies(node, &parcel, parcel.hop + 1);
         let cost = &self.hosts[node].cost;
-        let cost = cost.receiving(parcel.len) + cost.sending(parcel.len).saturating_mul(copies as u32);
+        let cost = cost.receiving(parcel.len) + cost.sending(parcel.len).saturating_mul(copies);
         self.work(now, node, Job::Receive, cost, parcel);
         None
     }
@@ -336,6 +328,14 @@ impl Flow {
     fn fork(&self, node: usize) -> Option<&Fork> {
         let place = self.forks.binary_search_by_key(&node, |fork| fork.node).ok()?;
         Some(&self.forks[place])
+    }
+
+    /// How often a node sends a packet on, of whose path it is step `hop`.
+    fn copies(&self, node: usize, parcel: &Parcel, hop: u16) -> u32 {
+        match parcel.way {
+            GROUP => self.fork(node).map_or(0, |fork| fork.out.len() as u32),
+            way => u32::from(usize::from(hop) < self.ways[usize::from(way)].len()),
+        }
     }
 
     /// The nodes that take multicast packets from a medium. A flow enters a medium at only one node, as there are no

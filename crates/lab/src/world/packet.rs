@@ -36,6 +36,13 @@ pub struct Parcel {
     pub body: Body,
 }
 
+impl Parcel {
+    /// A packet at the beginning of its path.
+    pub fn new(len: usize, flow: u32, way: u16, body: Body) -> Self {
+        Parcel { len: len as u32, flow, way, hop: 0, exit: 0, damaged: false, body }
+    }
+}
+
 /// The direction of a multicast packet.
 pub const GROUP: u16 = u16::MAX;
 
@@ -292,15 +299,7 @@ mod tests {
     #[test]
     fn what_is_discarded_is_counted_by_flow_and_reason() {
         let pool = Pool::new(2);
-        let parcel = |flow| Parcel {
-            len: 100,
-            flow,
-            way: 0,
-            hop: 0,
-            exit: 0,
-            damaged: false,
-            body: Body::Datagram(pool.take()),
-        };
+        let parcel = |flow| Parcel::new(100, flow, 0, Body::Datagram(pool.take()));
         parcel(1).discard(Discard::Exhausted);
         parcel(1).discard(Discard::Overflowed);
         parcel(0).duplicate().discard(Discard::Lost);

@@ -1,124 +1,109 @@
 //! Participants at the ends of a stream: loads of the laboratory, and sessions.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use antiphon_core::{Counters, Participant, Single};
 use antiphon_session::{Reflector, Session};
 
 use super::generator::{Generator, Listener};
 use super::medusa::Medusa;
-use super::meter::{Arrivals, Meter};
+use super::meter::{Arrivals, SharedMeter};
 use super::streams::Played;
 use crate::figures::{Course, StreamFigures};
 
-/// A participant at an end of a stream; the concrete type is known for those that are asked for figures.
-pub enum StreamParticipant {
+/// A participant at an end of a stream, and what is measured there.
+pub struct StreamParticipant {
+    /// What it does.
+    pub kind: Kind,
+    /// Of what arrives, or comes back to a sender; it or an observer of its session writes it.
+    meter: Option<SharedMeter>,
+}
+
+/// The participants by what they do.
+pub enum Kind {
     /// Sends packets.
     Generator(Box<Single<Generator>>),
     /// Sends like the program of paper `transport-alternatives`.
     Medusa(Box<Single<Medusa>>),
-    /// Receives packets and measures them.
+    /// Receives packets.
     Listener(Box<Single<Listener>>),
     /// Returns what comes.
     Reflector(Box<Reflector>),
     /// Sends sound.
     Sender(Box<Session>),
-    /// Receives sound, with a meter that observes it.
-    Receiver(Box<Session>, SharedMeter),
+    /// Receives sound.
+    Receiver(Box<Session>),
 }
 
-/// A meter that an observer of a session writes.
-pub type SharedMeter = Rc<RefCell<Meter>>;
-
 impl StreamParticipant {
+    /// A participant, with the meter of what arrives there, if that is measured.
+    pub fn new(kind: Kind, meter: Option<SharedMeter>) -> Self {
+        StreamParticipant { kind, meter }
+    }
+
     /// The participant, for a driver.
     pub fn get(&self) -> &dyn Participant {
-        match self {
-            StreamParticipant::Generator(generator) => &**generator,
-            StreamParticipant::Medusa(medusa) => &**medusa,
-            StreamParticipant::Listener(listener) => &**listener,
-            StreamParticipant::Reflector(reflector) => &**reflector,
-            StreamParticipant::Sender(session) | StreamParticipant::Receiver(session, _) => &**session,
+        match &self.kind {
+            Kind::Generator(generator) => &**generator,
+            Kind::Medusa(medusa) => &**medusa,
+            Kind::Listener(listener) => &**listener,
+            Kind::Reflector(reflector) => &**reflector,
+            Kind::Sender(session) | Kind::Receiver(session) => &**session,
         }
     }
 
     /// The same, mutable.
     pub fn get_mut(&mut self) -> &mut dyn Participant {
-        match self {
-            StreamParticipant::Generator(generator) => &mut **generator,
-            StreamParticipant::Medusa(medusa) => &mut **medusa,
-            StreamParticipant::Listener(listener) => &mut **listener,
-            StreamParticipant::Reflector(reflector) => &mut **reflector,
-            StreamParticipant::Sender(session) | StreamParticipant::Receiver(session, _) => &mut **session,
+        match &mut self.kind {
+            Kind::Generator(generator) => &mut **generator,
+            Kind::Medusa(medusa) => &mut **medusa,
+            Kind::Listener(listener) => &mut **listener,
+            Kind::Reflector(reflector) => &mut **reflector,
+            Kind::Sender(session) | Kind::Receiver(session) => &mut **session,
         }
     }
 
     /// Whether connections are offered to it ([`Participant::accept`]), or its one wire is the connection.
     pub fn accepts(&self) -> bool {
-        matches!(self, StreamParticipant::Reflector(_) | StreamParticipant::Receiver(..))
+        matches!(self.kind, Kind::Reflector(_) | Kind::Receiver(_))
     }
 
     /// Counters of its transport.
     pub fn counters(&self) -> Counters {
-        match self {
-            StreamParticipant::Generator(generator) => generator.get().endpoint().stats().counters,
-            StreamParticipant::Medusa(medusa) => medusa.get().endpoint().stats().counters,
-            StreamParticipant::Sender(session) => session.stats().counters,
+        match &self.kind {
+            Kind::Generator(generator) => generator.get().endpoint().stats().counters,
+            Kind::Medusa(medusa) => medusa.get().endpoint().stats().counters,
+            Kind::Sender(session) => session.stats().counters,
             _ => Counters::default(),
-        }
-    }
-
-    /// Measurements of what comes back to a sender.
-    fn returns(&self) -> Option<&Meter> {
-        match self {
-            StreamParticipant::Generator(generator) => generator.get().meter(),
-            StreamParticipant::Medusa(medusa) => Some(medusa.get().meter()),
-            _ => None,
         }
     }
 
     /// Packets that have arrived, or come back; `None` if it measures nothing.
     pub fn arrivals(&self) -> Option<u64> {
-        match self {
-            StreamParticipant::Listener(listener) => Some(listener.get().meter().arrivals()),
-            StreamParticipant::Receiver(_, meter) => Some(meter.borrow().arrivals()),
-            sender => sender.returns().map(Meter::arrivals),
-        }
+        self.meter.as_ref().map(|meter| meter.borrow().arrivals())
     }
 
     /// Its figures, if it measures.
     pub fn figures(&self) -> Option<StreamFigures> {
-        match self {
-            StreamParticipant::Listener(listener) => Some(listener.get().meter().figures(false)),
-            StreamParticipant::Receiver(session, meter) => {
-                let mut figures = meter.borrow().figures(false);
-                if let Some(played) = Played::of(session) {
-                    played.add_to(&mut figures);
-                }
-                Some(figures)
-            }
-            sender => sender.returns().map(|meter| meter.figures(true)),
+        let returns = matches!(self.kind, Kind::Generator(_) | Kind::Medusa(_));
+        let mut figures = self.meter.as_ref()?.borrow().figures(returns);
+        if let Some(played) = self.played() {
+            played.add_to(&mut figures);
         }
+        Some(figures)
     }
 
     /// The outcome of each frame, if it measures.
     pub fn course(&self) -> Option<Course> {
-        match self {
-            StreamParticipant::Listener(listener) => Some(listener.get().meter().course()),
-            StreamParticipant::Receiver(_, meter) => Some(meter.borrow().course()),
-            sender => sender.returns().map(Meter::course),
-        }
+        self.meter.as_ref().map(|meter| meter.borrow().course())
     }
 
     /// A receiver's recorded arrivals, and the results of its playout.
     pub fn take_notes(&mut self) -> (Arrivals, Option<Played>) {
-        match self {
-            StreamParticipant::Listener(listener) => (listener.get_mut().meter_mut().take_notes(), None),
-            StreamParticipant::Receiver(session, meter) => {
-                (meter.borrow_mut().take_notes(), Played::of(session))
-            }
-            _ => (Arrivals::default(), None),
-        }
+        let notes = self.meter.as_ref().map(|meter| meter.borrow_mut().take_notes());
+        (notes.unwrap_or_default(), self.played())
+    }
+
+    /// The results of a receiver's playout.
+    fn played(&self) -> Option<Played> {
+        if let Kind::Receiver(session) = &self.kind { Played::of(session) } else { None }
     }
 }

@@ -5,9 +5,9 @@ use std::io;
 use antiphon_core::{Instant, nearest};
 use antiphon_session::{Change, Member};
 
-use super::participant::StreamParticipant;
+use super::participant::Kind;
 use super::tap::Tap;
-use super::{App, TapError, TrafficCounters, World, streams};
+use super::{TapError, TrafficCounters, World, streams};
 use crate::figures::{Course, RunFigures};
 
 impl World {
@@ -17,12 +17,8 @@ impl World {
         let mut others = Vec::new();
         for stream in &self.streams {
             let first = self.senders[stream.flows[0] as usize];
-            for (receiver, node) in stream.receivers.iter().enumerate() {
-                let (App::Socket(near), App::Socket(far)) =
-                    (&self.apps[first], &self.apps[first + 1 + receiver])
-                else {
-                    continue;
-                };
+            let (near, far) = (&self.sockets[first], &self.sockets[first + 1..]);
+            for (receiver, (node, far)) in stream.receivers.iter().zip(far).enumerate() {
                 let figures = streams::figures(near, far, &stream.flows, &self.net);
                 if receiver == 0 {
                     streams.push((stream.name.clone(), figures));
@@ -31,11 +27,9 @@ impl World {
                 }
             }
         }
-        for (name, app) in &self.pings {
-            if let App::Traffic(traffic) = &self.apps[*app] {
-                streams.extend(traffic.figures().map(|figures| (name.clone(), figures)));
-            }
-        }
+        let pings =
+            self.traffic.iter().filter_map(|(name, traffic)| Some((name.clone(), traffic.figures()?)));
+        streams.extend(pings);
         streams.extend(others);
         let (media, parts) = self.net.media();
         let media = media.iter().map(|medium| medium.figures(parts)).collect();
@@ -45,35 +39,26 @@ impl World {
     /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
     pub fn course(&self, stream: &str) -> Option<Course> {
         let first = self.sender_of(stream)?;
-        match (&self.apps[first], &self.apps[first + 1]) {
-            (App::Socket(near), App::Socket(far)) => {
-                far.participant().course().or_else(|| near.participant().course())
-            }
-            _ => None,
-        }
+        let (near, far) = (self.sockets[first].participant(), self.sockets[first + 1].participant());
+        far.course().or_else(|| near.course())
     }
 
     /// What became of the further associations of `stream` so far, in order; the *n*-th of its setup is wire *n*, from 1.
     /// Empty if there is no stream of that name.
     pub fn changes(&self, stream: &str) -> &[(Instant, Change)] {
-        match self.sender_of(stream).map(|first| &self.apps[first]) {
-            Some(App::Socket(near)) => near.changes(),
-            _ => &[],
-        }
+        self.sender_of(stream).map_or(&[], |first| self.sockets[first].changes())
     }
 
     /// The receivers of a stream of sound as their reports show them to its sender: of a group there are many. Empty if there is
     /// no such stream.
     pub fn members(&self, stream: &str) -> &[Member] {
-        match self.sender_of(stream).map(|first| &self.apps[first]) {
-            Some(App::Socket(near)) => match near.participant() {
-                StreamParticipant::Sender(session) => session.members(),
-                _ => &[],
-            },
+        match self.sender_of(stream).map(|first| &self.sockets[first].participant().kind) {
+            Some(Kind::Sender(session)) => session.members(),
             _ => &[],
         }
     }
 
+    /// The sender's socket of a stream.
     fn sender_of(&self, stream: &str) -> Option<usize> {
         let flows = &self.streams.iter().find(|one| one.name == stream)?.flows;
         Some(self.senders[flows[0] as usize])
@@ -81,11 +66,8 @@ impl World {
 
     /// Counters of a generator of traffic so far; `None` if there is none of that name.
     pub fn traffic(&self, name: &str) -> Option<TrafficCounters> {
-        let (_, app) = self.traffic.iter().find(|(other, _)| other == name)?;
-        match &self.apps[*app] {
-            App::Traffic(traffic) => Some(traffic.counters()),
-            App::Socket(_) => None,
-        }
+        let (_, traffic) = self.traffic.iter().find(|(other, _)| other == name)?;
+        Some(traffic.counters())
     }
 
     /// Captures what crosses a medium from now on into `out`, as pcapng: at `node`, or at all its nodes. Each node is

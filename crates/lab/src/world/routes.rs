@@ -54,9 +54,14 @@ impl<'a> Map<'a> {
         unique("media", setup.media.iter().map(|medium| medium.name.as_str()))?;
         let flows = setup.streams.iter().map(|stream| &stream.name);
         unique("streams or traffic", flows.chain(setup.traffic.iter().map(|t| &t.name)).map(String::as_str))?;
+        Map::joining(setup, setup.media.len())
+    }
+
+    /// The nodes as the first `count` media connect them.
+    pub fn joining(setup: &'a Setup, count: usize) -> Result<Self, WorldError> {
         let mut places: Vec<Vec<(usize, u16)>> = vec![Vec::new(); setup.nodes.len()];
         let mut joined = Joined::new(setup.nodes.len());
-        for (m, medium) in setup.media.iter().enumerate() {
+        for (m, medium) in setup.media[..count].iter().enumerate() {
             let nodes = nodes_of(&medium.kind);
             for (own, node) in nodes.iter().enumerate() {
                 known(setup, &medium.name, *node)?;
@@ -87,6 +92,17 @@ impl<'a> Map<'a> {
         if from == to {
             return Err(WorldError::ToItself { who: who.into(), node: name(from) });
         }
+        let unreachable = || WorldError::Unreachable { who: who.into(), from: name(from), to: name(to) };
+        self.path(from, to).ok_or_else(unreachable)
+    }
+
+    /// Whether no medium joins a node.
+    pub fn is_alone(&self, node: NodeId) -> bool {
+        self.places[node.0].is_empty()
+    }
+
+    /// The path from a node to another; `None` if there is none.
+    pub fn path(&self, from: NodeId, to: NodeId) -> Option<Way> {
         // Breadth first from the end, so that every node reached knows its next step.
         let mut step: Vec<Option<Hop>> = vec![None; self.places.len()];
         let mut reached = vec![to.0];
@@ -110,13 +126,11 @@ impl<'a> Map<'a> {
         let mut hops = Vec::new();
         let mut at = from.0;
         while at != to.0 {
-            let Some(hop) = step[at] else {
-                return Err(WorldError::Unreachable { who: who.into(), from: name(from), to: name(to) });
-            };
+            let hop = step[at]?;
             hops.push(hop);
             at = nodes_of(&self.setup.media[hop.medium].kind)[usize::from(hop.next)].0;
         }
-        Ok(hops.into())
+        Some(hops.into())
     }
 
     /// What each node does with a packet from `from` to all of `to`, ordered by node.

@@ -10,7 +10,7 @@ use antiphon_session::{Change, Joining};
 
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
-use super::participant::StreamParticipant;
+use super::participant::{Kind, StreamParticipant};
 use super::sound::SILENCE;
 use super::stream_end::StreamEnd;
 
@@ -79,7 +79,7 @@ impl Socket {
 
     /// Adds the port of a further wire on which the participant listens.
     pub fn listen_on(&mut self, port: Port, stack: Rc<dyn Stack>) {
-        if let StreamParticipant::Receiver(session, _) = &mut self.participant {
+        if let Kind::Receiver(session) = &mut self.participant.kind {
             session.listen(Instant::ZERO, port.id, stack, SILENCE);
         }
         self.ports.push(port);
@@ -132,13 +132,13 @@ impl Socket {
         for port in ports.iter_mut().filter(|port| port.opens <= now) {
             port.finish(now, user, net);
         }
-        if let StreamParticipant::Sender(session) = participant {
+        if let Kind::Sender(session) = &mut participant.kind {
             self.changes.extend(std::iter::from_fn(|| session.poll_change()).map(|change| (now, change)));
         }
     }
 
     fn begin_planned(&mut self, now: Instant) {
-        let StreamParticipant::Sender(session) = &mut self.participant else { return };
+        let Kind::Sender(session) = &mut self.participant.kind else { return };
         while let Some(due) = self.planned.pop_front_if(|planned| planned.at <= now) {
             let Planned { wire, joining, stack, token, .. } = due;
             session.call_further(now, wire, &[PathId::default()], &stack, joining, token);
@@ -213,9 +213,8 @@ impl Port {
                     let mut datagram = net.pool.take::<Datagram>();
                     let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
                     datagram.len = sent.len;
-                    let len = (sent.len + UDP_HEADERS) as u32;
                     let body = Body::Datagram(datagram);
-                    net.send(now, Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body });
+                    net.send(now, Parcel::new(sent.len + UDP_HEADERS, flow, way, body));
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! Streams of sound: the sessions of the real world, a source and a sink, and observers that record packets.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ use antiphon_session::{
 };
 
 use super::error::WorldError;
-use super::meter::{Arrival, Meter, SharedLog};
-use super::participant::StreamParticipant;
+use super::meter::{Arrival, SharedLog, SharedMeter};
+use super::participant::{Kind, StreamParticipant};
 use super::socket::WIRE;
 use super::streams::StreamBuilder;
 use crate::setup::SoundSpec;
@@ -108,11 +107,15 @@ pub fn near(
     }));
     let stack = builder.stack(builder.fork("near"))?;
     session.call(builder.start, WIRE, &[PathId::default()], &*stack);
-    Ok(StreamParticipant::Sender(Box::new(session)))
+    Ok(StreamParticipant::new(Kind::Sender(Box::new(session)), None))
 }
 
 /// The session of one of its receivers.
-pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<StreamParticipant, WorldError> {
+pub fn far(
+    builder: &StreamBuilder<'_>,
+    meter: SharedMeter,
+    seed: u64,
+) -> Result<StreamParticipant, WorldError> {
     let stack = builder.stack(seed)?;
     let track = ReceiveTrackConfig {
         latency: Some(builder.spec.latency),
@@ -130,7 +133,6 @@ pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<Strea
     let open_sink: OpenSink = Box::new(|format, _| Ok(Box::new(NullSink::new(format))));
     let mut session = Session::new(session_config(builder, seed), Instant::ZERO);
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
-    let meter = Rc::new(RefCell::new(meter));
     let noted = Rc::clone(&meter);
     session.observe(Box::new(move |_: Instant, seen: &Seen| {
         if let Seen::Arrived(Arrived { group, sequence, at, .. }) = *seen {
@@ -138,7 +140,7 @@ pub fn far(builder: &StreamBuilder<'_>, meter: Meter, seed: u64) -> Result<Strea
         }
     }));
     session.listen(Instant::ZERO, WIRE, stack, SILENCE);
-    Ok(StreamParticipant::Receiver(Box::new(session), meter))
+    Ok(StreamParticipant::new(Kind::Receiver(Box::new(session)), Some(meter)))
 }
 
 fn session_config(builder: &StreamBuilder<'_>, seed: u64) -> SessionConfig {

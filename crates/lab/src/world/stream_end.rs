@@ -59,11 +59,9 @@ impl StreamEnd {
                 self.tcp.recycle(payload);
             }
             let Some(segment) = self.tcp.poll_transmit(now) else { return };
-            let len = segment.wire_size() as u32;
+            let len = segment.wire_size();
             let body = Body::Segment(net.pool.wrap(segment));
-            let parcel =
-                Parcel { len, flow: self.flow, way: self.way, hop: 0, exit: 0, damaged: false, body };
-            net.send(now, parcel);
+            net.send(now, Parcel::new(len, self.flow, self.way, body));
         }
     }
 

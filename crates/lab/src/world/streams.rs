@@ -1,5 +1,6 @@
 //! Builds the participants of a stream, and computes its figures.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use super::check;
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace};
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
-use super::meter::{Meter, SentLog, SharedLog, frames_between};
+use super::meter::{Meter, SentLog, SharedLog, SharedMeter, frames_between};
 use super::network::Network;
 use super::packet::{Tally, UDP_HEADERS};
-use super::participant::StreamParticipant;
+use super::participant::{Kind, StreamParticipant};
 use super::socket::{Planned, Port, Socket, WIRE, Wire, forward};
 use super::sound::{self, Clip, SILENCE};
 use super::stream_end::StreamEnd;
@@ -195,10 +196,15 @@ impl<'a> StreamBuilder<'a> {
         let log = self.log()?;
         let mut sockets = vec![self.socket(self.near(&log)?, None)];
         for receiver in 0..self.spec.to.len() {
-            let meter = Meter::new(&log, self.frames() as usize, self.rule()?);
-            sockets.push(self.socket(self.far(meter, receiver)?, Some(receiver)));
+            let far = self.far(self.meter(&log)?, receiver)?;
+            sockets.push(self.socket(far, Some(receiver)));
         }
         Ok(sockets)
+    }
+
+    /// A meter for all its frames.
+    fn meter(&self, log: &SharedLog) -> Result<SharedMeter, WorldError> {
+        Ok(Rc::new(RefCell::new(Meter::new(log, self.frames() as usize, self.rule()?))))
     }
 
     /// The rule by which its receivers' buffer is judged.
@@ -237,10 +243,9 @@ impl<'a> StreamBuilder<'a> {
             asked: endpoint.profile().paces_itself,
             reflected,
         };
-        let rule = self.rule()?;
-        let back = reflected.then(|| Meter::new(log, self.frames() as usize, rule));
-        let generator = Generator::new(endpoint, pace, log, back, self.first());
-        Ok(StreamParticipant::Generator(Box::new(Single::new(generator))))
+        let back = reflected.then(|| self.meter(log)).transpose()?;
+        let generator = Generator::new(endpoint, pace, log, back.clone(), self.first());
+        Ok(StreamParticipant::new(Kind::Generator(Box::new(Single::new(generator))), back))
     }
 
     /// The RTP number of the first packet, if no session draws it.
@@ -249,7 +254,7 @@ impl<'a> StreamBuilder<'a> {
     }
 
     /// A receiver, which measures with `meter` unless it reflects.
-    pub fn far(&self, meter: Meter, receiver: usize) -> Result<StreamParticipant, WorldError> {
+    pub fn far(&self, meter: SharedMeter, receiver: usize) -> Result<StreamParticipant, WorldError> {
         let seed = self.fork(&format!("far {receiver}"));
         if let Content::Sound(_) = self.spec.content {
             return sound::far(self, meter, seed);
@@ -257,8 +262,8 @@ impl<'a> StreamBuilder<'a> {
         if self.spec.reflected {
             return self.reflector(seed);
         }
-        let listener = Listener::new(self.endpoint(Role::Listener, seed)?, meter);
-        Ok(StreamParticipant::Listener(Box::new(Single::new(listener))))
+        let listener = Listener::new(self.endpoint(Role::Listener, seed)?, Rc::clone(&meter));
+        Ok(StreamParticipant::new(Kind::Listener(Box::new(Single::new(listener))), Some(meter)))
     }
 
     fn reflector(&self, seed: u64) -> Result<StreamParticipant, WorldError> {
@@ -272,7 +277,7 @@ impl<'a> StreamBuilder<'a> {
         let config = ReflectorConfig { patience, one_at_a_time, ..ReflectorConfig::default() };
         let policy = Policy::Single { silence: SILENCE, streams: true };
         let reflector = Reflector::new(Instant::ZERO, WIRE, stack, policy, config);
-        Ok(StreamParticipant::Reflector(Box::new(reflector)))
+        Ok(StreamParticipant::new(Kind::Reflector(Box::new(reflector)), None))
     }
 
     /// The program of paper `transport-alternatives`.
@@ -294,10 +299,10 @@ impl<'a> StreamBuilder<'a> {
             first: self.first(),
             seed: self.fork("sound"),
         };
-        let meter = Meter::new(log, self.frames() as usize, self.rule()?);
-        let medusa =
-            Medusa::new(endpoint, sending, log, meter).map_err(|error| self.quantity(&error.to_string()))?;
-        Ok(StreamParticipant::Medusa(Box::new(Single::new(medusa))))
+        let back = self.meter(log)?;
+        let medusa = Medusa::new(endpoint, sending, log, Rc::clone(&back))
+            .map_err(|error| self.quantity(&error.to_string()))?;
+        Ok(StreamParticipant::new(Kind::Medusa(Box::new(Single::new(medusa))), Some(back)))
     }
 
     /// A socket for the sender, or for a receiver.

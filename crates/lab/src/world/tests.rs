@@ -24,8 +24,7 @@ fn ms(millis: u64) -> Duration {
 
 /// A setup of `nodes` nodes, called a, b, c ...
 fn setup(nodes: usize, seconds: u64) -> Setup {
-    let node =
-        |n: usize| NodeSpec { name: char::from(b'a' + n as u8).to_string(), cost: HostCost::default() };
+    let node = |n: usize| NodeSpec::new(char::from(b'a' + n as u8));
     Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
@@ -39,7 +38,18 @@ fn setup(nodes: usize, seconds: u64) -> Setup {
 fn link(name: &str, a: usize, b: usize, spec: &str) -> MediumSpec {
     let spec = if spec.is_empty() { "ideal" } else { spec };
     let spec = Box::new(spec.parse().expect("a link"));
-    MediumSpec { name: name.into(), kind: MediumKind::Link { between: [NodeId(a), NodeId(b)], spec } }
+    MediumSpec::new(name, MediumKind::Link { between: [NodeId(a), NodeId(b)], spec })
+}
+
+/// A switch between those nodes, with ports of so many Mbit/s.
+fn switch(nodes: std::ops::Range<usize>, mbit_s: u64) -> MediumSpec {
+    let kind = MediumKind::Switch {
+        nodes: nodes.map(NodeId).collect(),
+        rate: BitRate(mbit_s * 1_000_000),
+        queue: antiphon_link::QueueLimit::Packets(50),
+        latency: Duration::from_micros(10),
+    };
+    MediumSpec::new("switch", kind)
 }
 
 /// The report's stream: 1300 bytes every 7.4 ms.
@@ -49,15 +59,7 @@ fn stream(name: &str, transport: &str, from: usize, to: usize) -> StreamSpec {
 }
 
 fn traffic(name: &str, from: usize, to: usize, kind: TrafficKind) -> TrafficSpec {
-    let treatment = Treatment::default();
-    TrafficSpec {
-        name: name.into(),
-        from: NodeId(from),
-        to: NodeId(to),
-        kind,
-        start: Duration::ZERO,
-        treatment,
-    }
+    TrafficSpec::new(name, [NodeId(from), NodeId(to)], kind)
 }
 
 /// The report's cell: an access point, a client and two laptops whose traffic crosses the access point.
@@ -65,7 +67,7 @@ fn cell(transport: &str, disturbance: u64, seconds: u64) -> Setup {
     let mut setup = setup(4, seconds);
     let spec = CellSpec::infrastructure(vec![StationSpec::default(); 4]);
     let nodes = (0..4).map(NodeId).collect();
-    setup.media.push(MediumSpec { name: "cell".into(), kind: MediumKind::Cell { nodes, spec } });
+    setup.media.push(MediumSpec::new("cell", MediumKind::Cell { nodes, spec }));
     setup.streams.push(stream("audio", transport, 0, 1));
     let kind = TrafficKind::Constant { rate: BitRate(disturbance * 500_000), payload: 1470 };
     setup.traffic.push(traffic("one", 2, 3, kind.clone()));
@@ -80,6 +82,19 @@ fn finished(setup: &Setup, seed: u64) -> (World, RunFigures) {
     assert!(world.balances(), "every packet is accounted for");
     let figures = world.figures();
     (world, figures)
+}
+
+/// Two nodes with the link `line` between them, over which a stream goes for so many seconds.
+fn over_line(seconds: u64, spec: &str, stream: StreamSpec) -> Setup {
+    let mut setup = setup(2, seconds);
+    setup.media.push(link("line", 0, 1, spec));
+    setup.streams.push(stream);
+    setup
+}
+
+/// The figures of the stream called `audio` in a run of seed 1.
+fn audio_of(setup: &Setup) -> StreamFigures {
+    figures_of(&finished(setup, 1).1, "audio")
 }
 
 fn figures_of(figures: &RunFigures, stream: &str) -> StreamFigures {

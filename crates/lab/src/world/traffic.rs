@@ -119,7 +119,7 @@ impl Traffic {
         let sent = &mut self.counters.sent;
         let mut send = |net: &mut Network, len: u32| {
             *sent += 1;
-            net.send(now, filler(self.flow, 0, len, now));
+            net.send(now, Parcel::new(len as usize, self.flow, 0, Body::Filler(now)));
         };
         match &mut self.kind {
             Kind::Udp(udp) => {
@@ -146,7 +146,7 @@ impl Traffic {
             Kind::Ping(ping) => {
                 while ping.next(*sent).is_some_and(|at| at <= now && at < self.end) {
                     *sent += 1;
-                    net.send(now, filler(self.flow, 0, ping.len, now));
+                    net.send(now, Parcel::new(ping.len as usize, self.flow, 0, Body::Filler(now)));
                 }
             }
             Kind::Tcp(greedy) => greedy.pump(now, self.end, net, &mut self.counters),
@@ -160,9 +160,7 @@ impl Traffic {
             (_, Body::Filler(_)) if parcel.damaged => {}
             (Kind::Ping(ping), Body::Filler(sent)) => {
                 if arrival.receiver.is_some() {
-                    let mut echo = filler(self.flow, 1, parcel.len, now);
-                    echo.body = Body::Filler(sent);
-                    net.send(now, echo);
+                    net.send(now, Parcel::new(parcel.len as usize, self.flow, 1, Body::Filler(sent)));
                 } else {
                     self.counters.received += 1;
                     self.counters.received_bytes += u64::from(parcel.len) - PING_HEADERS as u64;
@@ -356,10 +354,6 @@ impl Greedy {
         counters.sent = self.near.tcp.stats().segments_sent;
         counters.received = self.far.tcp.stats().segments_received;
     }
-}
-
-fn filler(flow: u32, way: u16, len: u32, now: Instant) -> Parcel {
-    Parcel { len, flow, way, hop: 0, exit: 0, damaged: false, body: Body::Filler(now) }
 }
 
 /// As many packets as the link models' queues hold.

@@ -5,7 +5,8 @@ use antiphon_core::{Instant, Rng};
 use super::*;
 use crate::fate::Fate;
 use crate::figures::RunFacts;
-use crate::packet_log::{PacketArrival, PacketLogConfig};
+use crate::packet_log::PacketArrival;
+use crate::packet_log::tests::{arrival, log_of};
 
 mod confidence;
 
@@ -35,12 +36,7 @@ const MINUTE: Path =
     Path { packets: 12_000, loss: 0.0, rtt_ms: 10.0, tail_ms: 1.0, expired: false, one_clock: false };
 
 fn measured(name: &str, path: Path) -> Run {
-    let mut log = PacketLog::new(PacketLogConfig {
-        capacity: path.packets as usize,
-        clock_rate: 48_000,
-        packet: Duration::from_millis(5),
-        packet_bytes: 960,
-    });
+    let mut log = log_of(path.packets as usize);
     let mut rng = Rng::fork(3, name);
     for seq in 1..=path.packets {
         let sent = Instant::from_millis(5 * seq);
@@ -55,15 +51,18 @@ fn measured(name: &str, path: Path) -> Run {
             }
             continue;
         }
-        let (at, timestamp) = (sent + delay, (seq * 240) as u32);
         let one_way = path.one_clock.then_some(delay / 2);
-        log.on_received(PacketArrival { seq, at, timestamp, len: 960, one_way, repaired: false });
+        log.on_received(PacketArrival { one_way, ..arrival(seq, sent + delay) });
     }
-    log.finish();
-    let facts = RunFacts { transport: name.into(), ..RunFacts::default() };
-    let figures = TransportFigures::new(&log, &facts);
     let reliable = name == "tcp";
-    Run { log, figures, reliable, multicast: !reliable }
+    Run { reliable, multicast: !reliable, ..run(log, name) }
+}
+
+/// The run of a transport that promises nothing, when its last packet has come.
+fn run(mut log: PacketLog, name: &str) -> Run {
+    log.finish();
+    let figures = TransportFigures::new(&log, &RunFacts { transport: name.into(), ..RunFacts::default() });
+    Run { log, figures, reliable: false, multicast: false }
 }
 
 fn candidate(run: &Run) -> Candidate<'_> {
@@ -168,16 +167,10 @@ fn transports_that_differ_by_less_than_a_millisecond_always_give_the_same_advice
 }
 
 /// Two transports over one channel of good and bad states: what a bad state takes from the first, the second repairs in two
-/// of three cases, 30 ms later. `bad`: share of packets in bad states; `run`: mean length of a state, in packets.
-fn over_one_channel(rng: &mut Rng, packets: u64, bad: f64, run: f64) -> [Run; 2] {
-    let config = PacketLogConfig {
-        capacity: packets as usize,
-        clock_rate: 48_000,
-        packet: Duration::from_millis(5),
-        packet_bytes: 960,
-    };
-    let mut logs = [PacketLog::new(config), PacketLog::new(config)];
-    let (end, begin) = (1.0 / run, bad / run / (1.0 - bad));
+/// of three cases, 30 ms later. `bad`: share of packets in bad states; `mean`: mean length of a state, in packets.
+fn over_one_channel(rng: &mut Rng, packets: u64, bad: f64, mean: f64) -> [Run; 2] {
+    let mut logs = [(); 2].map(|()| log_of(packets as usize));
+    let (end, begin) = (1.0 / mean, bad / mean / (1.0 - bad));
     let mut state = rng.chance(bad);
     for seq in 1..=packets {
         let sent = Instant::from_millis(5 * seq);
@@ -188,28 +181,12 @@ fn over_one_channel(rng: &mut Rng, packets: u64, bad: f64, run: f64) -> [Run; 2]
         for (log, took) in logs.iter_mut().zip(took) {
             log.on_sent(seq, sent);
             if let Some(ms) = took {
-                let (at, timestamp) = (sent + Duration::from_secs_f64(ms / 1e3), (seq * 240) as u32);
-                log.on_received(PacketArrival {
-                    seq,
-                    at,
-                    timestamp,
-                    len: 960,
-                    one_way: None,
-                    repaired: false,
-                });
+                log.on_received(arrival(seq, sent + Duration::from_secs_f64(ms / 1e3)));
             }
         }
     }
-    let [first, second] = &mut logs;
-    first.finish();
-    second.finish();
-    let named = |log: PacketLog, name: &str| {
-        let facts = RunFacts { transport: name.into(), ..RunFacts::default() };
-        let figures = TransportFigures::new(&log, &facts);
-        Run { log, figures, reliable: false, multicast: false }
-    };
     let [first, second] = logs;
-    [named(first, "rtp"), named(second, "srp")]
+    [run(first, "rtp"), run(second, "srp")]
 }
 
 /// Of recommendations said to be at least 90 % sure, at least 90 % are those of a run a hundred times as long; and on no

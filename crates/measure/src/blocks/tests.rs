@@ -1,26 +1,21 @@
 use antiphon_core::Instant;
 
 use super::*;
-use crate::packet_log::{PacketArrival, PacketLogConfig};
+use crate::packet_log::PacketArrival;
+use crate::packet_log::tests::{arrival, log_of};
 
 const PACKET: Duration = Duration::from_millis(5);
 
 /// A log of packets of 5 ms, each with the time that it took there and back; `None` for one that was lost. `one_clock`: the
 /// delays are known one way, and those of `None` that reached the far end, too.
 fn log(delays: &[Option<f64>]) -> PacketLog {
-    let mut log = PacketLog::new(PacketLogConfig {
-        capacity: delays.len(),
-        clock_rate: 48_000,
-        packet: PACKET,
-        packet_bytes: 960,
-    });
+    let mut log = log_of(delays.len());
     for (seq, ms) in (0..).zip(delays) {
         let sent = Instant::ZERO + PACKET * seq as u32;
         log.on_sent(seq, sent);
         if let Some(ms) = ms {
             let at = sent + Duration::from_secs_f64(ms / 1e3);
-            let timestamp = (seq * 240) as u32;
-            log.on_received(PacketArrival { seq, at, timestamp, len: 960, one_way: None, repaired: false });
+            log.on_received(arrival(seq, at));
         }
     }
     log.finish();
@@ -71,12 +66,7 @@ fn a_block_is_longer_than_the_longest_stall() {
 
 #[test]
 fn what_reached_the_far_end_is_not_missing_one_way() {
-    let mut log = PacketLog::new(PacketLogConfig {
-        capacity: 200,
-        clock_rate: 48_000,
-        packet: PACKET,
-        packet_bytes: 960,
-    });
+    let mut log = log_of(200);
     for seq in 0..200 {
         let sent = Instant::ZERO + PACKET * seq as u32;
         let one_way = Duration::from_millis(7);
@@ -88,7 +78,7 @@ fn what_reached_the_far_end_is_not_missing_one_way() {
             _ => {
                 let at = sent + 3 * one_way;
                 let one_way = Some(one_way);
-                log.on_received(PacketArrival { seq, at, timestamp: 0, len: 960, one_way, repaired: false });
+                log.on_received(PacketArrival { one_way, ..arrival(seq, at) });
             }
         }
     }

@@ -1,29 +1,18 @@
 use super::*;
-use crate::packet_log::{PacketArrival, PacketLogConfig};
+use crate::packet_log::PacketLogConfig;
+use crate::packet_log::tests::{arrival, log_of};
 use antiphon_core::{Instant, Rng};
 
 /// 3000 packets of 5 ms; every 100th lost, each back after 20 ms and an exponential 2 ms.
 fn log() -> PacketLog {
-    let mut log = PacketLog::new(PacketLogConfig {
-        capacity: 4000,
-        clock_rate: 48_000,
-        packet: Duration::from_millis(5),
-        packet_bytes: 960,
-    });
+    let mut log = log_of(4000);
     let mut rng = Rng::fork(1, "figures");
     for seq in 1..=3000u64 {
         let sent = Instant::from_millis(5 * seq);
         log.on_sent(seq, sent);
         if seq % 100 != 0 {
             let back = sent + Duration::from_millis(20).mul_f64(1.0 + 0.1 * rng.exponential());
-            log.on_received(PacketArrival {
-                seq,
-                at: back,
-                timestamp: (seq * 240) as u32,
-                len: 960,
-                one_way: None,
-                repaired: false,
-            });
+            log.on_received(arrival(seq, back));
         }
     }
     log.finish();

@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Packets of 5 ms.
 pub(crate) const CONFIG: PacketLogConfig = PacketLogConfig {
     capacity: 1000,
     clock_rate: 48_000,
@@ -8,6 +9,12 @@ pub(crate) const CONFIG: PacketLogConfig = PacketLogConfig {
     packet_bytes: 960,
 };
 
+/// An empty log of so many packets of 5 ms.
+pub(crate) fn log_of(packets: usize) -> PacketLog {
+    PacketLog::new(PacketLogConfig { capacity: packets, ..CONFIG })
+}
+
+/// The arrival of a packet.
 pub(crate) fn arrival(seq: u64, at: Instant) -> PacketArrival {
     PacketArrival { seq, at, timestamp: (seq * 240) as u32, len: 960, one_way: None, repaired: false }
 }
@@ -118,7 +125,7 @@ proptest! {
         capacity in 0usize..50,
         steps in prop::collection::vec((0u8..5, prop_oneof![0u64..60, any::<u64>()], any::<u64>()), 0..300),
     ) {
-        let mut log = PacketLog::new(PacketLogConfig { capacity, ..CONFIG });
+        let mut log = log_of(capacity);
         let mut next = 0u64;
         let mut sent = 0;
         for (step, number, time) in steps {

@@ -38,11 +38,9 @@ fn assert_flawless(figures: &StreamFigures) {
 #[test]
 fn a_stream_goes_from_rtp_over_sctp_and_tcp_to_srp_without_a_gap() {
     for seed in 1..=3 {
-        let mut setup = setup(2, 10);
-        setup.media.push(link("line", 0, 1, "rate=10Mbit/s,delay=15ms,jitter=3ms"));
         let instead = |transport, at| further(transport, [0, 1], at, Joining::Instead);
         let switches = vec![instead("sctp", 2_000), instead("tcp", 4_000), instead("srp", 6_000)];
-        setup.streams.push(sound("rtp", switches));
+        let setup = over_line(10, "rate=10Mbit/s,delay=15ms,jitter=3ms", sound("rtp", switches));
         let (world, figures) = finished(&setup, seed);
         let [one, two, three] = [1, 2, 3].map(WireId);
         let all = [one, two, three].map(|wire| [Change::Joined(wire), Change::Moved(wire)]);
@@ -99,10 +97,8 @@ fn a_path_that_takes_nothing_leaves_the_stream_as_it_is() {
 
 #[test]
 fn only_sound_to_one_node_has_further_associations() {
-    let mut setup = setup(2, 2);
-    setup.media.push(link("line", 0, 1, ""));
     let beside = vec![further("rtp", [0, 1], 0, Joining::Beside)];
-    setup.streams.push(StreamSpec { further: beside, ..stream("audio", "rtp", 0, 1) });
+    let setup = over_line(2, "", StreamSpec { further: beside, ..stream("audio", "rtp", 0, 1) });
     let error = World::new(&setup, 1).err().expect("packets have none").to_string();
     assert!(error.contains("only sound"), "{error}");
 }
@@ -124,7 +120,7 @@ fn a_sender_tells_a_hundred_members_of_its_group_apart() {
         queue: antiphon_link::QueueLimit::Packets(200),
         latency: Duration::from_micros(10),
     };
-    setup.media.push(MediumSpec { name: "switch".into(), kind });
+    setup.media.push(MediumSpec::new("switch", kind));
     for member in (0..MEMBERS).filter(lossy) {
         let name = format!("line{member}");
         setup.media.push(link(&name, relay(member), member + 1, "delay=2ms,up.loss=5%"));

@@ -8,11 +8,10 @@ use crate::figures::Course;
 
 /// 1.4 Mbit/s, reflected, over a link of less than half of it that loses packets, by a transport without repairs.
 fn narrow() -> (World, RunFigures) {
-    let mut setup = setup(2, 20);
-    setup.media.push(link("line", 0, 1, "rate=600kbit/s,delay=10ms,loss=2%,queue=20packets"));
     let query = "ccid=2".parse().expect("a query");
     let patience = Some(ms(40));
-    setup.streams.push(StreamSpec { query, patience, reflected: true, ..stream("audio", "dccp", 0, 1) });
+    let audio = StreamSpec { query, patience, reflected: true, ..stream("audio", "dccp", 0, 1) };
+    let setup = over_line(20, "rate=600kbit/s,delay=10ms,loss=2%,queue=20packets", audio);
     finished(&setup, 1)
 }
 

@@ -16,17 +16,14 @@ fn program(transport: &str, channels: u16, blocks: u64, medium: MediumSpec) -> S
 
 fn cable() -> MediumSpec {
     let (between, queue) = ([NodeId(0), NodeId(1)], antiphon_link::QueueLimit::Packets(100));
-    MediumSpec {
-        name: "cable".into(),
-        kind: MediumKind::Cable { between, rate: BitRate(100_000_000), queue },
-    }
+    MediumSpec::new("cable", MediumKind::Cable { between, rate: BitRate(100_000_000), queue })
 }
 
 #[test]
 fn round_trips_on_a_cable_are_the_times_of_the_blocks() {
     let audio = |channels, blocks| {
         let setup = program("rtp", channels, blocks, cable());
-        figures_of(&finished(&setup, 1).1, "audio")
+        audio_of(&setup)
     };
     // 960 bytes, 28 of UDP and IP, 26 of Ethernet and its preamble: 81.12 µs each way.
     let one = audio(1, 1000);
@@ -52,7 +49,7 @@ fn a_tcp_that_can_not_keep_up_gives_up_blocks_and_stays_in_time() {
     let line = link("line", 0, 1, "rate=500kbit/s,delay=1ms,queue=200packets");
     let mut setup = program("tcp", 1, 10_000, line);
     setup.streams[0].tcp = Profile { send_buffer: 16 * 1024, ..Profile::linux() };
-    let audio = figures_of(&finished(&setup, 1).1, "audio");
+    let audio = audio_of(&setup);
     // Blocks of 960 bytes, RFC 4571's 2, TCP's 32 and IP's 20: 760.5 kbit/s are offered.
     let too_much = 100.0 * (1.0 - 500.0 / 760.5);
     // Blocks of 1024 out of a ring that is never empty contain parts of two packets or three, so a little more is
@@ -107,13 +104,11 @@ fn the_program_is_reflected_and_has_few_channels() {
 /// processor.
 #[test]
 fn waking_delays_and_keeps_the_order() {
-    let mut setup = setup(2, 200);
-    setup.media.push(link("line", 0, 1, "delay=1ms"));
-    setup.streams.push(stream("audio", "rtp", 0, 1));
+    let mut setup = over_line(200, "delay=1ms", stream("audio", "rtp", 0, 1));
     for node in &mut setup.nodes {
         node.cost.wake = Duration::from_micros(200);
     }
-    let audio = figures_of(&finished(&setup, 1).1, "audio");
+    let audio = audio_of(&setup);
     // 27 000 packets: the mean of two exponentials is known to 0.5 %, their deviation is √2 of one.
     near(audio.delay_mean_ms, 1.4, 0.006);
     near(audio.jitter_sd_ms, 0.2 * 2f64.sqrt(), 0.008);

@@ -116,7 +116,7 @@ fn quantities_are_above_zero_where_they_must_be() {
             rate: BitRate(0),
             queue: antiphon_link::QueueLimit::Packets(10),
         };
-        setup.media.push(MediumSpec { name: "cable".into(), kind });
+        setup.media.push(MediumSpec::new("cable", kind));
     });
     assert!(error.contains("'cable'") && error.contains("100Mbit/s"), "{error}");
     let error = with(|setup| {
@@ -126,7 +126,7 @@ fn quantities_are_above_zero_where_they_must_be() {
             rate: BitRate(1000),
             queue: antiphon_link::QueueLimit::Red(red),
         };
-        setup.media.push(MediumSpec { name: "cable".into(), kind });
+        setup.media.push(MediumSpec::new("cable", kind));
     });
     assert!(error.starts_with("link 'cable': "), "{error}");
 }

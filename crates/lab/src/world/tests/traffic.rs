@@ -66,7 +66,7 @@ fn a_blaster_keeps_a_cell_saturated() {
     let mut setup = setup(2, 10);
     let spec = CellSpec::infrastructure(vec![StationSpec::default(); 2]);
     let nodes = vec![NodeId(0), NodeId(1)];
-    setup.media.push(MediumSpec { name: "cell".into(), kind: MediumKind::Cell { nodes, spec } });
+    setup.media.push(MediumSpec::new("cell", MediumKind::Cell { nodes, spec }));
     setup.traffic.push(traffic("load", 1, 0, TrafficKind::Blaster { payload: 1470 }));
     let (world, figures) = finished(&setup, 1);
     // One saturated station: DIFS 50, mean back-off 7.5 slots of 20, frame 254, SIFS 10, ACK 34: 498 µs. 20 080 cycles,

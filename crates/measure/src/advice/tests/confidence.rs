@@ -4,24 +4,15 @@ use super::*;
 
 /// A run of a minute whose packets take what `delay` says, one way in milliseconds; `None`: lost on the way there.
 fn run_of(name: &str, packets: u64, delay: impl Fn(u64) -> Option<f64>) -> Run {
-    let mut log = PacketLog::new(PacketLogConfig {
-        capacity: packets as usize,
-        clock_rate: 48_000,
-        packet: Duration::from_millis(5),
-        packet_bytes: 960,
-    });
+    let mut log = log_of(packets as usize);
     for seq in 1..=packets {
         let sent = Instant::from_millis(5 * seq);
         log.on_sent(seq, sent);
         let Some(ms) = delay(seq) else { continue };
         let one_way = Duration::from_secs_f64(ms / 1e3);
-        let (at, timestamp) = (sent + 2 * one_way, (seq * 240) as u32);
-        let one_way = Some(one_way);
-        log.on_received(PacketArrival { seq, at, timestamp, len: 960, one_way, repaired: false });
+        log.on_received(PacketArrival { one_way: Some(one_way), ..arrival(seq, sent + 2 * one_way) });
     }
-    log.finish();
-    let figures = TransportFigures::new(&log, &RunFacts { transport: name.into(), ..RunFacts::default() });
-    Run { log, figures, reliable: false, multicast: true }
+    Run { multicast: true, ..run(log, name) }
 }
 
 /// The same, of which `per_mille` take `odd` instead of 5 ms, a few in every block.
