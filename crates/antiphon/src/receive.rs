@@ -19,12 +19,11 @@ use antiphon_sound::{Notes, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
-use crate::cname;
 use crate::complete::{Completing, Listening};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
+use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
@@ -161,7 +160,7 @@ pub fn receive(
     recent.on_look(last.look);
     let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
-    let notices = notices.into_iter().map(|told| describe_notice(told.into()));
+    let notices = notices.into_iter().map(describe_notice);
     notices.chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
     let (mut recording, mut completed) = (None, None);
     for sink in told.try_iter() {
@@ -289,14 +288,10 @@ fn run(
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        cname: cname::unique(),
-        epoch: clock.epoch(),
-        seed: plan.seed ^ crate::transport::unguessable(),
-        playout_delay: PlayoutDelay::Unbounded,
         tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
-        reflected: None,
         ends_with_stream: !plan.forever,
         framing: plan.stack.framing,
+        ..run::session_config(plan.seed ^ crate::transport::unguessable(), clock)
     }
 }
 
