@@ -17,7 +17,7 @@ mod stream;
 pub use compare::CompareArgs;
 pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
-pub use papers::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
+pub use papers::{PaperArgs, ReportArgs};
 pub use reflect::ReflectArgs;
 pub use socket::{AllowArgs, SocketArgs, WaitArgs};
 pub use stream::{ReceiveArgs, SendArgs};
