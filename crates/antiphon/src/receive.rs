@@ -226,10 +226,10 @@ fn run(
     tell: mpsc::Sender<Opened>,
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let capture = create_capture(plan.capture.as_deref(), clock)?;
+    let capture = create_capture(plan.options.capture.as_deref(), clock)?;
     let mut runner = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
-        wait: plan.wait,
+        wait: plan.options.wait,
         ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     }
     .open()?;
@@ -237,25 +237,25 @@ fn run(
     let track = ReceiveTrackConfig {
         latency: plan.latency,
         conceal: plan.conceal,
-        completed_later: plan.completed_later,
-        description: plan.description,
-        any_payload_type: plan.any_payload_type,
+        completed_later: plan.options.complete.is_some(),
+        description: plan.options.description,
+        any_payload_type: plan.options.any_payload_type,
         silence: SILENCE,
         // What comes over another transport may be in any order.
         ordered: runner.profile().ordered && plan.also.is_empty(),
         reliable: runner.profile().reliable
             && plan.also.is_empty()
             && plan.stack.framing == StreamFraming::Rtp,
-        long_gaps: plan.long_gaps,
+        long_gaps: plan.options.gaps,
     };
     let meter = PeakMeter::default();
-    let open_sink = meter.sink(open_sink(plan.sink, plan.clock, tell));
+    let open_sink = meter.sink(open_sink(plan.sink, plan.options.clock, tell));
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
     runner.join(&mut session, SILENCE);
     for (wire, uri) in (1..).zip(&plan.also) {
-        let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
+        let stack = uri.stack(plan.options.seed, plan.stack.playout_delay, plan.stack.framing);
         runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
     if plan.also.is_empty() {
@@ -289,9 +289,9 @@ fn run(
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
         tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
-        ends_with_stream: !plan.forever,
+        ends_with_stream: !plan.options.forever,
         framing: plan.stack.framing,
-        ..run::session_config(plan.seed ^ crate::transport::unguessable(), clock)
+        ..run::session_config(plan.options.seed ^ crate::transport::unguessable(), clock)
     }
 }
 
