@@ -65,7 +65,7 @@ impl Place {
         self.port.saturating_add(REFLECTOR_ABOVE)
     }
 
-    /// Where the transport called `label` (`srp`, or `srp?mode=…`) is received.
+    /// Where the transport called `label` (`srp`, or `srp?mode=…`) is received, or waited for.
     fn uri(&self, label: &str) -> Result<String, Error> {
         let (scheme, settings) = label.split_once('?').unwrap_or((label, ""));
         let port = port_above(self.port, find(scheme)?)?;
@@ -75,12 +75,6 @@ impl Place {
             (settings, query) => format!("?{settings}&{}", &query[1..]),
         };
         Ok(format!("{scheme}://{}:{port}{query}", self.host))
-    }
-
-    /// Where `transport` is waited for.
-    fn listening(&self, transport: &Transport) -> Result<String, Error> {
-        let port = port_above(self.port, transport)?;
-        Ok(format!("{}://{}:{port}{}", transport.scheme, self.host, self.query))
     }
 }
 
@@ -250,8 +244,8 @@ impl Reflecting {
 /// The options of a receiver that waits on every transport, and the reflector beside it.
 pub(crate) fn receive(options: &ReceiveOptions) -> Result<(ReceiveOptions, Reflecting, String), Error> {
     let place = Place::read(&options.source)?;
-    let mut uris =
-        TRANSPORTS.iter().map(|transport| place.listening(transport)).collect::<Result<Vec<_>, Error>>()?;
+    let uris = TRANSPORTS.iter().map(|transport| place.uri(transport.scheme));
+    let mut uris = uris.collect::<Result<Vec<_>, Error>>()?;
     let source = uris.remove(0);
     uris.extend(options.also.iter().cloned());
     let listen: IpAddr = match &*place.host {

@@ -15,7 +15,7 @@ use antiphon_session::CallProgress;
 use crate::commands::commands;
 use crate::embedded::{Embedded, Place};
 use crate::measured::Measured;
-use crate::near_end::{NearEnd, NearPlan, NearResult};
+use crate::near_end::{self, NearPlan, NearResult};
 use crate::passport::PassportFile;
 use crate::run::{create_capture, finish_capture, spawn};
 use crate::show::{Looked, looks, newest};
@@ -290,8 +290,7 @@ fn open(
         };
         let stop = stop.clone();
         let name = format!("near-{}", choice.transport.scheme);
-        let thread =
-            spawn(name, move || NearEnd::open(plan, &tell).and_then(|near| near.run(&begin, &stop)))?;
+        let thread = spawn(name, move || near_end::run(plan, &tell, &begin, &stop))?;
         running.push((Running { choice, looked, progress: CallProgress::default(), thread }, go));
         ready.push(told);
     }

@@ -9,10 +9,10 @@ use antiphon_net::netns::Namespace;
 use antiphon_net::{OsClock, SocketOptions, Stop, Taps, Target};
 use antiphon_session::{ArrivalTable, Policy, Reflector, ReflectorConfig};
 
-use crate::Error;
 use crate::run::{RunPlan, WIRE, WirePlan, spawn};
 use crate::show::{Looked, Looks, looks, newest};
 use crate::transport::TransportChoice;
+use crate::{Error, ReflectedTransport};
 
 /// Settings of a far end.
 #[derive(Clone)]
@@ -34,11 +34,11 @@ pub(crate) struct FarPlan {
 
 /// Counters of a far end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FarProgress {
+struct FarProgress {
     /// Peers served so far.
-    pub peers: u64,
+    peers: u64,
     /// Messages returned.
-    pub returned: u64,
+    returned: u64,
 }
 
 /// A running far end. Dropping it stops it in order, so that when one cannot start the others are stopped, too.
@@ -72,16 +72,21 @@ impl FarEnd {
         Ok(FarEnd { address, choice, looked, progress, stop, thread: Some(thread) })
     }
 
-    /// Its counters, at most a tenth of a second old.
-    pub fn progress(&mut self) -> FarProgress {
+    /// Its state, at most a tenth of a second old.
+    pub fn status(&mut self) -> ReflectedTransport {
         self.progress = newest(&mut self.looked).unwrap_or(self.progress);
-        self.progress
+        ReflectedTransport {
+            transport: self.choice.transport.scheme,
+            address: self.address.to_string(),
+            peers: self.progress.peers,
+            messages_returned: self.progress.returned,
+        }
     }
 
-    /// Stops it in order and returns its counters.
-    pub fn finish(mut self) -> FarProgress {
+    /// Stops it in order and returns its state.
+    pub fn finish(mut self) -> ReflectedTransport {
         self.end();
-        self.progress()
+        self.status()
     }
 
     fn end(&mut self) {

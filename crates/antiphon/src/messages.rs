@@ -25,10 +25,9 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_net::{OsClock, SocketOptions, Stop, Waker};
-use antiphon_session::{LinkState, PlayoutDelay, Session, SessionConfig, StreamFraming};
+use antiphon_session::{LinkState, Session, StreamFraming};
 
-use crate::cname;
-use crate::run::{RunPlan, spawn};
+use crate::run::{RunPlan, session_config, spawn};
 use crate::transport::StreamUri;
 use crate::{DEFAULT_LATENCY, Error};
 use port::{AppSide, MediaSide, SharedState, queues};
@@ -293,17 +292,7 @@ fn carry(
 ) -> Result<(), Error> {
     let (clock, seed) = (plan.clock, plan.wire.stack.seed ^ crate::transport::unguessable());
     let mut runner = plan.open()?;
-    let config = SessionConfig {
-        cname: cname::unique(),
-        epoch: clock.epoch(),
-        seed,
-        playout_delay: PlayoutDelay::Unbounded,
-        tells: None,
-        reflected: None,
-        ends_with_stream: true,
-        framing: StreamFraming::Rtp,
-    };
-    let mut session = Session::new(config, clock.now());
+    let mut session = Session::new(session_config(seed, clock), clock.now());
     session.set_port(Box::new(port));
     runner.join(&mut session, SILENCE);
     let _main_thread_is_gone = ready.send((runner.local_address(), runner.profile().max_message));

@@ -12,12 +12,11 @@ use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{OsClock, Stop, Taps, Target};
 use antiphon_session::{
     CallLog, CallProgress, LongGaps, Observer, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig,
-    Reflected, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
+    Reflected, SendTrack, SendTrackConfig, Session, SessionConfig,
 };
 
-use crate::cname;
 use crate::embedded::Place;
-use crate::run::{RunPlan, Runner, WirePlan};
+use crate::run::{self, RunPlan, Runner, WirePlan};
 use crate::send::SILENCE;
 use crate::show::Looks;
 use crate::together::Starter;
@@ -36,24 +35,6 @@ pub(crate) struct NearPlan {
     pub options: CompareOptions,
     pub clock: OsClock,
     pub starter: Starter,
-}
-
-/// An opened near end, ready to begin.
-pub(crate) struct NearEnd {
-    runner: Runner,
-    send: SendTrack,
-    receive: ReceiveTrack,
-    config: SessionConfig,
-    starter: Starter,
-    log: Rc<RefCell<CallLog>>,
-    sink: Unopened,
-    out: Looks<CallProgress>,
-    clock: OsClock,
-    /// The far end is on another machine.
-    calls_a_peer: bool,
-    /// The transport with its settings, as it was asked for.
-    label: String,
-    latency: Duration,
 }
 
 /// The sink, until the first packet comes back.
@@ -77,126 +58,137 @@ pub(crate) struct NearResult {
     pub notes: Vec<String>,
 }
 
-impl NearEnd {
-    /// Opens everything in its namespace and reports that it is ready (by sending, or by ending with an error).
-    pub fn open(plan: NearPlan, ready: &mpsc::Sender<()>) -> Result<Self, Error> {
-        let NearPlan { place, source, sink, format, sample, log_packets, out, taps, options, clock, starter } =
-            plan;
-        let choice = &place.choice;
-        let stack = choice.stack(place.target.port(), options.seed, options.latency);
-        let wire = WirePlan {
-            over_ip: choice.over_ip,
-            ..WirePlan::new(stack, Target::Call(place.target), choice.socket(&options.socket))
-        };
-        let plan = RunPlan {
-            namespace: place.namespace.clone(),
-            taps: taps.map(|taps| (taps, choice.label.clone())),
-            wait: options.wait,
-            ..RunPlan::new(wire, clock)
-        };
-        let runner = call(&plan)?;
-        let mut packet = PacketConfig::new(format, sample, options.block_frames);
-        packet.max_packet = runner.max_packet();
-        let send = SendTrackConfig {
-            packet,
-            // The log has one row of numbers: transports are compared, not divisions of channels.
-            groups: ChannelGroups::whole(format.channels()),
-            protect: options.protect,
-            epoch: clock.epoch(),
-            seed: options.seed,
-            woken: false,
-            keeps: 0,
-        };
-        let send = SendTrack::new(source, send)?;
-        let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());
-        let receive = ReceiveTrackConfig {
-            latency: Some(options.latency),
-            conceal: options.conceal,
-            completed_later: false,
-            description: None,
-            any_payload_type: false,
-            silence: SILENCE,
-            ordered: runner.profile().ordered,
-            reliable: false,
-            long_gaps: LongGaps::default(),
-        };
-        let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
-        let receive = ReceiveTrack::new(receive, open_once(&sink), None);
-        // The main thread waits for this, or for the end of this thread.
-        let _main_thread_is_gone = ready.send(());
-        Ok(NearEnd {
-            runner,
-            send,
-            receive,
-            config: session_config(&options, clock),
-            starter,
-            log: Rc::new(RefCell::new(log)),
-            sink,
-            out,
-            clock,
-            calls_a_peer: place.arrivals.is_none(),
-            label: place.choice.label,
-            latency: options.latency,
-        })
+/// A near end on its thread: opens everything in its namespace and reports that it is ready (by sending, or by ending with
+/// an error), waits for the signal to begin, streams, and collects the measurement.
+pub(crate) fn run(
+    plan: NearPlan,
+    ready: &mpsc::Sender<()>,
+    begin: &mpsc::Receiver<()>,
+    stop: &Stop,
+) -> Result<NearResult, Error> {
+    let NearPlan {
+        place,
+        source,
+        sink,
+        format,
+        sample,
+        log_packets,
+        mut out,
+        taps,
+        options,
+        clock,
+        mut starter,
+    } = plan;
+    let choice = &place.choice;
+    let mut runner = call(&run_plan(&place, &options, taps, clock))?;
+    let mut packet = PacketConfig::new(format, sample, options.block_frames);
+    packet.max_packet = runner.max_packet();
+    let send = SendTrack::new(source, send_config(packet, &options, clock))?;
+    let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());
+    let log = Rc::new(RefCell::new(log));
+    let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
+    let receive = receive_config(&options, runner.profile().ordered);
+    let receive = ReceiveTrack::new(receive, open_once(&sink), None);
+    // The main thread waits for this, or for the end of this thread.
+    let _main_thread_is_gone = ready.send(());
+    let _main_thread_is_gone = begin.recv();
+    let mut session = Session::new(session_config(&options, clock), clock.now());
+    session.set_send_track(send);
+    session.set_receive_track(receive);
+    let seen_by = Rc::clone(&log);
+    session.observe(Box::new(move |now: Instant, seen: &_| seen_by.borrow_mut().on(now, seen)));
+    runner.join(&mut session, SILENCE);
+    let report = runner.drive(&mut session, stop, &mut |now, session: &mut Session, _| {
+        if session.has_connected() {
+            starter.set_ready();
+            starter.start().into_iter().for_each(|start| session.start_at(start));
+        }
+        out.look(now, || log.borrow().progress());
+    })?;
+    if !session.has_connected() && !stop.is_asked() {
+        return Err(Error::unreachable("no connection"));
     }
+    let path = session.stats().counters;
+    // A wire that calls is there until the runner is finished.
+    let refused = runner.wire_stats().is_some_and(|wire| wire.refused > 0);
+    // The far end is on another machine.
+    let calls_a_peer = place.arrivals.is_none();
+    // Nothing of a short stream may have come back before the patience with its beginning has ended.
+    let nothing_back = calls_a_peer && !stop.is_asked() && log.borrow().progress().received == 0;
+    if session.is_unanswered() || nothing_back {
+        // The far end of an embedded link has the same settings.
+        let settings = Some(&*choice.label).filter(|label| calls_a_peer && label.contains('?'));
+        return Err(unanswered(refused, settings));
+    }
+    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
+    let below = runner.headers_below();
+    let after = runner.finish();
+    let mut notes = vec![format!("media threads: {}", after.scheduling)];
+    notes.extend(after.notes);
+    let mut facts = after.facts;
+    let sent = session.sent().track;
+    if sent.stalls > 0 {
+        facts.push(format!("the sending thread was late {} times", sent.stalls));
+    }
+    let duration = session.sending_time();
+    let concealed = finish_hearing(&mut session, &sink, &mut notes);
+    drop(session);
+    let mut log = Rc::into_inner(log).expect("the session had the other").into_inner();
+    log.finish(concealed);
+    Ok(NearResult {
+        log: log.into_log(),
+        wire_bytes: path.bytes_sent + path.datagrams_sent * below,
+        media_bytes: sent.media_bytes,
+        cpu: report.cpu,
+        duration,
+        latency: options.latency,
+        profile,
+        header_bytes,
+        facts,
+        notes,
+    })
+}
 
-    /// Waits for the start signal, streams, and collects the measurement.
-    pub fn run(mut self, begin: &mpsc::Receiver<()>, stop: &Stop) -> Result<NearResult, Error> {
-        let _main_thread_is_gone = begin.recv();
-        let mut session = Session::new(self.config, self.clock.now());
-        session.set_send_track(self.send);
-        session.set_receive_track(self.receive);
-        let log = Rc::clone(&self.log);
-        session.observe(Box::new(move |now: Instant, seen: &_| log.borrow_mut().on(now, seen)));
-        self.runner.join(&mut session, SILENCE);
-        let (log, out, starter) = (&self.log, &mut self.out, &mut self.starter);
-        let report = self.runner.drive(&mut session, stop, &mut |now, session: &mut Session, _| {
-            if session.has_connected() {
-                starter.set_ready();
-                starter.start().into_iter().for_each(|start| session.start_at(start));
-            }
-            out.look(now, || log.borrow().progress());
-        })?;
-        if !session.has_connected() && !stop.is_asked() {
-            return Err(Error::unreachable("no connection"));
-        }
-        let path = session.stats().counters;
-        // A wire that calls is there until the runner is finished.
-        let refused = self.runner.wire_stats().is_some_and(|wire| wire.refused > 0);
-        // Nothing of a short stream may have come back before the patience with its beginning has ended.
-        let nothing_back = self.calls_a_peer && !stop.is_asked() && log.borrow().progress().received == 0;
-        if session.is_unanswered() || nothing_back {
-            // The far end of an embedded link has the same settings.
-            let settings = Some(&*self.label).filter(|label| self.calls_a_peer && label.contains('?'));
-            return Err(unanswered(refused, settings));
-        }
-        let (profile, header_bytes) = (self.runner.profile(), self.runner.header_bytes());
-        let below = self.runner.headers_below();
-        let after = self.runner.finish();
-        let mut notes = vec![format!("media threads: {}", after.scheduling)];
-        notes.extend(after.notes);
-        let mut facts = after.facts;
-        let sent = session.sent().track;
-        if sent.stalls > 0 {
-            facts.push(format!("the sending thread was late {} times", sent.stalls));
-        }
-        let duration = session.sending_time();
-        let concealed = finish_hearing(&mut session, &self.sink, &mut notes);
-        drop(session);
-        let mut log = Rc::into_inner(self.log).expect("the session had the other").into_inner();
-        log.finish(concealed);
-        Ok(NearResult {
-            log: log.into_log(),
-            wire_bytes: path.bytes_sent + path.datagrams_sent * below,
-            media_bytes: sent.media_bytes,
-            cpu: report.cpu,
-            duration,
-            latency: self.latency,
-            profile,
-            header_bytes,
-            facts,
-            notes,
-        })
+/// The call to the reflector, in the place's namespace.
+fn run_plan(place: &Place, options: &CompareOptions, taps: Option<Taps>, clock: OsClock) -> RunPlan {
+    let choice = &place.choice;
+    let stack = choice.stack(place.target.port(), options.seed, options.latency);
+    let wire = WirePlan {
+        over_ip: choice.over_ip,
+        ..WirePlan::new(stack, Target::Call(place.target), choice.socket(&options.socket))
+    };
+    RunPlan {
+        namespace: place.namespace.clone(),
+        taps: taps.map(|taps| (taps, choice.label.clone())),
+        wait: options.wait,
+        ..RunPlan::new(wire, clock)
+    }
+}
+
+fn send_config(packet: PacketConfig, options: &CompareOptions, clock: OsClock) -> SendTrackConfig {
+    SendTrackConfig {
+        // The log has one row of numbers: transports are compared, not divisions of channels.
+        groups: ChannelGroups::whole(packet.format.channels()),
+        packet,
+        protect: options.protect,
+        epoch: clock.epoch(),
+        seed: options.seed,
+        woken: false,
+        keeps: 0,
+    }
+}
+
+fn receive_config(options: &CompareOptions, ordered: bool) -> ReceiveTrackConfig {
+    ReceiveTrackConfig {
+        latency: Some(options.latency),
+        conceal: options.conceal,
+        completed_later: false,
+        description: None,
+        any_payload_type: false,
+        silence: SILENCE,
+        ordered,
+        reliable: false,
+        long_gaps: LongGaps::default(),
     }
 }
 
@@ -233,19 +225,14 @@ fn unanswered(refused: bool, settings: Option<&str>) -> Error {
 fn session_config(options: &CompareOptions, clock: OsClock) -> SessionConfig {
     let expires = PlayoutDelay::Of(options.latency);
     SessionConfig {
-        cname: cname::unique(),
-        epoch: clock.epoch(),
-        seed: options.seed,
         playout_delay: if options.expire { expires } else { PlayoutDelay::Unbounded },
-        tells: None,
         reflected: Some(Reflected {
             connect: CONNECT,
             answer: ANSWER_PATIENCE,
             drain: DRAIN,
             told_start: true,
         }),
-        ends_with_stream: true,
-        framing: StreamFraming::Rtp,
+        ..run::session_config(options.seed, clock)
     }
 }
 

@@ -19,12 +19,11 @@ use antiphon_sound::{Notes, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
-use crate::cname;
 use crate::complete::{Completing, Listening};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
+use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
@@ -161,7 +160,7 @@ pub fn receive(
     recent.on_look(last.look);
     let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
     status(&last);
-    let notices = notices.into_iter().map(|told| describe_notice(told.into()));
+    let notices = notices.into_iter().map(describe_notice);
     notices.chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
     let (mut recording, mut completed) = (None, None);
     for sink in told.try_iter() {
@@ -227,10 +226,10 @@ fn run(
     tell: mpsc::Sender<Opened>,
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let capture = create_capture(plan.capture.as_deref(), clock)?;
+    let capture = create_capture(plan.options.capture.as_deref(), clock)?;
     let mut runner = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
-        wait: plan.wait,
+        wait: plan.options.wait,
         ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     }
     .open()?;
@@ -238,25 +237,25 @@ fn run(
     let track = ReceiveTrackConfig {
         latency: plan.latency,
         conceal: plan.conceal,
-        completed_later: plan.completed_later,
-        description: plan.description,
-        any_payload_type: plan.any_payload_type,
+        completed_later: plan.options.complete.is_some(),
+        description: plan.options.description,
+        any_payload_type: plan.options.any_payload_type,
         silence: SILENCE,
         // What comes over another transport may be in any order.
         ordered: runner.profile().ordered && plan.also.is_empty(),
         reliable: runner.profile().reliable
             && plan.also.is_empty()
             && plan.stack.framing == StreamFraming::Rtp,
-        long_gaps: plan.long_gaps,
+        long_gaps: plan.options.gaps,
     };
     let meter = PeakMeter::default();
-    let open_sink = meter.sink(open_sink(plan.sink, plan.clock, tell));
+    let open_sink = meter.sink(open_sink(plan.sink, plan.options.clock, tell));
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
     runner.join(&mut session, SILENCE);
     for (wire, uri) in (1..).zip(&plan.also) {
-        let stack = uri.stack(plan.seed, plan.stack.playout_delay, plan.stack.framing);
+        let stack = uri.stack(plan.options.seed, plan.stack.playout_delay, plan.stack.framing);
         runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
     if plan.also.is_empty() {
@@ -289,14 +288,10 @@ fn run(
 
 fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        cname: cname::unique(),
-        epoch: clock.epoch(),
-        seed: plan.seed ^ crate::transport::unguessable(),
-        playout_delay: PlayoutDelay::Unbounded,
         tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
-        reflected: None,
-        ends_with_stream: !plan.forever,
+        ends_with_stream: !plan.options.forever,
         framing: plan.stack.framing,
+        ..run::session_config(plan.options.seed ^ crate::transport::unguessable(), clock)
     }
 }
 

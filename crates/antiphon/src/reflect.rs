@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon_net::{Capture, OsClock, Stop};
 
-use crate::far_end::{FarEnd, FarPlan, FarProgress};
+use crate::far_end::{FarEnd, FarPlan};
 use crate::run::{create_capture, finish_capture};
 use crate::transport::{chosen, port_above};
 use crate::{Error, ReflectOptions};
@@ -69,14 +69,12 @@ pub fn reflect(
             taps: capture.as_ref().map(Capture::taps),
         })?);
     }
-    let name = |far: &FarEnd| (far.choice.transport.scheme, far.address.to_string());
-    let names: Vec<_> = far_ends.iter().map(name).collect();
     let mut next = Duration::ZERO;
     loop {
         let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
         if elapsed >= next {
-            let progress = far_ends.iter_mut().map(FarEnd::progress).collect();
-            status(&snapshot(elapsed, &names, progress));
+            let transports = far_ends.iter_mut().map(FarEnd::status).collect();
+            status(&ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes: Vec::new() });
             next += STATUS_EVERY;
         }
         if stop.is_asked() || options.length.is_some_and(|length| elapsed >= length) {
@@ -85,28 +83,11 @@ pub fn reflect(
         std::thread::park_timeout(LOOK_UP);
     }
     let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
-    let progress = far_ends.into_iter().map(FarEnd::finish).collect();
-    let mut last = snapshot(elapsed, &names, progress);
+    let transports = far_ends.into_iter().map(FarEnd::finish).collect();
     // Their lines are closed, and the capture holds the ends of their connections.
-    last.notes.extend(options.socket.allow.note());
-    last.notes.extend(finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why)));
-    Ok(last)
-}
-
-/// `names`: scheme and address of each.
-fn snapshot(
-    elapsed: Duration,
-    names: &[(&'static str, String)],
-    progress: Vec<FarProgress>,
-) -> ReflectStatus {
-    let one = |((transport, address), progress): (&(&'static str, String), FarProgress)| ReflectedTransport {
-        transport,
-        address: address.clone(),
-        peers: progress.peers,
-        messages_returned: progress.returned,
-    };
-    let transports = names.iter().zip(progress).map(one).collect();
-    ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes: Vec::new() }
+    let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
+    let notes = options.socket.allow.note().into_iter().chain(captured).collect();
+    Ok(ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes })
 }
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);

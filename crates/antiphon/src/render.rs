@@ -150,7 +150,7 @@ fn compose(
     let transports: Vec<TransportPanel> = heard.map(|(one, heard)| panel(one, heard)).collect();
     let limits = Purpose::ALL.iter().filter_map(|purpose| {
         let mouth_to_ear_ms = purpose.longest_mouth_to_ear_ms()?;
-        Some(Limit { purpose: words::limit_name(*purpose).into(), mouth_to_ear_ms })
+        Some(Limit { purpose: words::names(*purpose).1.into(), mouth_to_ear_ms })
     });
     CompareReport {
         title: format!("What to use over {}", comparison.link.name),

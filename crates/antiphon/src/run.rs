@@ -16,14 +16,14 @@ use antiphon_net::{
     UdpLine, WaitStyle, Waker, become_media_thread, drive_each,
 };
 use antiphon_proto::Substrate;
-use antiphon_session::Session;
+use antiphon_session::{PlayoutDelay, Session, SessionConfig, StreamFraming};
 
-use crate::Error;
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
 pub use crate::line_notes::Stacks;
 use crate::line_notes::{LineNotes, TapAssigner};
 pub use crate::transport::StackPlan;
 pub use crate::wire::{AddedWire, OpenedWire, WirePlan};
+use crate::{Error, cname};
 
 /// All settings of a run; made on any thread, opened on the one that is to drive it.
 #[derive(Clone)]
@@ -236,6 +236,20 @@ impl Runner {
         }
         let (notes, facts) = self.line_notes.take().into_parts();
         Aftermath { scheduling: self.scheduling, notes, facts }
+    }
+}
+
+/// The settings of a session without media, with a name of its own: what streams differ in is set by them.
+pub(crate) fn session_config(seed: u64, clock: OsClock) -> SessionConfig {
+    SessionConfig {
+        cname: cname::unique(),
+        epoch: clock.epoch(),
+        seed,
+        playout_delay: PlayoutDelay::Unbounded,
+        tells: None,
+        reflected: None,
+        ends_with_stream: true,
+        framing: StreamFraming::Rtp,
     }
 }
 

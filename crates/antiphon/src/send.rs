@@ -10,16 +10,15 @@ use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_net::{OsClock, Stop, Waker};
-use antiphon_session::{PlayoutDelay, SendTrack, Session, SessionConfig, StreamFraming};
+use antiphon_session::{SendTrack, Session, SessionConfig};
 
 use crate::auto::{self, is_auto};
 use crate::change::{Arriving, Asker, Changes};
-use crate::cname;
 use crate::complete::{self, Offer};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
 use crate::receive::MissingSound;
-use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
+use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, session_config, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{self, Kept, SpoolKeeper};
 use crate::{Error, ErrorKind, SendOptions};
@@ -246,18 +245,17 @@ fn run(
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let track = plan.track(options, runner.max_packet(), waker.is_some());
-    let (meter, cname) = (PeakMeter::default(), cname::unique());
+    let meter = PeakMeter::default();
+    let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
     let mut track = SendTrack::new(meter.source(plan.source), track)?;
     // A pipe shows only by its pace whether it is live.
     let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
     if let Some(path) = &options.sdp {
-        write_sdp(path, &track, &plan.uri, &cname, clock, &runner)?;
+        write_sdp(path, &track, &plan.uri, &config.cname, clock, &runner)?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
     }
-    let mut session = Session::new(
-        SessionConfig { playout_delay: plan.playout_delay, ..session_config(options, cname, clock) },
-        clock.now(),
-    );
+    let config = SessionConfig { playout_delay: plan.playout_delay, ..config };
+    let mut session = Session::new(config, clock.now());
     let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
     let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
     let recorder = passport.map(record).transpose()?;
@@ -343,20 +341,6 @@ fn record(
     let (recorder, observer) = Recorder::start(file, scribe)?;
     session.observe(observer);
     Ok(recorder)
-}
-
-/// Session settings according to `options`.
-fn session_config(options: &SendOptions, cname: String, clock: OsClock) -> SessionConfig {
-    SessionConfig {
-        cname,
-        epoch: clock.epoch(),
-        seed: options.seed ^ crate::transport::unguessable(),
-        playout_delay: PlayoutDelay::Unbounded,
-        tells: None,
-        reflected: None,
-        ends_with_stream: true,
-        framing: StreamFraming::Rtp,
-    }
 }
 
 /// How long an absent peer is sent to before the user is told: within two seconds in all.

@@ -11,7 +11,6 @@ use std::sync::mpsc;
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use antiphon_core::MediaTime;
 use antiphon_session::{RECORD_HEADER, Spool, Stored};
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -309,23 +308,17 @@ impl Worker {
 
     fn drop_message(&mut self, stored: &Stored) {
         let (at, frames) = (stored.info.media, stored.info.frames as u64);
-        let seconds = |frames: u64| MediaTime::new(frames, at.rate).duration().as_secs_f64();
         if let Some(last) = self.kept.dropped.last_mut()
             && last.first_sample_frame + last.sample_frames >= at.frames
         {
             // The next stretch, or another channel group of the same one.
-            let end = (at.frames + frames).max(last.first_sample_frame + last.sample_frames);
-            last.sample_frames = end - last.first_sample_frame;
-            last.duration_s = seconds(last.sample_frames);
+            let first = last.first_sample_frame;
+            let end = (at.frames + frames).max(first + last.sample_frames);
+            *last = MissingSound::new(first, end - first, at.rate);
             return;
         }
         if self.kept.dropped.len() < MOST_LISTED {
-            self.kept.dropped.push(MissingSound {
-                at_s: seconds(at.frames),
-                duration_s: seconds(frames),
-                first_sample_frame: at.frames,
-                sample_frames: frames,
-            });
+            self.kept.dropped.push(MissingSound::new(at.frames, frames, at.rate));
         }
     }
 
@@ -349,7 +342,7 @@ pub(crate) const MOST_SPOOLED: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
-    use antiphon_core::Instant;
+    use antiphon_core::{Instant, MediaTime};
     use antiphon_media::packet::PacketInfo;
 
     use super::*;

@@ -10,6 +10,7 @@ use antiphon_net::{OsClock, Stop};
 
 use crate::auto::is_auto;
 use crate::change::Asker;
+use crate::run::spawn;
 use crate::send::Prepared;
 use crate::{
     Error, ReceiveOptions, ReceiveStatus, SendOptions, SendStatus, SendSummary, TransportChanges, receive,
@@ -106,11 +107,7 @@ impl SoundTask {
             seen.lock().ended = Some(result);
             seen.changed.notify_all();
         };
-        let thread = std::thread::Builder::new()
-            .name("sound".into())
-            .spawn(body)
-            .map_err(|error| Error::failed(format!("cannot start a thread: {error}; raise the limit on processes (ulimit -u) or memory (ulimit -v)")))?;
-        let task = SoundTask { stop, shared, asker, thread: Some(thread) };
+        let task = SoundTask { stop, shared, asker, thread: Some(spawn("sound", body)?) };
         if has_begun.recv().is_err() {
             // It ended before it had begun; waiting without a limit gives the reason.
             task.wait(None).unwrap_or(Ok(()))?;

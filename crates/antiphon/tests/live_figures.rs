@@ -1,9 +1,11 @@
 //! Live figures of real streams on loopback: level, bit rate, buffer, and the peer's address, at both ends.
 
+mod common;
+
 use std::time::Duration;
 
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::{LiveFigures, ReceiveOptions, SendOptions, Stop, receive, send};
+use common::free_port;
 
 /// What the two ends showed during a stream, and of the whole.
 struct Shown {
@@ -14,11 +16,6 @@ struct Shown {
     /// The last playout delay that the sender was told.
     told_ms: Option<f64>,
     port: u16,
-}
-
-fn free_port() -> u16 {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    line.local_address().port()
 }
 
 fn streamed(scheme: &str, source: &str) -> Shown {

@@ -1,9 +1,10 @@
 //! Resident memory of a process that only sends, and of one that only receives, at 48 kHz stereo.
 
+mod common;
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::{ReceiveOptions, SendOptions, Stop, receive, send};
 
 /// The whole program is to stay under 12 MB.
@@ -61,9 +62,7 @@ fn peak(child: std::process::Child) -> u64 {
 
 #[test]
 fn send_and_receive_take_less_than_12_mb_each() {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    let address = line.local_address().to_string();
-    drop(line);
+    let address = format!("127.0.0.1:{}", common::free_port());
     let receiver = start("receive", &address);
     // A sender whose peer is not there yet goes on for a second and a half before it gives up.
     let sent = peak(start("send", &address));

@@ -5,6 +5,8 @@
 //! hold no `Mutex`, `RwLock` or `Condvar`, which the last test checks in their sources; threads talk through
 //! single-producer rings and atomics.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,9 +14,10 @@ use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::messages::{MessageLink, MessageOptions};
-use antiphon::net::{Line, OsClock, SocketOptions, UdpLine};
+use antiphon::net::OsClock;
 use antiphon::{CompareOptions, LinkMethod, ReceiveOptions, SendOptions, Stop, compare, receive, send};
 use antiphon_testkit::CountingThreads;
+use common::free_port;
 
 #[global_allocator]
 static ALLOCATOR: CountingThreads = CountingThreads;
@@ -93,11 +96,6 @@ fn verify(mut stream: impl FnMut() -> Option<Vec<Watch>>) {
 const SETTLED: u64 = 64;
 /// The stall for which participants of one stream reserve memory (`session::messages_of_a_stall`), in milliseconds.
 const STALL_MS: f64 = 250.0;
-
-fn free_port() -> u16 {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    line.local_address().port()
-}
 
 /// `query`: settings behind the URIs.
 fn streams_without_allocating(scheme: &'static str, query: &str, groups: Option<&str>) {

@@ -1,5 +1,7 @@
 //! Path passports of real streams, checked against the counters of the link and of both ends.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,13 +9,13 @@ use std::time::Duration;
 use antiphon::core::uri::Query;
 use antiphon::core::{Instant, Role};
 use antiphon::link::{ReplayEnd, ReplayPath};
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::proto::{StackArgs, TRANSPORTS, Transport};
 use antiphon::trace::passport::{Delays, Direction, Recorded};
 use antiphon::trace::{Passport, PassportError};
 use antiphon::{
     CompareOptions, ErrorKind, LinkMethod, ReceiveOptions, SendOptions, Stop, compare, receive, send,
 };
+use common::{free_port, listen};
 
 fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("antiphon-passport-{}-{name}", std::process::id()))
@@ -74,9 +76,7 @@ fn a_comparison_records_both_ways_as_the_link_counted_them() {
 
 #[test]
 fn both_ends_of_a_stream_record_what_they_know() {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    let port = line.local_address().port();
-    drop(line);
+    let port = free_port();
     let (heard, sent) = (scratch("heard"), scratch("sent"));
     let receiving = ReceiveOptions {
         source: format!("rtp://127.0.0.1:{port}"),
@@ -129,22 +129,15 @@ fn retransmits(transport: &Transport) -> bool {
 
 /// The passports of a stream over loopback: the sender's and the receiver's.
 fn streamed(scheme: &str) -> [Passport; 2] {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    let port = line.local_address().port();
-    drop(line);
+    let port = free_port();
     let files = ["sent", "heard"].map(|end| scratch(&format!("{scheme}-{end}")));
-    let receiving = ReceiveOptions {
+    let receiver = listen(ReceiveOptions {
         source: format!("{scheme}://@127.0.0.1:{port}"),
         sink: "null:".into(),
         length: Some(Duration::from_secs(20)),
         passport: Some(files[1].clone()),
         ..ReceiveOptions::default()
-    };
-    let (tell, told) = std::sync::mpsc::channel();
-    let receiver = std::thread::spawn(move || {
-        receive(&receiving, &Stop::new(), &mut |sentence| drop(tell.send(sentence)), &mut |_| {})
     });
-    told.recv().expect("the receiver says that it listens");
     let sending = SendOptions {
         target: format!("{scheme}://127.0.0.1:{port}"),
         length: Some(Duration::from_millis(200)),

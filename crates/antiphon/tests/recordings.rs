@@ -5,18 +5,16 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use antiphon::media::Pull;
 use antiphon::net::OsClock;
-use antiphon::sound::open_source;
 use antiphon::{
     CompleteOver, ConfirmedBy, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send,
 };
-use common::{NOISE, free_port, listen};
+use common::{NOISE, free_port, listen, recorded, samples, scratch};
 
 /// Whether the path is there.
 type Presence = Arc<AtomicBool>;
@@ -93,30 +91,6 @@ fn relay_connections(to: SocketAddr, there: &Presence) -> SocketAddr {
     at
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("antiphon-recordings-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a temporary directory");
-    directory
-}
-
-fn sixteen_bits(sample: &f32) -> i16 {
-    (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16
-}
-
-fn samples(source: &str, frames: usize) -> Vec<i16> {
-    let mut opened = open_source(source).unwrap();
-    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 512]);
-    while all.len() < 2 * frames {
-        match opened.source.pull(&mut block) {
-            Pull::Frames(n) => all.extend(block[..2 * n].iter().map(sixteen_bits)),
-            Pull::Starved => std::thread::yield_now(),
-            Pull::End => break,
-        }
-    }
-    all.truncate(2 * frames);
-    all
-}
-
 /// Six seconds of noise over `scheme`, whose path is gone for `outage` after two seconds of sound.
 fn record(
     scheme: &str,
@@ -156,7 +130,7 @@ fn record(
     });
     let sent = sent.expect("sending to loopback");
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
-    let whole = samples(NOISE, 6 * 48_000) == samples(&file.display().to_string(), usize::MAX / 2);
+    let whole = samples(NOISE, 6 * 48_000) == recorded(&file);
     assert!(!Path::new(&format!("{}.json", file.display())).exists() || received.shortfall.is_some());
     std::fs::remove_dir_all(directory).unwrap();
     (sent, received, whole)

@@ -1,13 +1,14 @@
 //! Players that send RTCP on the port after RTP's, as ffmpeg and GStreamer do without `a=rtcp-mux`.
 
+mod common;
+
 use std::net::UdpSocket;
-use std::sync::mpsc;
 use std::time::Duration;
 
+use antiphon::ReceiveOptions;
 use antiphon::core::Instant;
 use antiphon::media::rtcp::{RtcpItem, SenderInfo, visit_compound, write_bye, write_cname, write_report};
 use antiphon::net::OsClock;
-use antiphon::{ReceiveOptions, Stop, receive};
 
 const SSRC: u32 = 0x1234_5678;
 /// Longer than the test takes, shorter than one waits for it.
@@ -47,17 +48,12 @@ fn report(bye: bool) -> Vec<u8> {
 #[test]
 fn rtcp_on_the_next_port_is_answered_there_and_its_goodbye_ends_a_recording() {
     let port = free_pair();
-    let options = ReceiveOptions {
+    let receiver = common::listen(ReceiveOptions {
         source: format!("rtp://127.0.0.1:{port}"),
         sink: "null:".into(),
         length: Some(PATIENCE),
         ..ReceiveOptions::default()
-    };
-    let (listening, is_listening) = mpsc::channel();
-    let receiver = std::thread::spawn(move || {
-        receive(&options, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
     });
-    is_listening.recv().expect("the receiver says that it listens");
     let (clock, elapsed) = (OsClock::new(), |clock: &OsClock| clock.now().since(Instant::ZERO));
     let [media, control] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback"));
     media.connect(("127.0.0.1", port)).expect("loopback");

@@ -1,26 +1,15 @@
 //! Real sockets on loopback, through the library's public functions: the sink gets what the source gave.
 
-use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
+mod common;
+
+use std::path::Path;
 use std::time::Duration;
 
 use antiphon::media::{Pull, SampleFormat, StreamFormat};
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
-use antiphon::{Error, ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, Stop, receive, send};
-
-/// A port that was free a moment ago. The kernel does not assign it again soon.
-fn free_port() -> u16 {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    line.local_address().port()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("antiphon-stream-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a temporary directory");
-    directory
-}
+use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, send};
+use common::{free_port, listen, scratch};
 
 /// A WAV file of noise: no two frames are alike, so that a frame in the wrong place is noticed.
 fn noise(path: &Path, sample: SampleFormat, channels: u32, frames: usize) {
@@ -47,16 +36,6 @@ fn samples(path: &Path) -> (StreamFormat, SampleFormat, Vec<u32>) {
     }
 }
 
-/// A receiver that listens already.
-fn listen(options: ReceiveOptions) -> JoinHandle<Result<ReceiveSummary, Error>> {
-    let (listening, is_listening) = std::sync::mpsc::channel();
-    let receiver = std::thread::spawn(move || {
-        receive(&options, &Stop::new(), &mut |sentence| drop(listening.send(sentence)), &mut |_| {})
-    });
-    is_listening.recv().expect("the receiver says that it listens");
-    receiver
-}
-
 /// Sends `source` over `scheme` into a recording and returns both files' contents.
 fn through(scheme: &str, sample: SampleFormat, channels: u32, block_frames: u32, groups: Option<&str>) {
     through_in(StreamFraming::Rtp, scheme, sample, channels, block_frames, groups);
@@ -77,19 +56,14 @@ fn through_in(
     // Half a second, and not a whole number of blocks.
     noise(&sent, sample, channels, 24_001);
     let port = free_port();
-    let receiving = ReceiveOptions {
-        source: format!("{scheme}://127.0.0.1:{port}"),
+    let at = if scheme == "tcp" { "@" } else { "" };
+    let receiver = listen(ReceiveOptions {
+        source: format!("{scheme}://{at}127.0.0.1:{port}"),
         sink: got.display().to_string(),
         framing,
         length: Some(Duration::from_secs(20)),
         ..ReceiveOptions::default()
-    };
-    let receiving = if scheme == "tcp" {
-        ReceiveOptions { source: format!("tcp://@127.0.0.1:{port}"), ..receiving }
-    } else {
-        receiving
-    };
-    let receiver = listen(receiving);
+    });
     let sending = SendOptions {
         source: sent.display().to_string(),
         target: format!("{scheme}://127.0.0.1:{port}"),

@@ -17,7 +17,7 @@ mod stream;
 pub use compare::CompareArgs;
 pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
-pub use papers::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
+pub use papers::{PaperArgs, ReportArgs};
 pub use reflect::ReflectArgs;
 pub use socket::{AllowArgs, SocketArgs, WaitArgs};
 pub use stream::{ReceiveArgs, SendArgs};
@@ -116,8 +116,9 @@ pub enum Color {
     Never,
 }
 
-/// The exit codes, for help and manual.
-pub const EXIT_CODES: &str = "\
+macro_rules! exit_codes {
+    () => {
+        "\
 Exit codes:
     0  done
     1  failed while running
@@ -126,9 +127,15 @@ Exit codes:
     4  the peer is unreachable or refuses
     5  authentication failed (reserved)
   124  stopped by --time-limit
-  130  interrupted by Ctrl-C or a signal; results so far are printed";
+  130  interrupted by Ctrl-C or a signal; results so far are printed"
+    };
+}
 
-const AFTER_HELP: &str = "\
+/// The exit codes, for help and manual.
+pub const EXIT_CODES: &str = exit_codes!();
+
+const AFTER_HELP: &str = concat!(
+    "\
 Examples:
   antiphon compare                     which transport suits a home WLAN
   antiphon reflect                     on the other computer, then here:
@@ -138,20 +145,15 @@ Examples:
   antiphon help compare                all options of a command
   antiphon help transports             what each transport offers
 
-Exit codes:
-    0  done
-    1  failed while running
-    2  usage: an invalid command, option, file or address
-    3  a --require was not met
-    4  the peer is unreachable or refuses
-    5  authentication failed (reserved)
-  124  stopped by --time-limit
-  130  interrupted by Ctrl-C or a signal; results so far are printed
+",
+    exit_codes!(),
+    "
 
 Every option can also be set in a TOML file (--config FILE: link = \"dsl\", or
 below [compare] for one command) and in the environment (ANTIPHON_LINK=dsl).
 Options override the environment, and the environment overrides the file.
-Quantities need a unit: 80ms, 15s, 48kHz, 20Mbit/s, 1.8%.";
+Quantities need a unit: 80ms, 15s, 48kHz, 20Mbit/s, 1.8%."
+);
 
 const DEVICES_EXAMPLES: &str = "\
 Examples:

@@ -120,42 +120,35 @@ pub fn classes() -> Vec<String> {
     named(["ef", "af41", "cs5", "cs0", "le"])
 }
 
+/// One of some values, by its name.
+pub fn one_of<T: Copy + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = (&'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let values: Vec<(&str, T)> = values.into_iter().collect();
+    let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    PossibleValuesParser::new(names).map(move |given: String| {
+        let found = values.iter().find(|(name, _)| *name == given);
+        found.expect("only these names pass").1
+    })
+}
+
 /// A purpose, by its name.
 pub fn purpose() -> impl TypedValueParser<Value = Purpose> {
-    let named = |name: String| Purpose::ALL.into_iter().find(|purpose| purpose.name() == name);
-    PossibleValuesParser::new(Purpose::ALL.map(Purpose::name))
-        .map(move |name| named(name).expect("only names of purposes pass"))
+    one_of(Purpose::ALL.map(|purpose| (purpose.name(), purpose)))
 }
 
 /// The names of all transports, without their titles, which would make every option's help a paragraph.
 pub fn transport() -> PossibleValuesParser {
-    PossibleValuesParser::new(TRANSPORTS.iter().map(|transport| transport.scheme))
+    PossibleValuesParser::new(transports())
 }
 
 /// A transport with its own keys, such as `srp?mode=as-published`. Lists all names like [`transport`].
 pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
-    #[derive(Clone)]
-    struct Parser;
+    completed(|text: &str| antiphon::check_transport(text).map(|()| text.to_string()), transports)
+}
 
-    impl TypedValueParser for Parser {
-        type Value = String;
-
-        fn parse_ref(
-            &self,
-            command: &Command,
-            arg: Option<&Arg>,
-            value: &OsStr,
-        ) -> Result<String, clap::Error> {
-            let check = |text: &str| antiphon::check_transport(text).map(|()| text.to_string());
-            TypedValueParser::parse_ref(&check, command, arg, value)
-        }
-
-        fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-            Some(Box::new(TRANSPORTS.iter().map(|transport| PossibleValue::new(transport.scheme))))
-        }
-    }
-
-    Parser
+fn transports() -> Vec<String> {
+    named(TRANSPORTS.iter().map(|transport| transport.scheme))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     let spec = args.spec()?;
     let watch = output.watch(global.time_limit)?;
     let allow = AllowList::new(args.allow.iter().copied());
-    let mut emulator = Emulator::start(args, spec, allow.clone(), output)?;
+    let emulator = Emulator::start(args, spec, allow.clone(), output)?;
     begin(args, spec, &emulator, output);
     let mut progress = StreamProgress::new(output, &watch.stop);
     let mut end = args.seconds.map(|time| Pace::new(output.clock(), time));
@@ -95,9 +95,9 @@ fn begin(args: &LinkArgs, spec: DuplexSpec, emulator: &Emulator, output: &mut Ou
 
 /// The emulator, whichever it is.
 enum Emulator {
-    Udp(Option<UdpProxy>, String),
-    Tcp(Option<StreamProxy>, String),
-    Router(Option<Router>, String),
+    Udp(UdpProxy, String),
+    Tcp(StreamProxy, String),
+    Router(Router, String),
 }
 
 impl Emulator {
@@ -116,7 +116,7 @@ impl Emulator {
                 };
                 let proxy = StreamProxy::start(config, clock).map_err(failure)?;
                 let place = format!("TCP connections to {} are forwarded to {target}", proxy.local_addr());
-                return Ok(Emulator::Tcp(Some(proxy), place));
+                return Ok(Emulator::Tcp(proxy, place));
             }
             let config = UdpProxyConfig {
                 max_flows: args.max_flows,
@@ -127,7 +127,7 @@ impl Emulator {
             };
             let proxy = UdpProxy::start(config, clock).map_err(failure)?;
             let place = format!("datagrams to {} are forwarded to {target}", proxy.local_addr());
-            return Ok(Emulator::Udp(Some(proxy), place));
+            return Ok(Emulator::Udp(proxy, place));
         }
         let (Some(from), Some(to)) = (&args.from_netns, &args.to_netns) else {
             return Err(Error::usage(
@@ -152,7 +152,7 @@ impl Emulator {
             }
             [] => by.into(),
         };
-        Ok(Emulator::Router(Some(router), place))
+        Ok(Emulator::Router(router, place))
     }
 
     /// The addresses of its ends, in a sentence.
@@ -165,20 +165,19 @@ impl Emulator {
     /// The counts so far; `None` if it failed.
     fn report(&self) -> Option<Traffic> {
         match self {
-            Emulator::Udp(proxy, _) => proxy.as_ref()?.report().map(Traffic::from),
-            Emulator::Tcp(proxy, _) => proxy.as_ref()?.report().map(Traffic::from),
-            Emulator::Router(router, _) => router.as_ref()?.report().map(Traffic::from),
+            Emulator::Udp(proxy, _) => proxy.report().map(Traffic::from),
+            Emulator::Tcp(proxy, _) => proxy.report().map(Traffic::from),
+            Emulator::Router(router, _) => router.report().map(Traffic::from),
         }
     }
 
     /// Stops it; returns the final counts.
-    fn stop(&mut self) -> Traffic {
-        let stopped = match self {
-            Emulator::Udp(proxy, _) => proxy.take().map(|proxy| proxy.stop().into()),
-            Emulator::Tcp(proxy, _) => proxy.take().map(|proxy| proxy.stop().into()),
-            Emulator::Router(router, _) => router.take().map(|router| router.stop().into()),
-        };
-        stopped.unwrap_or_default()
+    fn stop(self) -> Traffic {
+        match self {
+            Emulator::Udp(proxy, _) => proxy.stop().into(),
+            Emulator::Tcp(proxy, _) => proxy.stop().into(),
+            Emulator::Router(router, _) => router.stop().into(),
+        }
     }
 }
 

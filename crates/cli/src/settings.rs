@@ -305,66 +305,13 @@ mod tests {
 
     #[test]
     fn every_option_reaches_the_library() {
-        let Command::Compare(args) = parsed(&[
-            "compare",
-            "-l",
-            "dsl",
-            "-t",
-            "tcp",
-            "-s",
-            "3s",
-            "--seed",
-            "9",
-            "--link-method",
-            "proxy",
-            "-i",
-            "tone:1kHz",
-            "-c",
-            "1",
-            "-r",
-            "44.1kHz",
-            "-b",
-            "64",
-            "-f",
-            "l24",
-            "--latency",
-            "20ms",
-            "--conceal",
-            "silence",
-            "--no-expire",
-            "--protect",
-            "repeat:3,spacing=4ms",
-            "-o",
-            "none",
-            "--capture",
-            "x.pcapng",
-            "--passport",
-            "x.passport",
-            "--busy-poll",
-            "--dscp",
-            "cs5",
-            "--priority",
-            "2",
-            "--send-timeout",
-            "5ms",
-            "--peer-patience",
-            "6s",
-            "--receive-buffer",
-            "2kB",
-            "--send-buffer",
-            "3kB",
-            "--kernel-poll",
-            "50us",
-            "--congestion",
-            "cubic",
-            "--fragment",
-            "--ttl",
-            "4",
-            "--iface",
-            "lo",
-        ]) else {
-            panic!("compare")
-        };
+        let given = "compare -l dsl -t tcp -s 3s --seed 9 --link-method proxy -i tone:1kHz -c 1 -r 44.1kHz -b 64 -f l24 \
+                     --latency 20ms --conceal silence --no-expire --protect repeat:3,spacing=4ms -o none \
+                     --capture x.pcapng --passport x.passport --busy-poll --dscp cs5 --priority 2 --send-timeout 5ms \
+                     --peer-patience 6s --receive-buffer 2kB --send-buffer 3kB --kernel-poll 50us --congestion cubic \
+                     --fragment --ttl 4 --iface lo";
+        let given: Vec<&str> = given.split(' ').collect();
+        let Command::Compare(args) = parsed(&given) else { panic!("compare") };
         let made = format!("{:?}", args.options("it".into()).unwrap());
         let default =
             format!("{:?}", antiphon::CompareOptions { command: "it".into(), ..Default::default() });

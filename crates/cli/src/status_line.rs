@@ -65,7 +65,7 @@ pub fn receive_line(status: &ReceiveStatus, width: usize) -> String {
         line.add(4, format!(", jitter {jitter:.1} ms"));
     }
     if let Some(drift) = status.drift_ppm {
-        line.add(5, format!(", drift {} ppm", signed(drift, 0)));
+        line.add(5, format!(", drift {} ppm", signed(drift)));
     }
     if let Some(peer) = &status.live.peer {
         line.add(7, format!("; from {peer}"));
@@ -93,7 +93,9 @@ impl Line {
 
     fn level(&mut self, live: &LiveFigures) {
         if let Some(peak) = live.peak_dbfs {
-            self.add(2, format!(", peak {} dBFS", no_minus_zero(format!("{peak:.1}"))));
+            let peak = format!("{peak:.1}");
+            let peak = if peak == "-0.0" { "0.0" } else { &peak };
+            self.add(2, format!(", peak {peak} dBFS"));
         }
     }
 
@@ -117,21 +119,10 @@ impl Line {
     }
 }
 
-/// With its sign, even a plus.
-fn signed(value: f64, decimals: usize) -> String {
-    let text = no_minus_zero(format!("{value:.decimals$}"));
-    if text.starts_with('-') || text.bytes().all(|byte| matches!(byte, b'0' | b'.')) {
-        text
-    } else {
-        format!("+{text}")
-    }
-}
-
-fn no_minus_zero(text: String) -> String {
-    match text.strip_prefix('-') {
-        Some(zero) if zero.bytes().all(|byte| matches!(byte, b'0' | b'.')) => zero.into(),
-        _ => text,
-    }
+/// Rounded to whole numbers; with its sign, even a plus.
+fn signed(value: f64) -> String {
+    let whole = value.round_ties_even();
+    if whole == 0.0 { "0".into() } else { format!("{whole:+.0}") }
 }
 
 /// Text for each channel group; empty if there is one group, or if all groups are complete.
@@ -224,7 +215,7 @@ mod tests {
 
     #[test]
     fn drift_has_a_sign() {
-        assert_eq!([11.6, -11.6, 0.2, -0.2].map(|ppm| signed(ppm, 0)), ["+12", "-12", "0", "0"]);
+        assert_eq!([11.6, -11.6, 0.2, -0.2].map(signed), ["+12", "-12", "0", "0"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use antiphon::core::{ByteCount, UnitError};
 use antiphon::link::DuplexSpec;
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
+use antiphon::session::PlayoutDelay;
 use antiphon_experiments::Capture;
 
 /// Why a value is refused, in words.
@@ -73,10 +74,7 @@ pub fn capture(text: &str) -> Result<Capture, Refusal> {
 
 /// 1 to 256 threads.
 pub fn threads(text: &str) -> Result<usize, Refusal> {
-    match whole(text, "a number, such as 2")? {
-        number @ 1..=256 => Ok(number as usize),
-        _ => Err("use 1 to 256".into()),
-    }
+    Ok(within(text, "a number, such as 2", 1..=256)? as usize)
 }
 
 /// A variable and its values: `loss=0%,5%`.
@@ -108,10 +106,7 @@ pub fn packet(text: &str) -> Result<ByteCount, Refusal> {
 
 /// 1 to 65 536 peers.
 pub fn peers(text: &str) -> Result<usize, Refusal> {
-    match whole(text, "a number, such as 64")? {
-        number @ 1..=65_536 => Ok(number as usize),
-        _ => Err("use 1 to 65536".into()),
-    }
+    Ok(within(text, "a number, such as 64", 1..=65_536)? as usize)
 }
 
 /// A code point from 0 to 63, or its name in RFC 2474, 2597, 3246 or 8622.
@@ -256,16 +251,9 @@ impl FromStr for Directory {
     }
 }
 
-/// A time, or `none`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MaybeTime(pub Option<Duration>);
-
-impl FromStr for MaybeTime {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        Ok(MaybeTime(if text == "none" { None } else { Some(parse_duration(text)?) }))
-    }
+/// How long packets are of use: a time, or `none` for ever.
+pub fn playout_delay(text: &str) -> Result<PlayoutDelay, UnitError> {
+    Ok(if text == "none" { PlayoutDelay::Unbounded } else { PlayoutDelay::Of(parse_duration(text)?) })
 }
 
 /// A sample format, and perhaps rate and channels: `l16`, `l16/48000`, `l16/48kHz/2`.
@@ -384,7 +372,7 @@ mod tests {
         fn no_text_panics(text in ".{0,40}") {
             let _only_panics_count = (
                 (dscp(&text), block(&text), channels(&text), payload_type(&text), seconds(&text)),
-                (text.parse::<WireFormat>(), text.parse::<MaybeTime>()),
+                (text.parse::<WireFormat>(), playout_delay(&text)),
                 text.parse::<antiphon::Requirement>(),
             );
         }

@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use antiphon::core::Instant;
 use antiphon::net::OsClock;
-use common::antiphon;
+use common::{SCHEMES, antiphon};
 use socket2::{Domain, Socket, Type};
 
 /// Bytes; the kernel makes at least 2304 of it (socket(7), SO_RCVBUF).
 const SMALLEST_BUFFER: usize = 1;
-const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// Raw sound of both pipes: 10 ms of two channels with 16 bits at 48 kHz are 1920 bytes.
 const FORMAT: &str = "-?format=s16le&rate=48kHz&channels=2";
 static CLOCK: LazyLock<OsClock> = LazyLock::new(OsClock::new);

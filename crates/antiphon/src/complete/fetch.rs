@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use antiphon_media::codec::decode;
-use antiphon_media::completion::{self, Message, Offer, Stretch};
+use antiphon_media::completion::{Message, Offer, Stretch};
 use antiphon_net::{OsClock, SocketOptions, Stop};
 use antiphon_session::{Gap, Gaps, Written};
 use antiphon_sound::WavPatch;
 
 use super::wanted::Wanted;
-use super::{Broken, CompleteOver, MOST_MESSAGE, message_options, receive, send};
+use super::{Broken, CompleteOver, MOST_MESSAGE, OUTAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
 use crate::transport::StreamUri;
@@ -165,23 +165,20 @@ impl Listening {
                 None => return Err(Broken::Connection),
             }
         }
-        let mut message = Vec::new();
-        completion::write(&Message::Done { missing: state.missing.frames() }, &mut message);
-        send(&self.link, &message, stop)?;
+        send(&self.link, &Message::Done { missing: state.missing.frames() }, stop)?;
         let _the_sender_ends_it_too = self.link.close();
         Ok(())
     }
 
     fn ask(&self, missing: &Wanted, stop: &Stop) -> Result<(), Broken> {
-        let (mut message, mut stretches) = (Vec::new(), missing.stretches().peekable());
+        let mut stretches = missing.stretches().peekable();
         loop {
             let part: Vec<Stretch> = stretches.by_ref().take(MOST_ASKED).collect();
             if part.is_empty() {
                 return Ok(());
             }
             let more = stretches.peek().is_some();
-            completion::write(&Message::Ask { more, stretches: part }, &mut message);
-            send(&self.link, &message, stop)?;
+            send(&self.link, &Message::Ask { more, stretches: part }, stop)?;
         }
     }
 }
@@ -247,5 +244,3 @@ const MOST_ASKED: usize = MOST_MESSAGE / 20 - 1;
 const NO_OFFER: Duration = Duration::from_secs(15);
 /// How long nothing may come in between: the sender reads its source up to the next place.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The patience of recordings.
-const OUTAGE: Duration = Duration::from_secs(600);

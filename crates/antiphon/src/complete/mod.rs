@@ -102,9 +102,11 @@ enum Broken {
 }
 
 /// Sends a message, waiting for room.
-fn send(link: &MessageLink, bytes: &[u8], stop: &Stop) -> Result<(), Broken> {
+fn send(link: &MessageLink, message: &completion::Message<'_>, stop: &Stop) -> Result<(), Broken> {
+    let mut bytes = Vec::new();
+    completion::write(message, &mut bytes);
     loop {
-        match link.send(bytes, None) {
+        match link.send(&bytes, None) {
             Ok(()) => return Ok(()),
             Err(MessageError::Full) if stop.is_asked() => return Err(Broken::Stopped),
             Err(MessageError::Full) if link.state() == LinkState::Connected && !link.has_broken() => {
@@ -146,5 +148,7 @@ fn receive<'a>(
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// How soon a request to stop is noticed.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a connection may be away before a recording is given up: the patience of recordings.
+const OUTAGE: Duration = Duration::from_secs(600);
 /// The largest message.
 const MOST_MESSAGE: usize = 16 * 1024;

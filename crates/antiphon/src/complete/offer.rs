@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use antiphon_media::Source;
 use antiphon_media::codec::encode;
-use antiphon_media::completion::{self, Message, Offer, SOUND_HEADER, Stretch};
+use antiphon_media::completion::{Message, Offer, SOUND_HEADER, Stretch};
 use antiphon_net::{OsClock, SocketOptions, Stop};
 use antiphon_sound::each_block;
 
-use super::{Broken, MOST_MESSAGE, message_options, receive, send};
+use super::{Broken, MOST_MESSAGE, OUTAGE, message_options, receive, send};
 use crate::Error;
 use crate::messages::MessageLink;
 
@@ -84,9 +84,8 @@ fn serve(
     stop: &Stop,
     on_asked: &mut dyn FnMut(u64),
 ) -> Result<u64, Broken> {
-    let (mut message, mut buffer) = (Vec::new(), vec![0; MOST_MESSAGE]);
-    completion::write(&Message::Offer(has), &mut message);
-    send(link, &message, stop)?;
+    let mut buffer = vec![0; MOST_MESSAGE];
+    send(link, &Message::Offer(has), stop)?;
     let mut asked = Asked::new(has.frames, has.frames.saturating_sub(*sent));
     loop {
         match receive(link, &mut buffer, ANSWER, stop)? {
@@ -103,20 +102,16 @@ fn serve(
     }
     on_asked(asked.frames);
     let mut source = open().map_err(|error| Broken::File(error.to_string()))?;
-    let mut sounds =
-        Sounds { link, has, stretches: &asked.stretches, at: 0, sent, stop, message, broken: None };
+    let mut sounds = Sounds { link, has, stretches: &asked.stretches, at: 0, sent, stop, broken: None };
     let read = each_block(&mut *source, BLOCK, &mut |block| sounds.on_block(block));
-    let broken = sounds.broken.take();
-    match (broken, read) {
+    match (sounds.broken, read) {
         (Some(broken), _) => return Err(broken),
         (None, Err(error)) if error.kind() != io::ErrorKind::Interrupted => {
             return Err(Broken::File(format!("the source cannot be read again: {error}")));
         }
         _ => {}
     }
-    let mut message = std::mem::take(&mut sounds.message);
-    completion::write(&Message::End, &mut message);
-    send(link, &message, stop)?;
+    send(link, &Message::End, stop)?;
     match receive(link, &mut buffer, ANSWER, stop)? {
         Some(Message::Done { missing }) => Ok(missing),
         Some(_) => Err(Broken::Rules("the recording asks for more than it missed".into())),
@@ -166,7 +161,6 @@ struct Sounds<'a> {
     at: u64,
     sent: &'a mut u64,
     stop: &'a Stop,
-    message: Vec<u8>,
     broken: Option<Broken>,
 }
 
@@ -205,8 +199,7 @@ impl Sounds<'_> {
         for part in samples.chunks(most * channels) {
             let mut bytes = vec![0; part.len() * width];
             let len = encode(self.has.sample, part, &mut bytes);
-            completion::write(&Message::Sound { at, samples: &bytes[..len] }, &mut self.message);
-            send(self.link, &self.message, self.stop)?;
+            send(self.link, &Message::Sound { at, samples: &bytes[..len] }, self.stop)?;
             let frames = (part.len() / channels) as u64;
             at += frames;
             *self.sent += frames;
@@ -225,8 +218,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 const CALL_AGAIN: Duration = Duration::from_millis(300);
 /// How long after the stream a recording may take until it listens: it plays what is buffered and writes its file.
 const FINISHING: Duration = Duration::from_secs(15);
-/// The patience of recordings.
-const OUTAGE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {

@@ -58,21 +58,52 @@ pub struct MessageStats {
     pub min_rtt: Option<Duration>,
 }
 
+impl MessageStats {
+    fn counts_mut(&mut self) -> [&mut u64; COUNTS] {
+        [
+            &mut self.messages_accepted,
+            &mut self.messages_refused,
+            &mut self.messages_released,
+            &mut self.messages_acked,
+            &mut self.messages_expired,
+            &mut self.messages_exhausted,
+            &mut self.messages_aborted,
+            &mut self.messages_received,
+            &mut self.messages_dropped,
+            &mut self.datagrams_sent,
+            &mut self.bytes_sent,
+            &mut self.datagrams_received,
+            &mut self.bytes_received,
+            &mut self.retransmitted,
+            &mut self.duplicates,
+            &mut self.malformed,
+            &mut self.unknown_sources,
+        ]
+    }
+
+    fn times_mut(&mut self) -> [&mut Option<Duration>; TIMES] {
+        [&mut self.srtt, &mut self.rttvar, &mut self.min_rtt]
+    }
+}
+
 /// State and figures that the media thread writes and other threads read.
 #[derive(Debug)]
 pub(super) struct SharedState {
     state: AtomicU8,
     /// How often the association was lost.
     breaks: AtomicU64,
-    figures: [AtomicU64; FIGURES],
+    counts: [AtomicU64; COUNTS],
+    /// In nanoseconds, or [`UNKNOWN`].
+    times: [AtomicU64; TIMES],
     /// Number of threads that wait for a signal.
     pub waiting: AtomicUsize,
     /// The media thread had no room for a received message.
     full: AtomicBool,
 }
 
-/// Counters, and three durations in nanoseconds with [`UNKNOWN`].
-const FIGURES: usize = 20;
+/// Counters of [`MessageStats`], and its durations.
+const COUNTS: usize = 17;
+const TIMES: usize = 3;
 const UNKNOWN: u64 = u64::MAX;
 
 impl SharedState {
@@ -80,7 +111,8 @@ impl SharedState {
         SharedState {
             state: AtomicU8::new(0),
             breaks: AtomicU64::new(0),
-            figures: std::array::from_fn(|at| AtomicU64::new(if at < FIGURES - 3 { 0 } else { UNKNOWN })),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            times: std::array::from_fn(|_| AtomicU64::new(UNKNOWN)),
             waiting: AtomicUsize::new(0),
             full: AtomicBool::new(false),
         }
@@ -111,61 +143,25 @@ impl SharedState {
         self.breaks.load(Ordering::SeqCst)
     }
 
-    fn show(&self, stats: &MessageStats) {
-        let nanos = |time: Option<Duration>| time.map_or(UNKNOWN, |time| time.as_nanos() as u64);
-        let values = [
-            stats.messages_accepted,
-            stats.messages_refused,
-            stats.messages_released,
-            stats.messages_acked,
-            stats.messages_expired,
-            stats.messages_exhausted,
-            stats.messages_aborted,
-            stats.messages_received,
-            stats.messages_dropped,
-            stats.datagrams_sent,
-            stats.bytes_sent,
-            stats.datagrams_received,
-            stats.bytes_received,
-            stats.retransmitted,
-            stats.duplicates,
-            stats.malformed,
-            stats.unknown_sources,
-            nanos(stats.srtt),
-            nanos(stats.rttvar),
-            nanos(stats.min_rtt),
-        ];
-        for (place, value) in self.figures.iter().zip(values) {
-            place.store(value, Ordering::Relaxed);
+    fn show(&self, mut stats: MessageStats) {
+        for (place, count) in self.counts.iter().zip(stats.counts_mut()) {
+            place.store(*count, Ordering::Relaxed);
+        }
+        for (place, time) in self.times.iter().zip(stats.times_mut()) {
+            place.store(time.map_or(UNKNOWN, |time| time.as_nanos() as u64), Ordering::Relaxed);
         }
     }
 
     pub fn stats(&self) -> MessageStats {
-        let v: [u64; FIGURES] = std::array::from_fn(|at| self.figures[at].load(Ordering::Relaxed));
-        let time = |nanos: u64| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
-        MessageStats {
-            state: self.state(),
-            messages_accepted: v[0],
-            messages_refused: v[1],
-            messages_released: v[2],
-            messages_acked: v[3],
-            messages_expired: v[4],
-            messages_exhausted: v[5],
-            messages_aborted: v[6],
-            messages_received: v[7],
-            messages_dropped: v[8],
-            datagrams_sent: v[9],
-            bytes_sent: v[10],
-            datagrams_received: v[11],
-            bytes_received: v[12],
-            retransmitted: v[13],
-            duplicates: v[14],
-            malformed: v[15],
-            unknown_sources: v[16],
-            srtt: time(v[17]),
-            rttvar: time(v[18]),
-            min_rtt: time(v[19]),
+        let mut stats = MessageStats { state: self.state(), ..MessageStats::default() };
+        for (count, place) in stats.counts_mut().into_iter().zip(&self.counts) {
+            *count = place.load(Ordering::Relaxed);
         }
+        for (time, place) in stats.times_mut().into_iter().zip(&self.times) {
+            let nanos = place.load(Ordering::Relaxed);
+            *time = (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
+        }
+        stats
     }
 }
 
@@ -357,7 +353,7 @@ impl MessagePort for MediaSide {
             min_rtt: path.min_rtt,
             ..self.stats
         };
-        self.shared.show(&self.stats);
+        self.shared.show(self.stats);
         // The end is reported when the thread ends, after the line was closed.
         if state != LinkState::Closed && self.shared.set_state(state) {
             self.ring();

@@ -48,13 +48,7 @@ fn is_zero(n: &u64) -> bool {
 impl Recording {
     /// Of a finished file with so many sample frames.
     pub fn new(file: PathBuf, rate: u32, sample_frames: u64, gaps: &Gaps) -> Self {
-        let seconds = |frames: u64| MediaTime::new(frames, rate).duration().as_secs_f64();
-        let missing = |gap: &Gap| MissingSound {
-            at_s: seconds(gap.at),
-            duration_s: seconds(gap.frames),
-            first_sample_frame: gap.at,
-            sample_frames: gap.frames,
-        };
+        let missing = |gap: &Gap| MissingSound::new(gap.at, gap.frames, rate);
         Recording {
             file,
             rate,
@@ -106,6 +100,17 @@ impl Recording {
 }
 
 impl MissingSound {
+    /// So many sample frames from `first` on, at this rate.
+    pub(crate) fn new(first: u64, frames: u64, rate: u32) -> Self {
+        let seconds = |frames: u64| MediaTime::new(frames, rate).duration().as_secs_f64();
+        MissingSound {
+            at_s: seconds(first),
+            duration_s: seconds(frames),
+            first_sample_frame: first,
+            sample_frames: frames,
+        }
+    }
+
     fn mark(&self, rate: u32, file_rate: u32) -> CuePoint {
         let at = u128::from(self.first_sample_frame) * u128::from(file_rate) / u128::from(rate.max(1));
         let label = format!("{:.3} s missing", self.duration_s);

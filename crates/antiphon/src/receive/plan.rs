@@ -1,13 +1,11 @@
 //! What a receiver is to do, decided before anything is opened.
 
 use std::net::{IpAddr, UdpSocket};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon_core::Role;
-use antiphon_media::StreamDescription;
 use antiphon_media::conceal::Concealment;
-use antiphon_net::{Target, WaitStyle};
+use antiphon_net::Target;
 use antiphon_proto::Substrate;
 use antiphon_session::LongGaps;
 use antiphon_sound::{SinkKind, SinkSpec};
@@ -23,19 +21,12 @@ pub(super) struct ReceivePlan {
     pub also: Vec<StreamUri>,
     pub stack: StackPlan,
     pub sink: SinkSpec,
-    pub clock: SinkClock,
     /// `None` for a recording, which waits for everything.
     pub latency: Option<Duration>,
     pub conceal: Concealment,
-    pub completed_later: bool,
-    pub long_gaps: LongGaps,
-    pub description: Option<StreamDescription>,
-    pub any_payload_type: bool,
-    pub forever: bool,
-    pub wait: WaitStyle,
-    pub capture: Option<PathBuf>,
     pub passport: Option<PassportFile>,
-    pub seed: u64,
+    /// The settings that are taken as they are.
+    pub options: ReceiveOptions,
 }
 
 /// Where to wait, as a URI says it.
@@ -117,26 +108,18 @@ impl ReceivePlan {
                 (true, None) => Concealment::Silence,
                 _ => Concealment::default(),
             }),
-            completed_later: options.complete.is_some(),
-            long_gaps: options.gaps,
             uri,
             also,
-            clock: options.clock,
             latency,
             sink,
-            description: options.description.clone(),
-            any_payload_type: options.any_payload_type,
-            forever: options.forever,
-            wait: options.wait,
-            capture: options.capture.clone(),
             passport: None,
-            seed: options.seed,
+            options: options.clone(),
         })
     }
 
     /// Whether nothing is to be missing.
     pub fn records(&self) -> bool {
-        self.latency.is_none() && self.long_gaps == LongGaps::Silence
+        self.latency.is_none() && self.options.gaps == LongGaps::Silence
     }
 
     pub fn describe(&self) -> String {
@@ -150,7 +133,7 @@ impl ReceivePlan {
         });
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
-        let last = if self.forever { "" } else { "; stops when the sender ends the stream" };
+        let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}{also}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
 }

@@ -4,60 +4,34 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime, Ppm};
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{ChannelGroups, SampleFormat, SourceCounters, StreamFormat};
+use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 use antiphon_net::Lines;
-use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session, StreamFraming};
+use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session};
 
 use super::ReceiveStatus;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
 
 /// A notice as a sentence for the user.
-pub(super) fn describe_notice(notice: Told) -> String {
+pub(super) fn describe_notice(notice: Notice) -> String {
     match notice {
-        Told::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
-        Told::NewStream(ssrc) => {
+        Notice::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
+        Notice::NewStream { ssrc } => {
             format!("the sender has restarted, or another one has taken over (SSRC {ssrc:08x})")
         }
-        Told::UnknownSource(ssrc) => {
+        Notice::UnknownSource { ssrc } => {
             format!("another sender (SSRC {ssrc:08x}) also sends here; its packets are ignored")
         }
-        Told::OtherFormat(format, sample) => format!(
+        Notice::OtherFormat(format, sample) => format!(
             "the sender changed to {format}, {}, which this sink cannot follow: start receiving again",
             sample.name()
         ),
-        Told::UnknownFormat(payload_type) => format!(
+        Notice::UnknownFormat { payload_type } => format!(
             "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
              or --format such as l16/48000/2"
         ),
-        Told::OtherFraming(ours) => ours.mismatch().into(),
-        Told::Bye => "the sender ended the stream".into(),
-    }
-}
-
-/// A notice without a string, so that the media thread does not allocate.
-#[derive(Clone, Copy)]
-pub(super) enum Told {
-    Began(StreamFormat, SampleFormat),
-    NewStream(u32),
-    UnknownSource(u32),
-    OtherFormat(StreamFormat, SampleFormat),
-    UnknownFormat(u8),
-    OtherFraming(StreamFraming),
-    Bye,
-}
-
-impl From<Notice> for Told {
-    fn from(notice: Notice) -> Self {
-        match notice {
-            Notice::Began(format, sample) => Told::Began(format, sample),
-            Notice::NewStream { ssrc } => Told::NewStream(ssrc),
-            Notice::UnknownSource { ssrc } => Told::UnknownSource(ssrc),
-            Notice::OtherFormat(format, sample) => Told::OtherFormat(format, sample),
-            Notice::UnknownFormat { payload_type } => Told::UnknownFormat(payload_type),
-            Notice::OtherFraming { ours } => Told::OtherFraming(ours),
-            Notice::Bye => Told::Bye,
-        }
+        Notice::OtherFraming { ours } => ours.mismatch().into(),
+        Notice::Bye => "the sender ended the stream".into(),
     }
 }
 
@@ -84,12 +58,12 @@ pub(super) struct Snapshot {
     rate: u32,
     drift: Option<Ppm>,
     pub look: Look,
-    pub notice: Option<Told>,
+    pub notice: Option<Notice>,
 }
 
 impl Snapshot {
     pub fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
-        let notice = session.receive_track_mut().and_then(ReceiveTrack::poll_notice).map(Told::from);
+        let notice = session.receive_track_mut().and_then(ReceiveTrack::poll_notice);
         let jitter = session.peers().flat_map(|peer| peer.rtcp().receptions());
         let jitter = jitter.map(|(_, reception)| reception.jitter()).max();
         let unknown_sources = session.unknown_sources();

@@ -9,7 +9,7 @@ use crate::measured::Measured;
 pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::Card {
     let named = measured.iter().find(|one| one.choice.label == advice.transport);
     antiphon_report::Card {
-        heading: heading(advice.purpose).into(),
+        heading: names(advice.purpose).0.into(),
         answer: if advice.met { advice.transport.clone() } else { String::new() },
         gloss: named.map_or(String::new(), |one| one.choice.transport.plain.into()),
         sentence: named.map_or(String::new(), |one| sentence(advice, one)),
@@ -34,25 +34,14 @@ pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::C
     }
 }
 
-/// The purpose as a heading.
-pub(super) fn heading(purpose: Purpose) -> &'static str {
+/// The purpose as a heading, and in as few words as a mark in a chart has room for.
+pub(super) fn names(purpose: Purpose) -> (&'static str, &'static str) {
     match purpose {
-        Purpose::PlayTogether => "Play together",
-        Purpose::TvSound => "TV sound on headphones",
-        Purpose::Record => "Record without loss",
-        Purpose::Talk => "Talk",
-        Purpose::SendToMany => "Send to many",
-    }
-}
-
-/// The purpose in as few words as a mark in a chart has room for.
-pub(super) fn limit_name(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::PlayTogether => "play together",
-        Purpose::TvSound => "TV sound",
-        Purpose::Record => "record",
-        Purpose::Talk => "talk",
-        Purpose::SendToMany => "many",
+        Purpose::PlayTogether => ("Play together", "play together"),
+        Purpose::TvSound => ("TV sound on headphones", "TV sound"),
+        Purpose::Record => ("Record without loss", "record"),
+        Purpose::Talk => ("Talk", "talk"),
+        Purpose::SendToMany => ("Send to many", "many"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::{Error, ErrorKind, ReceiveOptions, SendOptions, SoundStatus, SoundTask, TransportChanges};
 
-use super::{NOISE, free_port, noise, samples, scratch, uris};
+use super::{NOISE, free_port, noise, recorded, scratch, uris};
 
 /// A receiver that listens on several addresses, and a sender on the first, both in the background.
 struct Streaming {
@@ -58,7 +58,7 @@ impl Streaming {
         let sent = self.sending.wait(patience).expect("it ends");
         self.receiving.wait(patience).expect("it ends with the stream").expect("in order");
         let SoundStatus::Receiving(status) = self.receiving.status() else { panic!("it receives") };
-        assert!(noise(self.seconds) == samples(&self.directory.join("got.wav")), "{status:?}");
+        assert!(noise(self.seconds) == recorded(&self.directory.join("got.wav")), "{status:?}");
         std::fs::remove_dir_all(&self.directory).unwrap();
         (sent, status.duplicate)
     }

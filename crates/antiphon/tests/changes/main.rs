@@ -4,15 +4,12 @@ mod asked;
 #[path = "../common/mod.rs"]
 mod common;
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon::media::Pull;
 use antiphon::net::{SocketOptions, UdpLine};
-use antiphon::sound::open_source;
 use antiphon::{ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, Switch, send};
-use common::{NOISE, free_port, listen};
+use common::{NOISE, free_port, listen, recorded, samples, scratch};
 
 /// The first of some ports in a row that were free a moment ago: those of all transports, and of the reflector above them.
 fn free_ports() -> u16 {
@@ -25,34 +22,11 @@ fn free_ports() -> u16 {
     (0..100).map(|_| free_port()).find(fits).expect("ports are free")
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("antiphon-changes-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a temporary directory");
-    directory
-}
-
 /// The samples of so many seconds of it, as a recording of 16 bits has them.
 fn noise(seconds: usize) -> Vec<i16> {
-    let mut source = open_source(NOISE).unwrap();
-    let mut block = vec![0.0; 2 * 48_000 * seconds];
-    assert_eq!(source.source.pull(&mut block), Pull::Frames(48_000 * seconds));
-    block.iter().map(sixteen_bits).collect()
-}
-
-fn sixteen_bits(sample: &f32) -> i16 {
-    (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16
-}
-
-fn samples(path: &Path) -> Vec<i16> {
-    let mut opened = open_source(&path.display().to_string()).unwrap();
-    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 512]);
-    loop {
-        match opened.source.pull(&mut block) {
-            Pull::Frames(n) => all.extend(block[..2 * n].iter().map(sixteen_bits)),
-            Pull::Starved => std::thread::yield_now(),
-            Pull::End => return all,
-        }
-    }
+    let noise = samples(NOISE, 48_000 * seconds);
+    assert_eq!(noise.len(), 2 * 48_000 * seconds);
+    noise
 }
 
 /// Where a stream goes, and what came of it.
@@ -88,7 +62,7 @@ fn run(
     let sent = send(&with(options), &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
     let sent = sent.expect("sending to loopback");
     let received = receiver.join().unwrap().expect("receiving ends with the stream");
-    let same = noise(seconds) == samples(&after);
+    let same = noise(seconds) == recorded(&after);
     std::fs::remove_dir_all(directory).unwrap();
     Ran { sent, received, told, same }
 }
@@ -228,7 +202,7 @@ fn auto_measures_and_streams_over_what_is_recommended() {
     let sent =
         send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {}).expect("it is there");
     receiver.join().unwrap().expect("receiving ends with the stream");
-    assert!(sent.failures.is_empty() && noise(1) == samples(&after), "{told:?}");
+    assert!(sent.failures.is_empty() && noise(1) == recorded(&after), "{told:?}");
     // Nothing is lost on loopback; tcp and sctp promise it.
     let named = ["tcp", "sctp"].map(|name| told[1].starts_with(&format!("record without loss: {name} ")));
     assert!(named.contains(&true), "{told:?}");
@@ -288,6 +262,6 @@ fn a_sender_waits_for_a_receiver_that_comes_later() {
     });
     sender.join().unwrap().expect("the receiver came");
     receiver.join().unwrap().expect("receiving ends with the stream");
-    assert!(noise(1) == samples(&after), "all of it, from the first sample on");
+    assert!(noise(1) == recorded(&after), "all of it, from the first sample on");
     std::fs::remove_dir_all(directory).unwrap();
 }

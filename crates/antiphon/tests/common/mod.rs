@@ -1,11 +1,14 @@
-//! Receivers in the test's own process.
+//! Receivers in the test's own process, and what they record.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use antiphon::media::Pull;
 use antiphon::net::{Line, SocketOptions, UdpLine};
+use antiphon::sound::open_source;
 use antiphon::{Error, ReceiveOptions, ReceiveSummary, Stop, receive};
 
 /// Noise of 16 bits: no two packets are alike, so that one in the wrong place is noticed.
@@ -15,6 +18,34 @@ pub const NOISE: &str = "tone:noise?seed=5&channels=2&format=l16";
 pub fn free_port() -> u16 {
     let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
     line.local_address().port()
+}
+
+/// A temporary directory of this test's own.
+pub fn scratch(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("antiphon-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    directory
+}
+
+/// The samples of a source in two channels, of at most so many sample frames, as a recording of 16 bits has them.
+pub fn samples(source: &str, frames: usize) -> Vec<i16> {
+    let sixteen_bits = |sample: &f32| (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16;
+    let (mut source, most) = (open_source(source).unwrap().source, frames.saturating_mul(2));
+    let (mut all, mut block) = (Vec::new(), vec![0.0f32; 512]);
+    while all.len() < most {
+        match source.pull(&mut block) {
+            Pull::Frames(n) => all.extend(block[..2 * n].iter().map(sixteen_bits)),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => break,
+        }
+    }
+    all.truncate(most);
+    all
+}
+
+/// All samples of a recording in two channels.
+pub fn recorded(path: &Path) -> Vec<i16> {
+    samples(&path.display().to_string(), usize::MAX)
 }
 
 /// A receiver that listens already, in the namespace of the calling thread.

@@ -9,7 +9,7 @@ use antiphon::media::SampleFormat;
 use antiphon::media::conceal::Concealment;
 use antiphon::session::Repetition;
 use antiphon::{CompareOptions, LinkMethod, Requirement};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
 use crate::completions;
@@ -48,8 +48,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, default_value = "1", help_heading = "What to compare")]
     pub seed: u64,
     /// How to emulate the link [default: router where permitted]
-    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "peer", help_heading = "What to compare")]
-    pub link_method: Option<Method>,
+    #[arg(long, value_name = "HOW", value_parser = completions::one_of([("router", LinkMethod::Router), ("proxy", LinkMethod::Proxy)]), conflicts_with = "peer", help_heading = "What to compare")]
+    pub link_method: Option<LinkMethod>,
 
     /// Sound source, such as file:song.flac (antiphon devices lists them)
     #[arg(short = 'i', long, value_name = "URI", value_parser = completions::completed(values::uri, completions::sources), hide_possible_values = true, default_value = "clip:demo", value_hint = ValueHint::Other, help_heading = "Sound")]
@@ -106,17 +106,6 @@ pub struct CompareArgs {
     pub socket: SocketArgs,
 }
 
-/// How the embedded link is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(
-    missing_docs,
-    reason = "documentation would turn the short list of values in the help into a long one"
-)]
-pub enum Method {
-    Router,
-    Proxy,
-}
-
 impl CompareArgs {
     /// Converts to the facade's options. `command`: the command line, recorded in the report.
     pub fn options(&self, command: String) -> Result<CompareOptions, antiphon::Error> {
@@ -139,10 +128,7 @@ impl CompareArgs {
             protect: self.protect,
             wait: self.wait.style(),
             socket: self.socket.options(),
-            link_method: self.link_method.map(|method| match method {
-                Method::Router => LinkMethod::Router,
-                Method::Proxy => LinkMethod::Proxy,
-            }),
+            link_method: self.link_method,
             capture: self.capture.clone(),
             passport: self.passport.clone(),
             command,

@@ -8,7 +8,8 @@ use antiphon::core::units::parse_duration;
 use antiphon_experiments::{Capture, Changes, RealOptions};
 use clap::{Args, Subcommand, ValueHint};
 
-use super::{ClaimsArgs, ListArgs, ReportArgs};
+use super::papers::{CLAIMS_EXAMPLES, LIST_EXAMPLES};
+use super::{PaperArgs, ReportArgs};
 use crate::completions;
 use crate::values::{self, Setting};
 use antiphon::quoted;
@@ -29,9 +30,11 @@ pub enum LabCommand {
     /// Check a scenario; show its plan, its numbers and their reasons
     Check(CheckArgs),
     /// List the experiments of the papers, and whether they can run
-    List(ListArgs),
+    #[command(after_help = LIST_EXAMPLES)]
+    List(PaperArgs),
     /// Check the papers' claims against the results
-    Claims(ClaimsArgs),
+    #[command(after_help = CLAIMS_EXAMPLES)]
+    Claims(PaperArgs),
     /// Compare the results with the published ones, as HTML and CSV
     Report(ReportArgs),
     /// Run transports over a path recorded with --passport

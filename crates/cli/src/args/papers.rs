@@ -18,22 +18,6 @@ pub struct PaperArgs {
     pub results: PathBuf,
 }
 
-/// Options of `lab list`.
-#[derive(Args, Debug)]
-#[command(after_help = LIST_EXAMPLES)]
-pub struct ListArgs {
-    #[command(flatten)]
-    pub papers: PaperArgs,
-}
-
-/// Options of `lab claims`.
-#[derive(Args, Debug)]
-#[command(after_help = CLAIMS_EXAMPLES)]
-pub struct ClaimsArgs {
-    #[command(flatten)]
-    pub papers: PaperArgs,
-}
-
 /// Options of `lab report`.
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
@@ -46,13 +30,13 @@ pub struct ReportArgs {
     pub out: PathBuf,
 }
 
-const LIST_EXAMPLES: &str = "\
+pub const LIST_EXAMPLES: &str = "\
 Examples:
   antiphon lab list
       every experiment of the papers, and whether it can run
   antiphon lab list tv-audio-wlan --json";
 
-const CLAIMS_EXAMPLES: &str = "\
+pub const CLAIMS_EXAMPLES: &str = "\
 Examples:
   antiphon lab claims
       which conclusions of the papers hold in our results

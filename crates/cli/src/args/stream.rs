@@ -10,11 +10,11 @@ use antiphon::media::{SdpError, StreamDescription};
 use antiphon::net::SocketOptions;
 use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 use antiphon::{CompleteOver, Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 
 use super::{AllowArgs, SocketArgs, WaitArgs};
 use crate::completions;
-use crate::values::{self, MaybeTime, WireFormat};
+use crate::values::{self, WireFormat};
 
 /// How to send.
 #[derive(Args, Debug)]
@@ -83,8 +83,8 @@ pub struct SendArgs {
     /// Discard packets that have waited longer than this; the receiver's
     /// playout delay replaces it once reported [default: 80ms for live sources,
     /// none for others]
-    #[arg(long, value_name = "TIME", help_heading = "Stream")]
-    pub latency: Option<MaybeTime>,
+    #[arg(long, value_name = "TIME", value_parser = values::playout_delay, help_heading = "Stream")]
+    pub latency: Option<PlayoutDelay>,
     /// Send each packet several times, with this time between the copies:
     /// repeat:2,spacing=10ms
     #[arg(long, value_name = "HOW", value_parser = completions::completed(str::parse::<Repetition>, completions::protections), hide_possible_values = true, default_value = "none", help_heading = "Stream")]
@@ -148,13 +148,13 @@ pub struct ReceiveArgs {
     pub conceal: Option<Concealment>,
     /// What a file that waits for every packet has in place of a long gap.
     /// silence: it is as long as the performance. cut: nothing
-    #[arg(long, value_name = "HOW", value_enum, default_value = "silence", help_heading = "Listener")]
-    pub gaps: GapKind,
+    #[arg(long, value_name = "HOW", value_parser = completions::one_of([("silence", LongGaps::Silence), ("cut", LongGaps::Cut)]), default_value = "silence", help_heading = "Listener")]
+    pub gaps: LongGaps,
 
     /// Clock that paces the sink. sender: plays exactly the samples that were
     /// sent. system: resamples to follow the sender's drift
-    #[arg(long, value_name = "WHOSE", value_enum, default_value = "sender", help_heading = "Listener")]
-    pub clock: Clock,
+    #[arg(long, value_name = "WHOSE", value_parser = completions::one_of([("sender", SinkClock::Sender), ("system", SinkClock::System)]), default_value = "sender", help_heading = "Listener")]
+    pub clock: SinkClock,
 
     /// Read the stream's format from an SDP file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
@@ -211,28 +211,6 @@ fn completing(uri: Option<&str>) -> Option<CompleteOver> {
     })
 }
 
-/// What stands for a gap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(
-    missing_docs,
-    reason = "documentation would turn the short list of values in the help into a long one"
-)]
-pub enum GapKind {
-    Silence,
-    Cut,
-}
-
-/// The clock that paces a sink.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[allow(
-    missing_docs,
-    reason = "documentation would turn the short list of values in the help into a long one"
-)]
-pub enum Clock {
-    Sender,
-    System,
-}
-
 impl SendArgs {
     /// Converts to the facade's options. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<SendOptions, Error> {
@@ -253,9 +231,7 @@ impl SendArgs {
             ptime: self.ptime,
             framing: self.framing,
             payload_type: self.payload_type,
-            latency: self
-                .latency
-                .map(|MaybeTime(time)| time.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
+            latency: self.latency,
             protect: self.protect,
             length: self.seconds,
             sdp: self.sdp.clone(),
@@ -286,15 +262,9 @@ impl ReceiveArgs {
             sink: self.sink.clone(),
             latency: self.latency,
             conceal: self.conceal,
-            gaps: match self.gaps {
-                GapKind::Silence => LongGaps::Silence,
-                GapKind::Cut => LongGaps::Cut,
-            },
+            gaps: self.gaps,
             framing: self.framing,
-            clock: match self.clock {
-                Clock::Sender => SinkClock::Sender,
-                Clock::System => SinkClock::System,
-            },
+            clock: self.clock,
             description,
             any_payload_type: self.format.is_some() && self.payload_type.is_none(),
             forever: self.forever,

@@ -6,15 +6,15 @@ use antiphon_experiments::{
 };
 use serde_json::json;
 
-use crate::args::{ClaimsArgs, ListArgs, PaperArgs, ReportArgs};
+use crate::args::{PaperArgs, ReportArgs};
 use crate::exit;
 use crate::grid::{Align, Cell, Grid, Palette, Tone, paragraph};
 use crate::output::{Output, with_kind};
 use antiphon::quoted;
 
 /// Lists every experiment and whether it can run.
-pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {
-    let papers = read(&args.papers, output)?;
+pub fn list(args: &PaperArgs, output: &mut Output) -> Result<u8, Error> {
+    let papers = read(args, output)?;
     if output.json {
         for row in papers.iter().flat_map(PaperResults::experiments) {
             output.record("experiment", json!(row));
@@ -27,8 +27,8 @@ pub fn list(args: &ListArgs, output: &mut Output) -> Result<u8, Error> {
 }
 
 /// Lists every claim with its verdict.
-pub fn claims(args: &ClaimsArgs, output: &mut Output) -> Result<u8, Error> {
-    for paper in read(&args.papers, output)? {
+pub fn claims(args: &PaperArgs, output: &mut Output) -> Result<u8, Error> {
+    for paper in read(args, output)? {
         let claims = paper.claims();
         if output.json {
             for claim in &claims {

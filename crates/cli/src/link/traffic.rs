@@ -22,17 +22,18 @@ struct Flow {
     ended: bool,
 }
 
+impl Flow {
+    fn new(name: impl ToString, up: Counters, down: Counters, ended: bool) -> Self {
+        Flow { name: name.to_string(), up, down, ended }
+    }
+}
+
 impl From<UdpReport> for Traffic {
     fn from(report: UdpReport) -> Self {
         let unsent = report.flows.iter().map(|flow| flow.unsent).sum();
-        let flow = |flow: &antiphon::net::emulator::FlowReport| Flow {
-            name: flow.client.to_string(),
-            up: flow.up,
-            down: flow.down,
-            ended: flow.ended,
-        };
+        let flows = report.flows.iter().map(|flow| Flow::new(flow.client, flow.up, flow.down, flow.ended));
         Traffic {
-            flows: report.flows.iter().map(flow).collect(),
+            flows: flows.collect(),
             beside: vec![
                 ("refused", "datagrams of clients beyond --max-flows, refused", report.refused),
                 ("over_budget", "datagrams dropped because the memory limit was reached", report.over_budget),
@@ -44,14 +45,9 @@ impl From<UdpReport> for Traffic {
 
 impl From<StreamReport> for Traffic {
     fn from(report: StreamReport) -> Self {
-        let flow = |connection: &antiphon::net::emulator::ConnectionReport| Flow {
-            name: connection.client.to_string(),
-            up: connection.up,
-            down: connection.down,
-            ended: connection.ended,
-        };
+        let flows = report.connections.iter().map(|one| Flow::new(one.client, one.up, one.down, one.ended));
         Traffic {
-            flows: report.connections.iter().map(flow).collect(),
+            flows: flows.collect(),
             beside: vec![("refused", "connections beyond --max-flows, refused", report.refused)],
         }
     }
@@ -60,14 +56,9 @@ impl From<StreamReport> for Traffic {
 impl From<RouterReport> for Traffic {
     fn from(report: RouterReport) -> Self {
         let lanes = &report.lanes;
-        let flow = |lane: &antiphon::net::emulator::LaneReport| Flow {
-            name: "all traffic".into(),
-            up: lane.up,
-            down: lane.down,
-            ended: false,
-        };
+        let flows = lanes.iter().map(|lane| Flow::new("all traffic", lane.up, lane.down, false));
         Traffic {
-            flows: lanes.iter().map(flow).collect(),
+            flows: flows.collect(),
             beside: vec![
                 (
                     "ignored",

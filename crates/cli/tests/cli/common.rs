@@ -1,6 +1,9 @@
 //! Runs the built program, without the settings of the user who runs the tests.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 /// Results of a run.
 pub struct Ran {
@@ -12,13 +15,46 @@ pub struct Ran {
 /// The program with no terminal and a clean environment.
 pub fn antiphon() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ANTIPHON_") {
-            command.env_remove(name);
-        }
-    }
-    command.env_remove("COLUMNS").env_remove("NO_COLOR").stdin(std::process::Stdio::null());
+    clean(&mut command).env_remove("COLUMNS").env_remove("NO_COLOR").stdin(Stdio::null());
     command
+}
+
+/// Without the settings of the user who runs the tests.
+pub fn clean(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ANTIPHON_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A program that listens, once it says so, and what else it says.
+pub fn listening(arguments: &[&str], says: &str) -> (Child, JoinHandle<String>) {
+    let mut command = antiphon();
+    command.args(arguments).args(["--time-limit", "60s"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains(says)), "{arguments:?}");
+    // What it says later must find a reader.
+    (child, std::thread::spawn(move || said.collect::<Vec<_>>().join("\n")))
+}
+
+/// Every transport.
+pub const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
+
+/// The URI to listen on: a TCP address is called unless it is marked as one to listen on.
+pub fn source(scheme: &str, port: u16) -> String {
+    let at = if scheme == "tcp" { "@" } else { "" };
+    format!("{scheme}://{at}127.0.0.1:{port}")
+}
+
+/// So many adjacent ports that were free for datagrams and connections a moment ago: the first of them.
+pub fn free_ports(count: u16) -> u16 {
+    let port = || UdpSocket::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port();
+    let is_free = |port: u16| {
+        TcpListener::bind(("127.0.0.1", port)).is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok()
+    };
+    let all_free = |first: &u16| (*first..*first + count).all(is_free);
+    (0..100).map(|_| port()).filter(|port| *port < 60_000).find(all_free).expect("free ports")
 }
 
 /// Runs it to its end.

@@ -1,43 +1,18 @@
 //! Who may send to a listening program, and who keeps it from listening to others.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Stdio};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{antiphon, run};
-
-const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
-
-/// So many adjacent ports that were free for datagrams and connections a moment ago: the first of them.
-pub fn free_ports(count: u16) -> u16 {
-    let port = || UdpSocket::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port();
-    let is_free = |port: u16| {
-        TcpListener::bind(("127.0.0.1", port)).is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok()
-    };
-    let all_free = |first: &u16| (*first..*first + count).all(is_free);
-    (0..100).map(|_| port()).filter(|port| *port < 60_000).find(all_free).expect("free ports")
-}
-
-/// A program that listens, once it says so, and what else it says.
-fn listening(arguments: &[&str], says: &str) -> (Child, std::thread::JoinHandle<String>) {
-    let mut command = antiphon();
-    command.args(arguments).args(["--time-limit", "60s"]).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains(says)), "{arguments:?}");
-    (child, std::thread::spawn(move || said.collect::<Vec<_>>().join("\n")))
-}
+use crate::common::{SCHEMES, free_ports, listening, run, source};
 
 #[test]
 fn only_those_on_the_list_are_heard() {
     let check = |scheme: &'static str, allowed: &'static str, is_heard: bool| {
         let port = free_ports(1);
-        let at = if scheme == "tcp" { "@" } else { "" };
-        let source = format!("{scheme}://{at}127.0.0.1:{port}");
-        let arguments = ["receive", &source, "null:", "--allow", allowed, "--seconds", "4s"];
+        let arguments = ["receive", &source(scheme, port), "null:", "--allow", allowed, "--seconds", "4s"];
         let (mut receiver, said) = listening(&arguments, "listening on");
         let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "1s"]);
         // Over rtp nobody knows whether somebody hears it.
@@ -70,8 +45,7 @@ fn what_is_no_network_is_refused_with_the_remedy() {
 #[test]
 fn idle_connections_keep_no_sender_out() {
     let port = free_ports(1);
-    let source = format!("tcp://@127.0.0.1:{port}");
-    let (mut receiver, said) = listening(&["receive", &source, "null:"], "listening on");
+    let (mut receiver, said) = listening(&["receive", &source("tcp", port), "null:"], "listening on");
     let idle: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("it listens")).collect();
     let one = &mut &idle[40];

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::common::{finish, run};
-use crate::doors::free_ports;
+use crate::common::{finish, free_ports, run};
 
 /// Words of the message.
 fn refused(arguments: &[&str], words: &[&str]) {

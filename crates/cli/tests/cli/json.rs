@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Ran, antiphon, finish};
+use crate::common::{Ran, antiphon, finish, free_ports};
 use schema::Schema;
 
 /// Fields that every record has, or every timed one; the page lists them once.
@@ -90,7 +90,7 @@ fn records_of_compare_and_replay_fit() {
 #[test]
 fn a_transport_that_cannot_be_measured_is_a_failure_that_fits() {
     // The reflector answers over rtp, and nobody listens for tcp.
-    let at = format!("127.0.0.1:{}", free_port());
+    let at = format!("127.0.0.1:{}", free_ports(1));
     let (mut reflector, mut lines, mut reflected) =
         started(&["reflect", "--listen", &at, "-t", "rtp", "--time-limit", "30s"]);
     let sentences = BufReader::new(reflector.stderr.as_mut().unwrap()).lines();
@@ -124,13 +124,9 @@ fn started(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
     (child, lines, first)
 }
 
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// What a sender and a receiver print of a stream.
 fn streamed(scheme: &str, more: &[&str]) -> (String, String) {
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = format!("127.0.0.1:{}", free_ports(1));
     let (at, uri) = (format!("{scheme}://@{address}"), format!("{scheme}://{address}"));
     let (mut receiver, mut lines, mut heard) = started(&["receive", &at, "null:", "--latency", "20ms"]);
     // The record comes before the socket is open; the sentence after it.

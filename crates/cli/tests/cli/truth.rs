@@ -1,31 +1,14 @@
 //! What `send` says at the end, over every transport on loopback: that a receiver left, died, never was there, or came back.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 
-use crate::common::{antiphon, run};
+use crate::common::{SCHEMES, antiphon, free_ports, listening, run, source};
 
-const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
-
-/// A port that was free for datagrams and connections a moment ago.
-fn free_port() -> u16 {
-    let port = || UdpSocket::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port();
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (0..100).map(|_| port()).find(is_free).expect("a free port")
-}
-
-/// A receiver that listens already, with these further arguments, and the address to send to.
+/// A receiver that listens already, with these further arguments.
 fn receiver(scheme: &str, port: u16, more: &[&str]) -> Child {
-    let at = if scheme == "tcp" { "@" } else { "" };
-    let mut command = antiphon();
-    command.args(["receive", &format!("{scheme}://{at}127.0.0.1:{port}"), "null:", "--time-limit", "60s"]);
-    let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the program starts");
-    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("listening on")), "{scheme}");
-    // What it says later must find a reader.
-    std::thread::spawn(move || said.for_each(drop));
-    child
+    listening(&[&["receive", &source(scheme, port), "null:"], more].concat(), "listening on").0
 }
 
 fn end(mut child: Child) {
@@ -36,7 +19,7 @@ fn end(mut child: Child) {
 #[test]
 fn a_receiver_that_leaves_early_is_told_with_exit_code_1() {
     for scheme in SCHEMES {
-        let port = free_port();
+        let port = free_ports(1);
         let receiver = receiver(scheme, port, &["--seconds", "1500ms"]);
         let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "6s"]);
         assert_eq!(ran.code, Some(1), "{scheme}: {}", ran.err);
@@ -48,7 +31,7 @@ fn a_receiver_that_leaves_early_is_told_with_exit_code_1() {
 #[test]
 fn a_receiver_that_is_killed_is_told_with_exit_code_4() {
     let killed = |scheme: &'static str| {
-        let port = free_port();
+        let port = free_ports(1);
         let mut receiver = receiver(scheme, port, &[]);
         let mut command = antiphon();
         let target = format!("{scheme}://127.0.0.1:{port}");
@@ -76,7 +59,7 @@ fn a_receiver_that_is_killed_is_told_with_exit_code_4() {
 #[test]
 fn nobody_there_is_told_however_short_the_sound() {
     for scheme in SCHEMES {
-        let target = format!("{scheme}://127.0.0.1:{}", free_port());
+        let target = format!("{scheme}://127.0.0.1:{}", free_ports(1));
         let ran = run(&["send", "clip:demo", &target, "--seconds", "500ms"]);
         assert_eq!(ran.code, Some(4), "{scheme}: {}", ran.err);
         assert!(ran.err.contains("reached"), "{scheme}: {}", ran.err);
@@ -96,7 +79,7 @@ fn without_reports_a_stream_is_unconfirmed() {
 #[test]
 fn a_receiver_that_comes_back_is_heard_by_again() {
     let restarted = |scheme: &'static str| {
-        let port = free_port();
+        let port = free_ports(1);
         let first = receiver(scheme, port, &["--forever"]);
         let mut command = antiphon();
         let target = format!("{scheme}://127.0.0.1:{port}");
@@ -109,9 +92,7 @@ fn a_receiver_that_comes_back_is_heard_by_again() {
         );
         end(first);
         let mut command = antiphon();
-        let at = if scheme == "tcp" { "@" } else { "" };
-        let source = format!("{scheme}://{at}127.0.0.1:{port}");
-        command.args(["receive", &source, "null:", "--forever", "--seconds", "4s", "--json"]);
+        command.args(["receive", &source(scheme, port), "null:", "--forever", "--seconds", "4s", "--json"]);
         let second = command.stderr(Stdio::null()).output().expect("it runs");
         let said = String::from_utf8_lossy(&second.stdout).into_owned();
         let summary = said.lines().last().expect("a summary");
@@ -128,9 +109,15 @@ fn a_receiver_that_comes_back_is_heard_by_again() {
 #[test]
 fn a_receiver_gives_up_when_nothing_comes() {
     for scheme in SCHEMES {
-        let at = if scheme == "tcp" { "@" } else { "" };
-        let source = format!("{scheme}://{at}127.0.0.1:{}", free_port());
-        let ran = run(&["receive", &source, "null:", "--give-up", "300ms", "--time-limit", "20s"]);
+        let ran = run(&[
+            "receive",
+            &source(scheme, free_ports(1)),
+            "null:",
+            "--give-up",
+            "300ms",
+            "--time-limit",
+            "20s",
+        ]);
         assert_eq!(ran.code, Some(4), "{scheme}: {}", ran.err);
         assert!(ran.err.contains("no packets for 300ms: given up"), "{scheme}: {}", ran.err);
     }
@@ -140,7 +127,7 @@ fn a_receiver_gives_up_when_nothing_comes() {
 #[test]
 fn a_file_that_is_removed_while_it_is_recorded_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, port) = (folder.path().join("take.wav"), crate::doors::free_ports(1));
+    let (path, port) = (folder.path().join("take.wav"), free_ports(1));
     let source = format!("tcp://127.0.0.1:{port}");
     let receiver = antiphon()
         .args(["receive", &source, &format!("file:{}", path.display()), "--time-limit", "60s"])

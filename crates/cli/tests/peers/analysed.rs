@@ -44,21 +44,11 @@ pub fn stream_with(scheme: &str, query: &str, port: u16, directory: &Path) -> St
     let mut receiving = Child::start(&mut antiphon(arguments), DEADLINE);
     receiving.wait_for("listening on");
     let target = format!("{scheme}://127.0.0.1:{port}{query}");
-    let sending =
-        antiphon(["send", SOUND, &target, "--json", "--capture", &names[0]]).succeed_within(DEADLINE);
+    let mut sending = antiphon(["send", SOUND, &target, "--json", "--capture", &names[0]]);
+    let sending = Child::start(&mut sending, DEADLINE).succeed();
     let received = receiving.succeed().summary();
     let confirms = matches!(scheme, "tcp" | "sctp");
     Stream { confirms, port, sent: sending.summary(), received, sender, receiver }
-}
-
-trait Within {
-    fn succeed_within(&mut self, time: Duration) -> crate::child::Ended;
-}
-
-impl Within for std::process::Command {
-    fn succeed_within(&mut self, time: Duration) -> crate::child::Ended {
-        Child::start(self, time).succeed()
-    }
 }
 
 impl Stream {

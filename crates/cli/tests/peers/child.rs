@@ -10,6 +10,8 @@ use antiphon::core::Instant;
 use antiphon::net::OsClock;
 use serde_json::Value;
 
+use crate::common;
+
 /// A program under way. Killed when dropped.
 pub struct Child {
     name: String,
@@ -145,21 +147,15 @@ fn pass_on(stream: impl Read + Send + 'static, err: bool, sender: Sender<Line>) 
 
 /// The program under test, without the settings of the user who runs the tests.
 pub fn antiphon<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    clean(Command::new(env!("CARGO_BIN_EXE_antiphon")), arguments)
+    let mut command = common::antiphon();
+    command.args(arguments);
+    command
 }
 
 /// The same behind another program, such as `ip netns exec NAME`.
 pub fn antiphon_by<'a>(by: &[&str], arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(by[0]);
-    command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_antiphon"));
-    clean(command, arguments)
-}
-
-fn clean<'a>(mut command: Command, arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ANTIPHON_")) {
-        command.env_remove(name);
-    }
-    command.args(arguments);
+    common::clean(&mut command).args(&by[1..]).arg(env!("CARGO_BIN_EXE_antiphon")).args(arguments);
     command
 }
 

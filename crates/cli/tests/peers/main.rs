@@ -7,6 +7,9 @@
 
 mod analysed;
 mod child;
+#[path = "../cli/common.rs"]
+#[allow(dead_code, reason = "each test uses what it needs")]
+mod common;
 mod comparison;
 mod dissect;
 mod inside;

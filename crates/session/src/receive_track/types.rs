@@ -78,8 +78,8 @@ pub struct GroupFigures {
     pub playout: PlayoutCounters,
 }
 
-/// A notice for the user.
-#[derive(Clone, PartialEq, Debug)]
+/// A notice for the user. Without a string, so that the media thread does not allocate.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Notice {
     /// Sound begins: the format, and how packets carry it.
     Began(StreamFormat, SampleFormat),
