@@ -63,6 +63,20 @@ pub struct RtoSettings {
     pub granularity: Duration,
 }
 
+impl RtoSettings {
+    /// The time-out after `rtt`, without back-off.
+    pub fn timeout(&self, rtt: &Rtt) -> Duration {
+        let RtoSettings { initial, min, longest, floor, granularity, .. } = *self;
+        let Some((srtt, rttvar)) = rtt.smoothed else { return initial.max(granularity) };
+        let variation = (4 * rttvar).max(granularity);
+        let rto = match floor {
+            RtoFloor::Total => (srtt + variation).max(min),
+            RtoFloor::Variation => srtt + variation.max(min),
+        };
+        rto.min(longest)
+    }
+}
+
 /// What the lower bound of the time-out applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtoFloor {
@@ -111,14 +125,7 @@ impl RttEstimator {
 
     /// The time-out without back-off.
     pub fn base_rto(&self) -> Duration {
-        let RtoSettings { initial, min, longest, floor, granularity, .. } = self.settings;
-        let Some((srtt, rttvar)) = self.rtt.smoothed else { return initial.max(granularity) };
-        let variation = (4 * rttvar).max(granularity);
-        let rto = match floor {
-            RtoFloor::Total => (srtt + variation).max(min),
-            RtoFloor::Variation => srtt + variation.max(min),
-        };
-        rto.min(longest)
+        self.settings.timeout(&self.rtt)
     }
 
     /// SRTT, RTTVAR and the shortest round trip.

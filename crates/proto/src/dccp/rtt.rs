@@ -32,6 +32,11 @@ impl Rtt {
         self.0.min()
     }
 
+    /// The same without DCCP's stand-ins.
+    pub fn smoothed(&self) -> &crate::rtt::Rtt {
+        &self.0
+    }
+
     /// SRTT + 4 RTTVAR; before the first measurement a second (RFC 6298 §2.1).
     pub fn timeout(&self) -> Duration {
         self.0.timeout().unwrap_or(UNMEASURED_TIMEOUT)

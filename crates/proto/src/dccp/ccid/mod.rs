@@ -16,6 +16,7 @@ use super::logs::{Fate, ReceiveLog, SentLog};
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::wire::OptionWriter;
+use crate::rtt::RtoSettings;
 
 pub(crate) use three_receiver::ReceiverThree;
 pub(crate) use three_sender::SenderThree;
@@ -49,10 +50,11 @@ pub(crate) enum Sender {
 
 impl Sender {
     /// The sender of `ccid`, whose first packet will be `first`.
-    pub fn new(ccid: u64, now: Instant, first: Seq48, rtt: &Rtt) -> Self {
+    /// `rto`: CCID 2's time-outs, if they are not ours.
+    pub fn new(ccid: u64, now: Instant, first: Seq48, rtt: &Rtt, rto: Option<RtoSettings>) -> Self {
         match ccid {
             3 => Sender::Three(SenderThree::new(now, rtt.srtt())),
-            _ => Sender::Two(SenderTwo::new(first)),
+            _ => Sender::Two(SenderTwo::new(first, rto)),
         }
     }
 
