@@ -59,6 +59,7 @@ fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
         delayed_ack: delayed_ack(section, base.delayed_ack)?,
         no_delay: truth("no-delay", base.no_delay)?,
         send_buffer: size(section, "send-buffer", base.send_buffer)?,
+        segment_memory: memory(section, base.segment_memory)?,
         receive_buffer: size(section, "receive-buffer", base.receive_buffer)?,
         syn_retries: whole("syn-retries", 0..=100, base.syn_retries)?,
         retries: whole("retries", 0..=100, base.retries)?,
@@ -119,6 +120,15 @@ fn delayed_ack(section: &Section<'_>, base: DelayedAck) -> Read<DelayedAck> {
             .map_or(Ok(base.quick_acks), |value| value.whole32(0..=10_000))?,
         on_read: section.find("ack-on-read")?.map_or(Ok(base.on_read), |value| value.truth())?,
     })
+}
+
+fn memory(section: &Section<'_>, before: u32) -> Read<u32> {
+    let Some(value) = section.find("segment-memory")? else { return Ok(before) };
+    let size: ByteCount = value.parse()?;
+    match u32::try_from(size.0) {
+        Ok(bytes) if bytes == 0 || (256..=1 << 17).contains(&bytes) => Ok(bytes),
+        _ => Err(value.fault(format!("{} bytes are impossible here: 0B, or 256B to 128KiB", size.0))),
+    }
 }
 
 fn size(section: &Section<'_>, key: &'static str, before: usize) -> Read<usize> {

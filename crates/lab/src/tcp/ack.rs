@@ -39,6 +39,9 @@ impl Sender {
         if advanced || self.timer.is_none() {
             self.arm(now, true);
         }
+        if advanced {
+            self.check_space();
+        }
         true
     }
 

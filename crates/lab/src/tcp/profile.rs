@@ -39,10 +39,14 @@ pub struct Profile {
     pub delayed_ack: DelayedAck,
     /// Send small segments at once; otherwise Nagle's rule (RFC 896, RFC 9293 §3.7.4).
     pub no_delay: bool,
-    /// Bytes the application may write ahead, unacknowledged ones included.
-    ///
-    /// Payload alone: a kernel's bookkeeping overhead is not modelled.
+    /// Bytes the application may write ahead, unacknowledged ones included: payload alone, unless `segment_memory` says what
+    /// each segment takes.
     pub send_buffer: usize,
+    /// Memory that a segment in the send buffer takes, whatever its payload (Linux: `skb->truesize`); zero: payload alone is
+    /// counted, and the buffer stays as it is. Otherwise it is at least an initial window of full segments, grows when a
+    /// writer waits for it, and a writer that waits goes on when a third is free: Linux's `tcp_fixup_sndbuf`, `tcp_new_space`
+    /// and `sk_stream_min_wspace`.
+    pub segment_memory: u32,
     /// Bytes that may wait for the reading application; payload alone.
     pub receive_buffer: usize,
     /// Retransmissions of a SYN before giving up.
@@ -154,6 +158,7 @@ impl Profile {
             },
             no_delay: true,
             send_buffer: 1 << 20,
+            segment_memory: 0,
             receive_buffer: 1 << 20,
             syn_retries: 6,
             retries: 15,

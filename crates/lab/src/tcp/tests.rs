@@ -426,3 +426,62 @@ proptest! {
         }
     }
 }
+
+/// Linux 3.2, wireless without scatter and gather: a segment is allocated for 1448 bytes and headers, 4096 of `kmalloc`, and
+/// its `sk_buff` of 256. The buffer begins with ten segments of 2340 (`tcp_fixup_sndbuf`: 23 400 bytes), which five of
+/// those do not fill and six do.
+#[test]
+fn a_send_buffer_counts_segments_and_grows_for_a_writer_that_waits() {
+    let linux = Profile { send_buffer: 16 * 1024, segment_memory: 4352, ..prompt() };
+    let fill = |bench: &mut Bench| {
+        let mut written = 0;
+        while bench.near.writable() >= 1026 {
+            bench.write(1026);
+            written += 1;
+        }
+        written
+    };
+    // Each block is a segment in flight, and no acknowledgement comes.
+    let lost: fn(u64, &Segment) -> Option<Duration> = |_, _| None;
+    let mut bench = Bench::new(linux);
+    assert_eq!((fill(&mut bench), bench.near.writable()), (6, 0));
+    // Without a writer that waits, acknowledgements free room and no more.
+    bench.run_for(60);
+    bench.fate = Box::new(lost);
+    assert_eq!(fill(&mut bench), 6);
+    // With one, the first acknowledgement makes it twice the window of ten or eleven segments (`tcp_new_space`).
+    let mut bench = Bench::new(linux);
+    fill(&mut bench);
+    bench.near.note_waiting();
+    bench.run_for(39);
+    assert_eq!(bench.near.writable(), 0, "nothing is acknowledged yet");
+    bench.run_for(2);
+    bench.fate = Box::new(lost);
+    let grown = fill(&mut bench);
+    assert!([10, 11].map(|window: u64| (2 * window * 2340).div_ceil(4352)).contains(&grown), "{grown}");
+    // Counting payload alone, 16 KiB hold fifteen blocks and most of a sixteenth.
+    bench = Bench::new(Profile { segment_memory: 0, ..linux });
+    bench.fate = Box::new(lost);
+    assert_eq!((fill(&mut bench), bench.near.writable()), (15, 16 * 1024 - 15 * 1026));
+}
+
+/// A blocked writer goes on when at least half as much is free as is taken (`sk_stream_write_space`).
+#[test]
+fn a_writer_that_waits_goes_on_when_a_third_is_free() {
+    let mut linux = prompt();
+    (linux.send_buffer, linux.segment_memory, linux.initial_window) = (12 * 4352, 4352, 1);
+    let mut bench = Bench::new(linux);
+    while bench.near.writable() > 0 {
+        let len = bench.near.writable().min(1448);
+        bench.write(len);
+    }
+    // Twelve segments are there, one of them in flight: the window is full, so that the buffer does not grow.
+    bench.near.note_waiting();
+    let mut room = Vec::new();
+    for _ in 0..3 {
+        bench.run_for(40);
+        room.push(bench.near.writable() / 1448);
+    }
+    // Slow start: 1, 2, 4 are acknowledged. Of eleven and nine two thirds of twelve are exceeded, of five not.
+    assert_eq!(room, [0, 0, 7]);
+}
