@@ -7,19 +7,21 @@ use antiphon_core::ByteCount;
 use super::error::Read;
 use super::read::{Section, Value};
 use crate::tcp::{
-    AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
+    AckRule, Algorithm, DelayedAck, LossDetection, Nagle, Profile, Reduction, RtoFloor, RtoSettings,
+    WindowUnit,
 };
 
 /// A name and its profile.
 type Kernel = (&'static str, fn() -> Profile);
 
 /// The kernels that have a profile.
-const PROFILES: [Kernel; 6] = [
+const PROFILES: [Kernel; 7] = [
     ("linux", Profile::linux),
     ("linux-reno", Profile::linux_reno),
     ("linux-2.6-cubic", Profile::linux_2_6_cubic),
     ("linux-2.6-reno", Profile::linux_2_6_reno),
     ("linux-2.4", Profile::linux_2_4),
+    ("linux-2.2", Profile::linux_2_2),
     ("windows-xp", Profile::windows_xp),
 ];
 
@@ -57,7 +59,10 @@ fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
         undo: truth("undo", base.undo)?,
         rto: rto(section, base.rto)?,
         delayed_ack: delayed_ack(section, base.delayed_ack)?,
+        rto_stretch: truth("rto-stretch", base.rto_stretch)?,
+        repairs_first: truth("repairs-first", base.repairs_first)?,
         no_delay: truth("no-delay", base.no_delay)?,
+        nagle: choice(section, "nagle", &NAGLES, base.nagle)?,
         send_buffer: size(section, "send-buffer", base.send_buffer)?,
         segment_memory: memory(section, base.segment_memory)?,
         receive_buffer: size(section, "receive-buffer", base.receive_buffer)?,
@@ -74,6 +79,7 @@ const DETECTIONS: [(&str, LossDetection); 3] =
     [("dup-acks", LossDetection::DupAcks), ("fack", LossDetection::Fack), ("rack", LossDetection::Rack)];
 const REDUCTIONS: [(&str, Reduction); 2] =
     [("proportional", Reduction::Proportional), ("immediate", Reduction::Immediate)];
+const NAGLES: [(&str, Nagle); 2] = [("minshall", Nagle::Minshall), ("half-segment", Nagle::HalfSegment)];
 const FLOORS: [(&str, RtoFloor); 2] = [("variation", RtoFloor::Variation), ("total", RtoFloor::Total)];
 
 fn choice<T: Copy>(section: &Section<'_>, key: &'static str, known: &[(&str, T)], before: T) -> Read<T> {
@@ -119,6 +125,7 @@ fn delayed_ack(section: &Section<'_>, base: DelayedAck) -> Read<DelayedAck> {
             .find("quick-acks")?
             .map_or(Ok(base.quick_acks), |value| value.whole32(0..=10_000))?,
         on_read: section.find("ack-on-read")?.map_or(Ok(base.on_read), |value| value.truth())?,
+        adaptive: section.find("adaptive-ack")?.map_or(Ok(base.adaptive), |value| value.truth())?,
     })
 }
 

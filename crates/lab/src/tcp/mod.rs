@@ -44,7 +44,7 @@ use antiphon_core::Instant;
 use antiphon_proto::rtt::RttEstimator;
 
 pub use antiphon_proto::rtt::{RtoFloor, RtoSettings};
-pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, WindowUnit};
+pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Nagle, Profile, Reduction, WindowUnit};
 pub use recovery::Phase;
 pub use segment::{Flags, HEADER_BYTES, SackBlocks, Segment, SynOptions, Timestamps};
 pub use stats::Stats;

@@ -7,7 +7,7 @@ use antiphon_proto::cc::{Controller, Cubic, Reno, Window};
 use antiphon_proto::rtt::RttEstimator;
 
 use super::detect::Rack;
-use super::profile::{Algorithm, Profile, WindowUnit};
+use super::profile::{Algorithm, Nagle, Profile, WindowUnit};
 use super::receiver::{copy_in, copy_out};
 use super::recovery::{Phase, Recovery};
 use super::scoreboard::Scoreboard;
@@ -46,6 +46,8 @@ pub struct Sender {
     pub(super) forced: Option<Forced>,
     pub(super) tail_probe: Option<TailProbe>,
     pub(super) retries: u32,
+    /// There was a time-out, and not all that was sent by then is acknowledged.
+    pub(super) timed_out: bool,
     /// When the wait for the head's acknowledgement began: first sent, or the last advance.
     pub(super) waits_since: Instant,
     last_sent: Instant,
@@ -119,7 +121,9 @@ fn full_segment(profile: &Profile) -> u64 {
 fn ring(profile: &Profile) -> usize {
     match u64::from(profile.segment_memory) {
         0 => profile.send_buffer.max(1),
-        each => ((MOST_SEND_MEMORY.max(profile.send_buffer as u64) / each + 2) * u64::from(profile.mss)) as usize,
+        each => {
+            ((MOST_SEND_MEMORY.max(profile.send_buffer as u64) / each + 2) * u64::from(profile.mss)) as usize
+        }
     }
 }
 
@@ -206,6 +210,7 @@ impl Sender {
             forced: None,
             tail_probe: None,
             retries: 0,
+            timed_out: false,
             waits_since: Instant::ZERO,
             last_sent: Instant::ZERO,
             usage: Usage::default(),
@@ -306,6 +311,9 @@ impl Sender {
     }
 
     fn poll_new(&mut self, now: Instant) -> Option<Piece> {
+        if self.profile.repairs_first && self.timed_out {
+            return None;
+        }
         let full = u64::from(self.mss);
         let unsent = self.unsent();
         let mut len = unsent.min(full);
@@ -321,8 +329,7 @@ impl Sender {
             }
             len = room;
         }
-        // Nagle in Minshall's form, as Linux: one small segment unacknowledged at a time.
-        if !self.profile.no_delay && len < full && !fin && self.small_end > self.una {
+        if !self.profile.no_delay && !fin && self.must_wait(len) {
             return None;
         }
         self.restart_if_idle(now);
@@ -331,6 +338,25 @@ impl Sender {
             return None;
         }
         Some(self.send_new(now, len, fin && len == unsent))
+    }
+
+    /// Nagle's rule for a segment of `len` bytes.
+    fn must_wait(&self, len: u64) -> bool {
+        let full = u64::from(self.mss);
+        match self.profile.nagle {
+            // One small segment unacknowledged at a time.
+            Nagle::Minshall => len < full && self.small_end > self.una,
+            Nagle::HalfSegment => 2 * len < full && !self.scoreboard.is_empty(),
+        }
+    }
+
+    /// The retransmission time-out, back-off included.
+    pub(super) fn rto(&self) -> Duration {
+        if !self.profile.rto_stretch {
+            return self.rtt.rto();
+        }
+        let doublings = (self.window().cwnd.max(1.0) as i32).min(32) - 1;
+        self.rtt.rto_times(1.25 + 0.5f64.powi(doublings))
     }
 
     fn weight(&self, len: u64) -> u64 {

@@ -30,7 +30,18 @@ impl StreamEnd {
     pub fn new(tcp: Tcp, own: WireId, flow: u32, way: u16) -> Self {
         let (told_connected, told_gone, is_waiting, is_resuming) = (false, false, false, false);
         let next_report = Instant::ZERO;
-        StreamEnd { tcp, flow, way, own, wire: None, told_connected, told_gone, is_waiting, is_resuming, next_report }
+        StreamEnd {
+            tcp,
+            flow,
+            way,
+            own,
+            wire: None,
+            told_connected,
+            told_gone,
+            is_waiting,
+            is_resuming,
+            next_report,
+        }
     }
 
     /// Whether its participant calls it so.
