@@ -19,6 +19,8 @@ pub(crate) struct SendQueue {
     events: Events,
     accepted: u64,
     queued_bytes: usize,
+    /// Messages that may wait.
+    most: usize,
     /// Bytes of the message that found no room.
     blocked: Option<usize>,
     expired: u64,
@@ -57,9 +59,15 @@ impl SendQueue {
             events: Events::default(),
             accepted: 0,
             queued_bytes: 0,
+            most: MAX_FRAMES,
             blocked: None,
             expired: 0,
         }
+    }
+
+    /// The same, in which no more than `most` messages wait; a further one is refused.
+    pub fn shorter(self, most: usize) -> Self {
+        SendQueue { most: most.min(self.most), ..self }
     }
 
     /// Reserves at least `room`.
@@ -94,7 +102,7 @@ impl SendQueue {
     fn has_room(&self, len: usize) -> bool {
         // A caller that never drains events is blocked as well: otherwise sending alone would make them grow without
         // bound.
-        self.waiting.len() < MAX_FRAMES
+        self.waiting.len() < self.most
             && self.queued_bytes + len <= MAX_BYTES
             && self.events.len() + self.waiting.len() < 2 * MAX_FRAMES
     }

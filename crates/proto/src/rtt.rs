@@ -63,6 +63,20 @@ pub struct RtoSettings {
     pub granularity: Duration,
 }
 
+impl RtoSettings {
+    /// The time-out after `rtt`, without back-off.
+    pub fn timeout(&self, rtt: &Rtt) -> Duration {
+        let RtoSettings { initial, min, longest, floor, granularity, .. } = *self;
+        let Some((srtt, rttvar)) = rtt.smoothed else { return initial.max(granularity) };
+        let variation = (4 * rttvar).max(granularity);
+        let rto = match floor {
+            RtoFloor::Total => (srtt + variation).max(min),
+            RtoFloor::Variation => srtt + variation.max(min),
+        };
+        rto.min(longest)
+    }
+}
+
 /// What the lower bound of the time-out applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtoFloor {
@@ -109,16 +123,16 @@ impl RttEstimator {
         backed_off(self.base_rto(), self.backoff, self.settings.max)
     }
 
+    /// The same with the computed time-out multiplied before its bounds: Linux 2.2 (`tcp_set_rto`, `tcp_bound_rto`).
+    pub fn rto_times(&self, factor: f64) -> Duration {
+        let RtoSettings { min, max, longest, .. } = self.settings;
+        let Some(timeout) = self.rtt.timeout() else { return self.rto() };
+        backed_off(timeout.mul_f64(factor).clamp(min, longest), self.backoff, max)
+    }
+
     /// The time-out without back-off.
     pub fn base_rto(&self) -> Duration {
-        let RtoSettings { initial, min, longest, floor, granularity, .. } = self.settings;
-        let Some((srtt, rttvar)) = self.rtt.smoothed else { return initial.max(granularity) };
-        let variation = (4 * rttvar).max(granularity);
-        let rto = match floor {
-            RtoFloor::Total => (srtt + variation).max(min),
-            RtoFloor::Variation => srtt + variation.max(min),
-        };
-        rto.min(longest)
+        self.settings.timeout(&self.rtt)
     }
 
     /// SRTT, RTTVAR and the shortest round trip.
@@ -172,6 +186,19 @@ mod tests {
             (estimator.smoothed().min(), estimator.smoothed().timeout()),
             (Some(ms(400)), Some(ms(1090)))
         );
+    }
+
+    #[test]
+    fn a_factor_multiplies_before_the_bounds() {
+        let mut estimator = estimator(RtoFloor::Total);
+        assert_eq!(estimator.rto_times(2.0), ms(1000), "nothing is measured");
+        estimator.on_sample(ms(400));
+        assert_eq!(estimator.rto_times(1.75), ms(2100), "1200 ms by RFC 6298");
+        estimator.back_off();
+        assert_eq!(estimator.rto_times(1.75), ms(4200));
+        (0..200).for_each(|_| estimator.on_sample(ms(40)));
+        estimator.reset_backoff();
+        assert_eq!(estimator.rto_times(1.75), ms(200));
     }
 
     #[test]

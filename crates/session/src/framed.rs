@@ -24,11 +24,14 @@ pub struct Framing {
     /// On a byte stream: hand over one block at a time, like a program whose write blocks, and give the block up when
     /// it could not be begun for this long (`SO_SNDTIMEO`). `None`: all at once, with the frames' deadlines.
     pub send_timeout: Option<Duration>,
+    /// Give a block up that the transport refuses, like a program that does not look at what its write returns; otherwise
+    /// it waits in the ring.
+    pub gives_up_refused: bool,
 }
 
 impl Default for Framing {
     fn default() -> Self {
-        Framing { block: BLOCK, send_timeout: None }
+        Framing { block: BLOCK, send_timeout: None, gives_up_refused: false }
     }
 }
 
@@ -169,10 +172,11 @@ impl Framed {
                     self.next_block += 1;
                     self.blocks.push_back(Block { number, start, end, open: true });
                 }
-                Err(SendError::Blocked { .. }) => break,
-                Err(_) => {
+                Err(SendError::Blocked { .. }) if !self.framing.gives_up_refused => break,
+                Err(refused) => {
+                    let blocked = matches!(refused, SendError::Blocked { .. });
                     self.cutter.skip(len);
-                    self.settle(start, end, Outcome::Aborted);
+                    self.settle(start, end, if blocked { GIVEN_UP } else { Outcome::Aborted });
                 }
             }
             self.collect();
@@ -357,6 +361,8 @@ impl Layer for Framed {
 
 /// Bytes of the ring: 0.7 s of a channel of the paper.
 const RING: usize = 64 * 1024;
+/// The outcome of a block that the transport refused and that was not tried again.
+const GIVEN_UP: Outcome = Outcome::Expired { maybe_received: false };
 /// Frames, blocks and events that are kept.
 const MOST_FRAMES: usize = 4096;
 

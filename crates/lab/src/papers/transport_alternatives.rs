@@ -64,7 +64,7 @@ const TRANSPORT: &str = "transport";
 const CHANNELS: &str = "channels";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
-const DCCP: &str = "dccp?ccid=2&request-timeout=1s";
+const DCCP: &str = "dccp?ccid=2&request-timeout=1s&queue=5&rto-initial=3s&rto-min=200ms&rto-max=64s";
 const SCTP_1: &str =
     "sctp?order=ordered&reliability=full&ack-delay=200ms&rto-initial=3s&rto-min=1s&rto-max=60s";
 const SCTP_2: &str =

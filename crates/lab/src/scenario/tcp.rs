@@ -7,19 +7,21 @@ use antiphon_core::ByteCount;
 use super::error::Read;
 use super::read::{Section, Value};
 use crate::tcp::{
-    AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, RtoFloor, RtoSettings, WindowUnit,
+    AckRule, Algorithm, DelayedAck, LossDetection, Nagle, Profile, Reduction, RtoFloor, RtoSettings,
+    WindowUnit,
 };
 
 /// A name and its profile.
 type Kernel = (&'static str, fn() -> Profile);
 
 /// The kernels that have a profile.
-const PROFILES: [Kernel; 6] = [
+const PROFILES: [Kernel; 7] = [
     ("linux", Profile::linux),
     ("linux-reno", Profile::linux_reno),
     ("linux-2.6-cubic", Profile::linux_2_6_cubic),
     ("linux-2.6-reno", Profile::linux_2_6_reno),
     ("linux-2.4", Profile::linux_2_4),
+    ("linux-2.2", Profile::linux_2_2),
     ("windows-xp", Profile::windows_xp),
 ];
 
@@ -58,8 +60,12 @@ fn changed(section: &Section<'_>, base: Profile) -> Read<Profile> {
         undo: truth("undo", base.undo)?,
         rto: rto(section, base.rto)?,
         delayed_ack: delayed_ack(section, base.delayed_ack)?,
+        rto_stretch: truth("rto-stretch", base.rto_stretch)?,
+        repairs_first: truth("repairs-first", base.repairs_first)?,
         no_delay: truth("no-delay", base.no_delay)?,
+        nagle: choice(section, "nagle", &NAGLES, base.nagle)?,
         send_buffer: size("send-buffer", base.send_buffer)?,
+        segment_memory: section.or("segment-memory", base.segment_memory, memory)?,
         receive_buffer: size("receive-buffer", base.receive_buffer)?,
         syn_retries: whole("syn-retries", 0..=100, base.syn_retries)?,
         retries: whole("retries", 0..=100, base.retries)?,
@@ -74,6 +80,7 @@ const DETECTIONS: [(&str, LossDetection); 3] =
     [("dup-acks", LossDetection::DupAcks), ("fack", LossDetection::Fack), ("rack", LossDetection::Rack)];
 const REDUCTIONS: [(&str, Reduction); 2] =
     [("proportional", Reduction::Proportional), ("immediate", Reduction::Immediate)];
+const NAGLES: [(&str, Nagle); 2] = [("minshall", Nagle::Minshall), ("half-segment", Nagle::HalfSegment)];
 const FLOORS: [(&str, RtoFloor); 2] = [("variation", RtoFloor::Variation), ("total", RtoFloor::Total)];
 
 fn choice<T: Copy>(section: &Section<'_>, key: &'static str, known: &[(&str, T)], before: T) -> Read<T> {
@@ -109,7 +116,16 @@ fn delayed_ack(section: &Section<'_>, base: DelayedAck) -> Read<DelayedAck> {
         timeout: section.or("delayed-ack", base.timeout, |value| value.duration(Duration::ZERO..=longest))?,
         quick_acks: section.or("quick-acks", base.quick_acks, |value| value.whole32(0..=10_000))?,
         on_read: section.or("ack-on-read", base.on_read, Value::truth)?,
+        adaptive: section.or("adaptive-ack", base.adaptive, Value::truth)?,
     })
+}
+
+fn memory(value: &Value<'_>) -> Read<u32> {
+    let size: ByteCount = value.parse()?;
+    match u32::try_from(size.0) {
+        Ok(bytes) if bytes == 0 || (256..=1 << 17).contains(&bytes) => Ok(bytes),
+        _ => Err(value.fault(format!("{} bytes are impossible here: 0B, or 256B to 128KiB", size.0))),
+    }
 }
 
 fn size(value: &Value<'_>) -> Read<usize> {

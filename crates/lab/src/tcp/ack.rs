@@ -24,8 +24,13 @@ impl Sender {
             self.una = segment.ack;
             self.retries = 0;
             self.waits_since = now;
-            self.rtt.reset_backoff();
             self.scoreboard.on_ack(segment.ack, &mut delivery);
+            if !self.profile.repairs_first || self.scoreboard.is_empty() {
+                self.timed_out = false;
+            }
+            if !self.timed_out {
+                self.rtt.reset_backoff();
+            }
         }
         let duplicate = self.note_blocks(segment, &mut delivery);
         if !self.sack {
@@ -38,6 +43,9 @@ impl Sender {
         self.react(now, advanced, &delivery);
         if advanced || self.timer.is_none() {
             self.arm(now, true);
+        }
+        if advanced {
+            self.check_space();
         }
         true
     }

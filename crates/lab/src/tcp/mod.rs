@@ -23,8 +23,8 @@
 //! assert_eq!(far.read(now, &mut heard), 5);
 //! ```
 //!
-//! Not modelled: urgent data, simultaneous open, TIME-WAIT, HyStart, pacing, buffer tuning, a kernel's bookkeeping
-//! overhead in buffers, merging of small segments on retransmission.
+//! Not modelled: urgent data, simultaneous open, TIME-WAIT, HyStart, pacing, tuning of the receive buffer and a kernel's
+//! bookkeeping overhead in it, merging of small segments on retransmission.
 
 mod ack;
 mod detect;
@@ -44,7 +44,7 @@ use antiphon_core::Instant;
 use antiphon_proto::rtt::RttEstimator;
 
 pub use antiphon_proto::rtt::{RtoFloor, RtoSettings};
-pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Profile, Reduction, WindowUnit};
+pub use profile::{AckRule, Algorithm, DelayedAck, LossDetection, Nagle, Profile, Reduction, WindowUnit};
 pub use recovery::Phase;
 pub use segment::{Flags, HEADER_BYTES, SackBlocks, Segment, SynOptions, Timestamps};
 pub use stats::Stats;
@@ -153,6 +153,11 @@ impl Tcp {
     /// Bytes that [`Self::write`] would take.
     pub fn writable(&self) -> usize {
         self.sender.room()
+    }
+
+    /// The application has more to write than there is room for.
+    pub fn note_waiting(&mut self) {
+        self.sender.note_waiting();
     }
 
     /// Bytes written and not yet sent: what `TCP_NOTSENT_LOWAT` keeps short.

@@ -1,4 +1,4 @@
-//! Settings of a TCP, and those of kernels from 2001 to today.
+//! Settings of a TCP, and those of kernels from 1999 to today.
 
 use std::time::Duration;
 
@@ -37,12 +37,24 @@ pub struct Profile {
     pub rto: RtoSettings,
     /// When acknowledgements are sent.
     pub delayed_ack: DelayedAck,
+    /// Multiply the time-out by a quarter more, and by up to once more while the window is small: 1.25 + 2^(1 - cwnd). Linux
+    /// 2.2 (`tcp_set_rto`).
+    pub rto_stretch: bool,
+    /// After a time-out, send nothing new and keep the back-off until all that was sent is acknowledged: Linux 2.2
+    /// (`tcp_snd_test`, `tcp_ack_saw_tstamp`: `retransmits`).
+    pub repairs_first: bool,
     /// Send small segments at once; otherwise Nagle's rule (RFC 896, RFC 9293 §3.7.4).
     pub no_delay: bool,
-    /// Bytes the application may write ahead, unacknowledged ones included.
-    ///
-    /// Payload alone: a kernel's bookkeeping overhead is not modelled.
+    /// Whom Nagle's rule holds back.
+    pub nagle: Nagle,
+    /// Bytes the application may write ahead, unacknowledged ones included: payload alone, unless `segment_memory` says what
+    /// each segment takes.
     pub send_buffer: usize,
+    /// Memory that a segment in the send buffer takes, whatever its payload (Linux: `skb->truesize`); zero: payload alone is
+    /// counted, and the buffer stays as it is. Otherwise it is at least an initial window of full segments, grows when a
+    /// writer waits for it, and a writer that waits goes on when a third is free: Linux's `tcp_fixup_sndbuf`, `tcp_new_space`
+    /// and `sk_stream_min_wspace`.
+    pub segment_memory: u32,
     /// Bytes that may wait for the reading application; payload alone.
     pub receive_buffer: usize,
     /// Retransmissions of a SYN before giving up.
@@ -69,6 +81,15 @@ pub enum WindowUnit {
     Packets,
     /// A segment counts by its payload: RFC 5681, BSD, Windows.
     Bytes,
+}
+
+/// Which segments wait while others are unacknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nagle {
+    /// One that is not full, while another such one is unacknowledged: Linux since 2.4 (`tcp_minshall_check`).
+    Minshall,
+    /// One of less than half the size, while anything is unacknowledged: Linux 2.2 (`tcp_snd_test`).
+    HalfSegment,
 }
 
 /// How losses are detected before a time-out.
@@ -105,6 +126,9 @@ pub struct DelayedAck {
     /// A reader that empties the buffer acknowledges a small pushed segment, or two if data flows the other way too:
     /// Linux (`tcp_cleanup_rbuf` with `ICSK_ACK_PUSHED` and `ICSK_ACK_PUSHED2`).
     pub on_read: bool,
+    /// It waits for twice the usual time between segments, a smoothed average, and `timeout` at most: Linux 2.2
+    /// (`tcp_delack_estimator`, `tcp_send_delayed_ack`).
+    pub adaptive: bool,
 }
 
 /// What ends the wait of a delayed acknowledgement.
@@ -151,9 +175,14 @@ impl Profile {
                 rule: AckRule::FullSegments,
                 quick_acks: 16,
                 on_read: true,
+                adaptive: false,
             },
+            rto_stretch: false,
+            repairs_first: false,
             no_delay: true,
+            nagle: Nagle::Minshall,
             send_buffer: 1 << 20,
+            segment_memory: 0,
             receive_buffer: 1 << 20,
             syn_retries: 6,
             retries: 15,
@@ -206,6 +235,41 @@ impl Profile {
         }
     }
 
+    /// Linux 2.2 (1999): Reno with SACK, 100 Hz, Nagle on, as programs have it that do not ask.
+    ///
+    /// From `net/ipv4` of 2.2.1: timestamps, window scaling and SACK are on (`tcp_input.c`); fast retransmission after three
+    /// duplicates, or as many acknowledged beyond a hole (`tcp_fast_retrans`), with half the window at once; at a time-out
+    /// the window is one, and what else was sent is repeated as it grows (`tcp_retransmit_timer`,
+    /// `tcp_xmit_retransmit_queue`); no undo, no restart after idling; least time-out 200 ms (`HZ/5`) in all, greatest 120 s
+    /// (`tcp_bound_rto`); acknowledgements wait 500 ms at most (`HZ/2` in `__tcp_ack_snd_check`). From its
+    /// `include/net/tcp.h`: 3 s at first, 10 SYN retries, 15 others. The initial window is two (`tcp_v4_init_sock`), the
+    /// send buffer 64 KiB, and half of as much is offered as window (`__tcp_select_window`). Its first time-out, from one
+    /// round trip, is longer than here (`mdev` begins with the whole).
+    pub fn linux_2_2() -> Self {
+        let later = Profile::linux_2_4();
+        Profile {
+            initial_window: 2,
+            idle_restart: false,
+            undo: false,
+            rto: RtoSettings { floor: RtoFloor::Total, ..later.rto },
+            delayed_ack: DelayedAck {
+                timeout: Duration::from_millis(500),
+                rule: AckRule::FullSegments,
+                quick_acks: 1,
+                on_read: false,
+                adaptive: true,
+            },
+            rto_stretch: true,
+            repairs_first: true,
+            no_delay: false,
+            nagle: Nagle::HalfSegment,
+            send_buffer: 65_535,
+            receive_buffer: 32_767,
+            syn_retries: 10,
+            ..later
+        }
+    }
+
     /// Windows XP (2001), after Microsoft's "TCP/IP Implementation Details" for Windows 2000 and Server 2003.
     ///
     /// From there: no timestamps, SACK on, window 65 535 without scaling (the 64 240 of XP on 100 Mbit/s Ethernet, 44
@@ -237,6 +301,7 @@ impl Profile {
                 rule: AckRule::Segments(2),
                 quick_acks: 0,
                 on_read: false,
+                adaptive: false,
             },
             send_buffer: 8 * 1024,
             receive_buffer: 64_240,

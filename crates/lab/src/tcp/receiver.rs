@@ -1,5 +1,7 @@
 //! The receiving half: reassembly in a ring, the advertised window, SACK blocks, and when to acknowledge.
 
+use std::time::Duration;
+
 use antiphon_core::Instant;
 
 use super::profile::{AckRule, DelayedAck, Profile};
@@ -52,6 +54,8 @@ struct AckPolicy {
     /// Data flows both ways, so acknowledgements are sent with it (`icsk_ack.pingpong`).
     interactive: bool,
     last_received: Option<Instant>,
+    /// How long an acknowledgement waits where that adapts (`tp->ato`).
+    ato: Duration,
 }
 
 impl Receiver {
@@ -68,6 +72,7 @@ impl Receiver {
             small_pushed: 0,
             interactive: false,
             last_received: None,
+            ato: TICK,
         };
         let mut receiver = Receiver {
             ring: vec![0; profile.receive_buffer.max(1)].into_boxed_slice(),
@@ -283,6 +288,9 @@ impl AckPolicy {
     }
 
     fn on_in_order(&mut self, now: Instant, len: u32, pushed: bool) {
+        if let Some(before) = self.last_received {
+            self.ato = self.ato / 2 + now.since(before).max(TICK);
+        }
         self.last_received = Some(now);
         self.unacked_bytes += u64::from(len);
         self.unacked_segments += 1;
@@ -290,6 +298,10 @@ impl AckPolicy {
             self.full = len;
         } else {
             self.small_pushed += u32::from(pushed);
+            // `tcp_remember_ack`: small ones are answered sooner.
+            if pushed && 2 * len < self.full {
+                self.ato = 2 * TICK;
+            }
         }
         let enough = match self.settings.rule {
             AckRule::FullSegments => self.unacked_bytes > u64::from(self.full),
@@ -297,7 +309,8 @@ impl AckPolicy {
         };
         self.now_due |= enough || self.settings.timeout.is_zero() || self.quick > 0 && !self.interactive;
         if !self.now_due && self.deadline.is_none() {
-            self.deadline = Some(now + self.settings.timeout);
+            let longest = self.settings.timeout;
+            self.deadline = Some(now + if self.settings.adaptive { self.ato.min(longest) } else { longest });
         }
     }
 
@@ -327,6 +340,9 @@ pub fn copy_out(ring: &[u8], at: u64, bytes: &mut [u8]) {
 
 /// Linux starts its estimate of the peer's segment here (`TCP_MSS_DEFAULT`, RFC 1122 §4.2.2.6).
 const SMALLEST_FULL: u32 = 536;
+
+/// Linux 2.2's clock: 100 Hz.
+const TICK: Duration = Duration::from_millis(10);
 
 /// Ranges beyond a hole that are noted at once; more are dropped and counted. A path that loses every second segment
 /// of a megabyte in flight makes some 360.
@@ -372,5 +388,34 @@ mod tests {
         let edge = 1 + u64::from(receiver.window());
         receiver.on_data(Instant::ZERO, edge - 50, &[0; 100], false, false);
         assert_eq!((receiver.refused, receiver.sack_blocks(4).as_slice().len()), (1, 0));
+    }
+
+    /// Twice the time between segments (`tcp_delack_estimator`: a = a/2 + gap), half a second at most; two full ones are
+    /// acknowledged at once (`__tcp_ack_snd_check` of Linux 2.2).
+    #[test]
+    fn linux_2_2_waits_for_twice_the_time_between_segments() {
+        let wait = |gap: u64, pushed: usize| {
+            let mut receiver = Receiver::new(&Profile::linux_2_2());
+            let (mut seq, mut now, mut waits) = (1, Instant::ZERO, Vec::new());
+            for n in 0..30 {
+                now += Duration::from_millis(gap);
+                let len = if n < 28 { 1282 } else { pushed };
+                receiver.on_data(now, seq, &vec![0; len], false, true);
+                receiver.read(&mut vec![0; len]);
+                seq += len as u64;
+                waits.push(receiver.poll_timeout().map(|at| at.since(now).as_millis()));
+                if receiver.ack_is_due(now) {
+                    receiver.on_ack_sent(now, false);
+                }
+            }
+            waits
+        };
+        // The first one is acknowledged at once, then every second one.
+        assert_eq!(wait(160, 1282)[..3], [None, Some(165), Some(5)]);
+        // One of two that follow each other is the first of a pair.
+        assert_eq!(wait(160, 1282)[26..28].iter().max(), Some(&Some(319)));
+        assert_eq!(wait(400, 1282)[26..28].iter().max(), Some(&Some(500)));
+        // Small pushed ones are answered after two ticks.
+        assert!(wait(160, 600)[28..].contains(&Some(20)));
     }
 }

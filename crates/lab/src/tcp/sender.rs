@@ -7,7 +7,7 @@ use antiphon_proto::cc::{Controller, Cubic, Reno, Window};
 use antiphon_proto::rtt::RttEstimator;
 
 use super::detect::Rack;
-use super::profile::{Algorithm, Profile, WindowUnit};
+use super::profile::{Algorithm, Nagle, Profile, WindowUnit};
 use super::receiver::{copy_in, copy_out};
 use super::recovery::{Phase, Recovery};
 use super::scoreboard::Scoreboard;
@@ -18,6 +18,7 @@ use super::timers::Timer;
 pub struct Sender {
     pub(super) profile: Profile,
     ring: Box<[u8]>,
+    memory: Memory,
     /// First position not acknowledged.
     pub(super) una: u64,
     /// Next position to send.
@@ -45,6 +46,8 @@ pub struct Sender {
     pub(super) forced: Option<Forced>,
     pub(super) tail_probe: Option<TailProbe>,
     pub(super) retries: u32,
+    /// There was a time-out, and not all that was sent by then is acknowledged.
+    pub(super) timed_out: bool,
     /// When the wait for the head's acknowledgement began: first sent, or the last advance.
     pub(super) waits_since: Instant,
     last_sent: Instant,
@@ -52,6 +55,80 @@ pub struct Sender {
     small_end: u64,
     pub(super) counts: Counts,
 }
+
+/// A send buffer as Linux counts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// What a segment takes; zero: nothing is counted here.
+    each: u64,
+    /// `sk_sndbuf`.
+    limit: u64,
+    /// A writer waits (`SOCK_NOSPACE`).
+    waited_for: bool,
+}
+
+impl Memory {
+    fn new(profile: &Profile) -> Self {
+        let (each, limit) = (u64::from(profile.segment_memory), profile.send_buffer as u64);
+        Memory { each, limit, waited_for: false }
+    }
+
+    /// The connection is established: room for an initial window (`tcp_fixup_sndbuf`).
+    fn open(&mut self, profile: &Profile) {
+        let least = u64::from(profile.initial_window) * full_segment(profile);
+        self.limit = self.limit.max(least.min(MOST_SEND_MEMORY));
+    }
+
+    /// Bytes that may be written. A segment may begin while less than the whole is taken (`sk_stream_memory_free`), and the
+    /// last unsent one is filled first.
+    fn room(&self, held: u64, unsent: u64, mss: u32) -> usize {
+        if self.each == 0 {
+            return usize::MAX;
+        }
+        let (taken, mss) = (held * self.each, u64::from(mss));
+        if self.waited_for && !self.wakes(taken) {
+            return 0;
+        }
+        let begin = self.limit.saturating_sub(taken).div_ceil(self.each);
+        (begin * mss + (mss - unsent % mss) % mss) as usize
+    }
+
+    /// `sk_stream_write_space`: at least half as much is free as is taken.
+    fn wakes(&self, taken: u64) -> bool {
+        self.limit.saturating_sub(taken) >= taken / 2
+    }
+
+    /// `tcp_new_space`: twice the window, unless the window is full (`tcp_should_expand_sndbuf`).
+    fn check(&mut self, held: u64, has_window: bool, demanded: u64, profile: &Profile) {
+        if !self.waited_for {
+            return;
+        }
+        if has_window {
+            self.limit = self.limit.max((2 * demanded * full_segment(profile)).min(MOST_SEND_MEMORY));
+        }
+        self.waited_for = !self.wakes(held * self.each);
+    }
+}
+
+/// `SKB_TRUESIZE(mss_clamp + MAX_TCP_HEADER)`, with what Linux adds on 64 bits: headers of 304 bytes, where tunnels and
+/// wireless meshes are compiled in (`include/linux/netdevice.h`: `LL_MAX_HEADER` 128 and 48; `include/net/tcp.h`: 128), and an
+/// `sk_buff` with its `skb_shared_info` of 256 and 320.
+fn full_segment(profile: &Profile) -> u64 {
+    u64::from(profile.mss) + 304 + 256 + 320
+}
+
+/// Bytes of payload that the ring must hold.
+fn ring(profile: &Profile) -> usize {
+    match u64::from(profile.segment_memory) {
+        0 => profile.send_buffer.max(1),
+        each => {
+            ((MOST_SEND_MEMORY.max(profile.send_buffer as u64) / each + 2) * u64::from(profile.mss)) as usize
+        }
+    }
+}
+
+/// The last of `tcp_wmem` where memory is not short (`tcp_init`: 4 MiB at most).
+const MOST_SEND_MEMORY: u64 = 4 << 20;
 
 /// Kinds of probes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +188,8 @@ impl Sender {
     pub fn new(profile: &Profile) -> Self {
         Sender {
             profile: *profile,
-            ring: vec![0; profile.send_buffer.max(1)].into_boxed_slice(),
+            ring: vec![0; ring(profile)].into_boxed_slice(),
+            memory: Memory::new(profile),
             una: 1,
             next: 1,
             written: 1,
@@ -132,6 +210,7 @@ impl Sender {
             forced: None,
             tail_probe: None,
             retries: 0,
+            timed_out: false,
             waits_since: Instant::ZERO,
             last_sent: Instant::ZERO,
             usage: Usage::default(),
@@ -144,6 +223,7 @@ impl Sender {
     pub fn open(&mut self, now: Instant, mss: u32, sack: bool) {
         (self.mss, self.sack) = (mss.max(1), sack);
         (self.last_sent, self.waits_since) = (now, now);
+        self.memory.open(&self.profile);
     }
 
     /// Takes as many of `bytes` as the buffer has room for.
@@ -156,7 +236,26 @@ impl Sender {
 
     /// Bytes that [`Self::write`] would take.
     pub fn room(&self) -> usize {
-        self.ring.len() - (self.written - self.una.min(self.written)) as usize
+        let free = self.ring.len() - (self.written - self.una.min(self.written)) as usize;
+        free.min(self.memory.room(self.segments_held(), self.unsent(), self.mss))
+    }
+
+    /// Segments that the buffer holds: those in flight, and those that the unsent rest will make.
+    fn segments_held(&self) -> u64 {
+        self.scoreboard.len() as u64 + self.unsent().div_ceil(u64::from(self.mss))
+    }
+
+    /// The application waits for room.
+    pub fn note_waiting(&mut self) {
+        self.memory.waited_for |= self.room() == 0;
+    }
+
+    /// An acknowledgement was processed: the buffer may grow, and its writer go on.
+    pub(super) fn check_space(&mut self) {
+        let (held, cwnd) = (self.segments_held(), self.window().cwnd as u64);
+        let demanded = cwnd.max(u64::from(self.dup_threshold) + 1);
+        // Linux looks after it has sent what it may (`tcp_data_snd_check`), so all that is held counts as sent.
+        self.memory.check(held, held < cwnd, demanded, &self.profile);
     }
 
     /// No more will be written; a FIN follows what was.
@@ -212,6 +311,9 @@ impl Sender {
     }
 
     fn poll_new(&mut self, now: Instant) -> Option<Piece> {
+        if self.profile.repairs_first && self.timed_out {
+            return None;
+        }
         let full = u64::from(self.mss);
         let unsent = self.unsent();
         let mut len = unsent.min(full);
@@ -227,8 +329,7 @@ impl Sender {
             }
             len = room;
         }
-        // Nagle in Minshall's form, as Linux: one small segment unacknowledged at a time.
-        if !self.profile.no_delay && len < full && !fin && self.small_end > self.una {
+        if !self.profile.no_delay && !fin && self.must_wait(len) {
             return None;
         }
         self.restart_if_idle(now);
@@ -237,6 +338,25 @@ impl Sender {
             return None;
         }
         Some(self.send_new(now, len, fin && len == unsent))
+    }
+
+    /// Nagle's rule for a segment of `len` bytes.
+    fn must_wait(&self, len: u64) -> bool {
+        let full = u64::from(self.mss);
+        match self.profile.nagle {
+            // One small segment unacknowledged at a time.
+            Nagle::Minshall => len < full && self.small_end > self.una,
+            Nagle::HalfSegment => 2 * len < full && !self.scoreboard.is_empty(),
+        }
+    }
+
+    /// The retransmission time-out, back-off included.
+    pub(super) fn rto(&self) -> Duration {
+        if !self.profile.rto_stretch {
+            return self.rtt.rto();
+        }
+        let doublings = (self.window().cwnd.max(1.0) as i32).min(32) - 1;
+        self.rtt.rto_times(1.25 + 0.5f64.powi(doublings))
     }
 
     fn weight(&self, len: u64) -> u64 {

@@ -426,3 +426,121 @@ proptest! {
         }
     }
 }
+
+/// Linux 3.2, wireless without scatter and gather: a segment is allocated for 1448 bytes and headers, 4096 of `kmalloc`, and
+/// its `sk_buff` of 256. The buffer begins with ten segments of 2340 (`tcp_fixup_sndbuf`: 23 400 bytes), which five of
+/// those do not fill and six do.
+#[test]
+fn a_send_buffer_counts_segments_and_grows_for_a_writer_that_waits() {
+    let linux = Profile { send_buffer: 16 * 1024, segment_memory: 4352, ..prompt() };
+    let fill = |bench: &mut Bench| {
+        let mut written = 0;
+        while bench.near.writable() >= 1026 {
+            bench.write(1026);
+            written += 1;
+        }
+        written
+    };
+    // Each block is a segment in flight, and no acknowledgement comes.
+    let lost: fn(u64, &Segment) -> Option<Duration> = |_, _| None;
+    let mut bench = Bench::new(linux);
+    assert_eq!((fill(&mut bench), bench.near.writable()), (6, 0));
+    // Without a writer that waits, acknowledgements free room and no more.
+    bench.run_for(60);
+    bench.fate = Box::new(lost);
+    assert_eq!(fill(&mut bench), 6);
+    // With one, the first acknowledgement makes it twice the window of ten or eleven segments (`tcp_new_space`).
+    let mut bench = Bench::new(linux);
+    fill(&mut bench);
+    bench.near.note_waiting();
+    bench.run_for(39);
+    assert_eq!(bench.near.writable(), 0, "nothing is acknowledged yet");
+    bench.run_for(2);
+    bench.fate = Box::new(lost);
+    let grown = fill(&mut bench);
+    assert!([10, 11].map(|window: u64| (2 * window * 2340).div_ceil(4352)).contains(&grown), "{grown}");
+    // Counting payload alone, 16 KiB hold fifteen blocks and most of a sixteenth.
+    bench = Bench::new(Profile { segment_memory: 0, ..linux });
+    bench.fate = Box::new(lost);
+    assert_eq!((fill(&mut bench), bench.near.writable()), (15, 16 * 1024 - 15 * 1026));
+}
+
+/// A blocked writer goes on when at least half as much is free as is taken (`sk_stream_write_space`).
+#[test]
+fn a_writer_that_waits_goes_on_when_a_third_is_free() {
+    let mut linux = prompt();
+    (linux.send_buffer, linux.segment_memory, linux.initial_window) = (12 * 4352, 4352, 1);
+    let mut bench = Bench::new(linux);
+    while bench.near.writable() > 0 {
+        let len = bench.near.writable().min(1448);
+        bench.write(len);
+    }
+    // Twelve segments are there, one of them in flight: the window is full, so that the buffer does not grow.
+    bench.near.note_waiting();
+    let mut room = Vec::new();
+    for _ in 0..3 {
+        bench.run_for(40);
+        room.push(bench.near.writable() / 1448);
+    }
+    // Slow start: 1, 2, 4 are acknowledged. Of eleven and nine two thirds of twelve are exceeded, of five not.
+    assert_eq!(room, [0, 0, 7]);
+}
+
+/// Linux 2.2 (`net/ipv4/tcp_input.c`, `tcp_timer.c` and `tcp_snd_test`): after the SYN's round trip of 40 ms the time-out is
+/// 40 + 4 · 20 ms, times 1.25 + 1/2 with a window of two, 210 ms. Then the window is one, and nothing new is sent before all
+/// is repeated and acknowledged.
+#[test]
+fn linux_2_2_repairs_all_before_it_sends_anything_new() {
+    let prompt = |profile: Profile| Profile {
+        delayed_ack: DelayedAck { timeout: Duration::ZERO, ..profile.delayed_ack },
+        ..profile
+    };
+    let sent = |profile| {
+        let mut bench = Bench::new(prompt(profile));
+        bench.lose(|n| n <= 2);
+        let since = bench.now;
+        bench.write(10 * 1448);
+        bench.run_for(295);
+        let at = bench.sent_ms(since);
+        [0, 210, 250, 290].map(|ms| at.iter().filter(|sent| **sent == ms).count())
+    };
+    // Slow start doubles a window of one, and then of two (`tcp_cong_avoid`).
+    let old = sent(Profile::linux_2_2());
+    assert_eq!(old[..3], [2, 1, 1], "{old:?}");
+    assert!(old[3] >= 2, "{old:?}");
+    let newer = sent(Profile { repairs_first: false, ..Profile::linux_2_2() });
+    assert_eq!(newer[..3], [2, 1, 2], "the second repetition, and a new segment: {newer:?}");
+}
+
+/// Back-off goes on while anything sent before the time-out is unacknowledged (`tcp_ack_saw_tstamp`).
+#[test]
+fn linux_2_2_keeps_its_back_off_until_all_is_acknowledged() {
+    let gap = |repairs_first| {
+        let mut bench = Bench::new(Profile { repairs_first, ..Profile::linux_2_2() });
+        // Both are lost, and the second one's first repetition.
+        bench.lose(|n| n <= 2 || n == 4);
+        let since = bench.now;
+        bench.write(2 * 1448);
+        bench.run_for(3000);
+        let sent = bench.sent_ms(since);
+        sent[4] - sent[3]
+    };
+    let (kept, reset) = (gap(true), gap(false));
+    assert!((2 * reset - 2..=2 * reset + 2).contains(&kept), "{kept} and {reset} ms");
+}
+
+/// Half a segment or more does not wait in Linux 2.2; less does, while anything is unacknowledged.
+#[test]
+fn nagle_of_linux_2_2_holds_back_less_than_half_a_segment() {
+    let sent = |nagle, second| {
+        let mut bench = Bench::new(Profile { nagle, ..Profile::linux_2_2() });
+        let since = bench.now;
+        bench.write(1282);
+        bench.run_for(5);
+        bench.write(second);
+        bench.run_for(10);
+        bench.sent_ms(since).len()
+    };
+    assert_eq!([724, 723].map(|second| sent(Nagle::HalfSegment, second)), [2, 1]);
+    assert_eq!([1282, 724].map(|second| sent(Nagle::Minshall, second)), [1, 1]);
+}

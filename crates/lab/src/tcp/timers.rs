@@ -59,8 +59,8 @@ impl Sender {
         let old = self.timer.filter(|timer| timer.due == Due::Retransmission && !advanced);
         let rto_at = match old {
             Some(timer) => timer.at,
-            None if advanced => now + self.rtt.rto(),
-            None => (head.sent_at + self.rtt.rto()).max(now),
+            None if advanced => now + self.rto(),
+            None => (head.sent_at + self.rto()).max(now),
         };
         self.timer = Some(match self.tail_probe_at(now) {
             Some(at) if self.may_probe_tail() => Timer { at: at.min(rto_at), due: Due::TailProbe },
@@ -70,7 +70,7 @@ impl Sender {
 
     /// Restarts the retransmission timer: the head was retransmitted.
     pub(super) fn arm_rto(&mut self, now: Instant) {
-        self.timer = Some(Timer { at: now + self.rtt.rto(), due: Due::Retransmission });
+        self.timer = Some(Timer { at: now + self.rto(), due: Due::Retransmission });
     }
 
     fn may_probe_tail(&self) -> bool {
@@ -92,7 +92,7 @@ impl Sender {
         self.counts.tail_probes += 1;
         self.tail_probe = Some(TailProbe { high: self.next, retransmission: !new_data });
         let head = self.scoreboard.head().map_or(now, |head| head.sent_at);
-        let at = (head + self.rtt.rto()).max(now + TIMER_MARGIN);
+        let at = (head + self.rto()).max(now + TIMER_MARGIN);
         self.timer = Some(Timer { at, due: Due::Retransmission });
     }
 
@@ -109,6 +109,7 @@ impl Sender {
         self.mark_lost_at_timeout(now);
         let in_flight = self.in_flight();
         self.recovery.on_timeout(&mut *self.congestion, self.una, self.next, in_flight);
+        self.timed_out = true;
         self.rtt.back_off();
         self.arm_rto(now);
         true
@@ -122,7 +123,7 @@ impl Sender {
     /// Nothing is in flight and the next segment does not fit the peer's window.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.scoreboard.is_empty() && self.timer.is_none() {
-            self.timer = Some(Timer { at: now + self.rtt.rto(), due: Due::WindowProbe });
+            self.timer = Some(Timer { at: now + self.rto(), due: Due::WindowProbe });
         }
     }
 
@@ -135,7 +136,7 @@ impl Sender {
         self.rtt.back_off();
         self.forced = Some(Forced::Window);
         self.counts.window_probes += 1;
-        self.timer = Some(Timer { at: now + self.rtt.rto(), due: Due::WindowProbe });
+        self.timer = Some(Timer { at: now + self.rto(), due: Due::WindowProbe });
         true
     }
 }

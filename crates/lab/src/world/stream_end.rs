@@ -20,15 +20,28 @@ pub struct StreamEnd {
     told_gone: bool,
     /// The participant may have more data than there was room for.
     is_waiting: bool,
+    /// It is asked again because of that, and may have none.
+    is_resuming: bool,
     next_report: Instant,
 }
 
 impl StreamEnd {
     /// An end of a connection of the participant's wire `own`, whose packets use `way` of `flow`.
     pub fn new(tcp: Tcp, own: WireId, flow: u32, way: u16) -> Self {
-        let (told_connected, told_gone, is_waiting) = (false, false, false);
+        let (told_connected, told_gone, is_waiting, is_resuming) = (false, false, false, false);
         let next_report = Instant::ZERO;
-        StreamEnd { tcp, flow, way, own, wire: None, told_connected, told_gone, is_waiting, next_report }
+        StreamEnd {
+            tcp,
+            flow,
+            way,
+            own,
+            wire: None,
+            told_connected,
+            told_gone,
+            is_waiting,
+            is_resuming,
+            next_report,
+        }
     }
 
     /// Whether its participant calls it so.
@@ -107,7 +120,9 @@ impl StreamEnd {
 
     /// The wire of a participant that may have more data than there was room for; once.
     pub fn take_waiting(&mut self) -> Option<WireId> {
-        self.wire.filter(|_| std::mem::take(&mut self.is_waiting))
+        let wire = self.wire.filter(|_| std::mem::take(&mut self.is_waiting));
+        self.is_resuming = wire.is_some();
+        wire
     }
 
     /// Takes what the participant wants to write, as long as there is room; `low_water`: only while fewer bytes than
@@ -120,6 +135,10 @@ impl StreamEnd {
         low_water: Option<usize>,
         net: &mut Network,
     ) {
+        // The participant has something to write.
+        if self.told_connected && !std::mem::take(&mut self.is_resuming) {
+            self.tcp.note_waiting();
+        }
         while self.told_connected && !self.told_gone {
             let room = self.tcp.writable().min(WRITE_ROOM);
             if room == 0 || low_water.is_some_and(|low| self.tcp.unsent() >= low) {

@@ -288,7 +288,9 @@ impl<'a> StreamBuilder<'a> {
         blocks: u64,
         mode: BlockMode,
     ) -> Result<StreamParticipant, WorldError> {
-        let framing = Framing { send_timeout: self.spec.patience, ..Framing::default() };
+        // Section 4.2: a send that fails is discarded, not tried again. Over a byte stream `send_timeout` sees to that.
+        let gives_up_refused = !self.is_stream();
+        let framing = Framing { send_timeout: self.spec.patience, gives_up_refused, ..Framing::default() };
         let endpoint = framed(self.stack(self.fork("near"))?, framing).open(self.start, Role::Caller);
         let sending = Sending {
             channels,

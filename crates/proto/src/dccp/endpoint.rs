@@ -159,7 +159,7 @@ impl DccpEndpoint {
             checksum,
             max_datagram,
             state,
-            queue: SendQueue::empty(),
+            queue: SendQueue::empty().shorter(settings.queue.unwrap_or(usize::MAX)),
             inbox: Inbox::empty(),
             tally: Tally::default(),
             ports,
@@ -206,7 +206,7 @@ impl DccpEndpoint {
         self.flow = Some(Flow {
             sent: SentLog::new(first),
             received: ReceiveLog::new(before),
-            sender: ccid::sender(ours, now, first, &self.rtt),
+            sender: ccid::sender(ours, now, first, &self.rtt, self.settings.rto),
             receiver: ccid::receiver(theirs, before, &self.rtt),
             mtu: Mtu::sparing(self.max_datagram, now),
             since_ack: 0,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
-use crate::query::time;
+use crate::query::{bad, time};
+use crate::queue::MAX_FRAMES;
+use crate::rtt::{RtoFloor, RtoSettings};
 
 /// Settings of a DCCP endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,12 @@ pub struct Settings {
     pub coverage: u8,
     /// When the first Request is repeated.
     pub request_timeout: Duration,
+    /// Messages that may wait for the congestion control; a further one is refused. `None`: what a send queue holds.
+    pub queue: Option<usize>,
+    /// CCID 2's time-out as a kernel has it, from a round trip in which the peer's wait is not told apart, and set anew with
+    /// every packet (Linux 3.2, `net/dccp/ccids/ccid2.c`: `ccid2_rtt_estimator`, `ccid2_hc_tx_packet_sent`). `None`: ours,
+    /// which ends sooner.
+    pub rto: Option<RtoSettings>,
 }
 
 impl Default for Settings {
@@ -34,6 +42,8 @@ impl Default for Settings {
             newest_first: false,
             coverage: 0,
             request_timeout: REQUEST_TIMEOUT,
+            queue: None,
+            rto: None,
         }
     }
 }
@@ -68,8 +78,35 @@ impl Settings {
                 .unwrap_or_default(),
             request_timeout: time(query, "request-timeout", LEAST_REQUEST_TIMEOUT, RFC_REQUEST_TIMEOUT)?
                 .unwrap_or(REQUEST_TIMEOUT),
+            queue: query.read("queue", |text| {
+                let most = text.parse::<usize>().ok();
+                most.filter(|most| (1..=MAX_FRAMES).contains(most))
+                    .ok_or("use a number of messages from 1 to 1024")
+            })?,
+            rto: rto(query)?,
         })
     }
+}
+
+/// CCID 2's time-outs, if the query sets one of them; the others are Linux's.
+fn rto(query: &Query) -> Result<Option<RtoSettings>, UriError> {
+    let read = |key, low| time(query, key, low, LINUX_RTO_MAX);
+    let (initial, min, max) =
+        (read("rto-initial", LEAST_RTO)?, read("rto-min", Duration::ZERO)?, read("rto-max", LEAST_RTO)?);
+    if [initial, min, max] == [None; 3] {
+        return Ok(None);
+    }
+    let (initial, min) = (initial.unwrap_or(LINUX_RTO_INITIAL), min.unwrap_or(LINUX_RTO_MIN));
+    let max = max.unwrap_or(LINUX_RTO_MAX);
+    if max < initial.max(min) {
+        return Err(bad(
+            query,
+            "rto-max",
+            format!("below the other two: use {:?} or more", initial.max(min)),
+        ));
+    }
+    let floor = RtoFloor::Variation;
+    Ok(Some(RtoSettings { initial, min, max, longest: max, floor, granularity: Duration::ZERO }))
 }
 
 /// Four printable characters (RFC 4340 §8.1.2); shorter ones are padded with spaces.
@@ -100,6 +137,23 @@ pub(super) const KEYS: &[Key] = &[
         help: "when a Request without an answer is repeated, 250ms by default, 1s in RFC 4340: request-timeout=1s",
     },
     Key {
+        name: "queue",
+        help: "messages that may wait for the congestion control, a further one is refused; 1024 by default, 5 in Linux: queue=5",
+    },
+    Key {
+        name: "rto-min",
+        help: "the least that CCID 2's time-out is above the round trip; 200ms in Linux, by default what the peer keeps an \
+               acknowledgement and 25ms: rto-min=200ms",
+    },
+    Key {
+        name: "rto-initial",
+        help: "CCID 2's time-out before a round trip is known, 3s in Linux: rto-initial=3s",
+    },
+    Key {
+        name: "rto-max",
+        help: "to which CCID 2's time-outs double, 500ms by default, 64s in Linux: rto-max=64s",
+    },
+    Key {
         name: "coverage",
         help: "how much of a message the checksum must protect, 0 (all, default) to 15: coverage=1",
     },
@@ -110,6 +164,12 @@ pub(super) const RFC_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// A lost first packet should not delay sound by a second: as SCTP's rto-initial here.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(250);
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(10);
+/// Linux 2.6.37 to 6.15: `DCCP_TIMEOUT_INIT` and `DCCP_RTO_MAX` of `net/dccp/dccp.h`, and TCP's `TCP_RTO_MIN`, which
+/// bounds the term of the variation (`ccid2_rtt_estimator`). Up to 2.6.36 the whole was at least a second.
+const LINUX_RTO_INITIAL: Duration = Duration::from_secs(3);
+const LINUX_RTO_MIN: Duration = Duration::from_millis(200);
+const LINUX_RTO_MAX: Duration = Duration::from_secs(64);
+const LEAST_RTO: Duration = Duration::from_millis(1);
 /// RTP with sound (RFC 5762 §5.2).
 pub const RTP_AUDIO: u32 = u32::from_be_bytes(*b"RTPA");
 /// The port that RFC 3551 §8 registers for RTP, for DCCP as for UDP.
@@ -133,8 +193,15 @@ mod tests {
             newest_first: true,
             coverage: 1,
             request_timeout: RFC_REQUEST_TIMEOUT,
+            ..Settings::default()
         };
         assert_eq!(all, expected);
+        let linux = read("ccid=2&queue=5&rto-min=200ms").unwrap();
+        let rto = linux.rto.expect("it was set");
+        assert_eq!(
+            (linux.queue, rto.initial, rto.min, rto.max),
+            (Some(5), LINUX_RTO_INITIAL, LINUX_RTO_MIN, LINUX_RTO_MAX)
+        );
         for (text, remedy) in [
             ("ccid=4", "2 (TCP-like"),
             ("order=old", "newest"),
@@ -142,6 +209,9 @@ mod tests {
             ("dccp-port=0", "1 to 65535"),
             ("coverage=16", "0 (all data)"),
             ("request-timeout=2s", "10ms to 1s"),
+            ("queue=0", "1 to 1024"),
+            ("rto-max=2s", "use 3s or more"),
+            ("rto-initial=65s", "64s"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(remedy), "{error}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, Role, handle_due};
+use antiphon_core::{Endpoint, Instant, Message, Role, SendError, Tag, handle_due};
 use antiphon_proto::dccp::wire::{DccpOption, Header, Kind, OptionWriter, Packet, emit};
 use antiphon_proto::dccp::{Checksum, Seq48};
 
@@ -68,4 +68,18 @@ fn packets_echo_the_time_stamp_until_the_server_is_heard() {
         }
     }
     assert!(later > 0);
+}
+
+/// `dccp_sendmsg` fails as soon as `sysctl_dccp_tx_qlen` packets wait, five by default (`qpolicy_simple_full` of
+/// `net/dccp/qpolicy.c` in Linux 3.2 and 3.4), and waits for nothing; what waits already stays.
+#[test]
+fn a_queue_of_five_refuses_the_sixth_message() {
+    let now = Instant::from_millis(1);
+    for (query, room) in [("queue=5", 5), ("queue=1", 1), ("", 1024)] {
+        let mut client = endpoint(query, Role::Caller, 1);
+        let mut send = || client.send(now, Message::new(Tag::NONE, &[7; 100], None));
+        let taken = (0..2000).take_while(|_| send().is_ok()).count();
+        assert_eq!(taken, room, "{query}");
+        assert_eq!(send(), Err(SendError::Blocked { queued: room }), "{query}");
+    }
 }

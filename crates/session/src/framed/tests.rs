@@ -4,7 +4,11 @@ use antiphon_core::{Input, PathId, Role, Tag};
 use antiphon_proto::{StackArgs, find};
 
 fn endpoint(scheme: &str, role: Role) -> Box<dyn Endpoint> {
-    let query = Query::default();
+    endpoint_with(scheme, "", role)
+}
+
+fn endpoint_with(scheme: &str, query: &str, role: Role) -> Box<dyn Endpoint> {
+    let query: Query = query.parse().unwrap();
     let playout_delay = Duration::from_millis(80);
     let args = StackArgs::new(&query, 7, 1472, playout_delay);
     (find(scheme).unwrap().stack)(&args).unwrap().open(Instant::ZERO, role)
@@ -183,4 +187,33 @@ fn a_full_ring_says_when_there_is_room() {
     assert_eq!(events.iter().filter(|event| **event == Event::Writable).count(), 1);
     // What was refused has taken its number with it, so that the far end misses it.
     assert_eq!(near.seqs[0], 18);
+}
+
+/// What a full queue refuses waits in the ring, or is given up by a program that does not try again.
+#[test]
+fn a_refused_block_waits_or_is_given_up() {
+    let framed = |gives_up_refused| {
+        let inner = endpoint_with("dccp", "queue=5", Role::Caller);
+        let mut near = Framed::new(inner, Framing { gives_up_refused, ..Framing::default() });
+        for n in 0..8 {
+            near.send(ms(0), tagged(n, frame(0, &[1; 940]))).unwrap();
+            near.flush(ms(0));
+        }
+        outcomes(&mut near)
+    };
+    assert_eq!(framed(false), []);
+    let given_up: Vec<_> = (5..8).map(|n| (n, GIVEN_UP)).collect();
+    assert_eq!(framed(true).len(), 0, "frames have their outcomes in order, and the first five wait");
+    let mut near = Framed::new(
+        endpoint_with("dccp", "queue=5", Role::Caller),
+        Framing { gives_up_refused: true, ..Framing::default() },
+    );
+    for n in 0..8 {
+        near.send(ms(0), tagged(n, frame(0, &[1; 940]))).unwrap();
+        near.flush(ms(0));
+    }
+    near.close(ms(0), CloseMode::Abort);
+    near.handle_timeout(ms(1));
+    let ended = outcomes(&mut near);
+    assert_eq!(ended[5..], given_up, "{ended:?}");
 }

@@ -17,6 +17,7 @@ use super::read::Seen;
 use super::rtt::Rtt;
 use super::seq::Seq48;
 use super::wire::OptionWriter;
+use crate::rtt::RtoSettings;
 
 use three_receiver::ReceiverThree;
 use three_sender::SenderThree;
@@ -73,10 +74,17 @@ pub(crate) trait Sender: Debug {
 }
 
 /// The sender of `ccid`, whose first packet will be `first`.
-pub(crate) fn sender(ccid: u64, now: Instant, first: Seq48, rtt: &Rtt) -> Box<dyn Sender> {
+/// `rto`: CCID 2's time-outs, if they are not ours.
+pub(crate) fn sender(
+    ccid: u64,
+    now: Instant,
+    first: Seq48,
+    rtt: &Rtt,
+    rto: Option<RtoSettings>,
+) -> Box<dyn Sender> {
     match ccid {
         3 => Box::new(SenderThree::new(now, rtt.srtt())),
-        _ => Box::new(SenderTwo::new(first)),
+        _ => Box::new(SenderTwo::new(first, rto)),
     }
 }
 

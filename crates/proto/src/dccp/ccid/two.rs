@@ -11,7 +11,7 @@ use crate::dccp::rtt::Rtt;
 use crate::dccp::seq::Seq48;
 use crate::dccp::wire::{DccpOption, OptionWriter, tens_of_micros};
 use crate::patience::LONGEST_PAUSE;
-use crate::rtt::backed_off;
+use crate::rtt::{RtoSettings, backed_off};
 
 /// Sends as many data packets as a window allows, and treats their losses as congestion.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,11 +33,14 @@ pub(crate) struct SenderTwo {
     backoff: u32,
     /// The longest reported delay of an acknowledgement at the peer.
     longest_kept: Option<Duration>,
+    /// A kernel's time-outs in place of ours.
+    rto: Option<RtoSettings>,
 }
 
 impl SenderTwo {
-    pub fn new(first: Seq48) -> Self {
-        SenderTwo { ssthresh: u32::MAX, lowest: first, recover: first.plus(-1), ..SenderTwo::default() }
+    pub fn new(first: Seq48, rto: Option<RtoSettings>) -> Self {
+        let (ssthresh, recover) = (u32::MAX, first.plus(-1));
+        SenderTwo { ssthresh, lowest: first, recover, rto, ..SenderTwo::default() }
     }
 }
 
@@ -53,7 +56,8 @@ impl Sender for SenderTwo {
 
     fn on_sent(&mut self, now: Instant, _len: usize, rtt: &Rtt) {
         self.pipe += 1;
-        if self.timeout_at.is_none() {
+        // Linux: `sk_reset_timer` in `ccid2_hc_tx_packet_sent`.
+        if self.timeout_at.is_none() || self.rto.is_some() {
             self.timeout_at = Some(now + self.timeout(rtt));
         }
     }
@@ -74,7 +78,8 @@ impl Sender for SenderTwo {
         if let Some(sent) = log.entry_mut(ack)
             && sent.fate == Fate::Open
         {
-            rtt.on_sample(now.since(sent.at).saturating_sub(seen.elapsed));
+            let kept = if self.rto.is_some() { Duration::ZERO } else { seen.elapsed };
+            rtt.on_sample(now.since(sent.at).saturating_sub(kept));
         }
         let (acked, marked) = self.settle_acked(ack, seen.vectors(), log);
         let lost = self.settle_lost(log);
@@ -116,7 +121,8 @@ impl Sender for SenderTwo {
         self.ssthresh = (self.cwnd / 2).max(2);
         (self.cwnd, self.pipe, self.credit) = (1, 0, 0);
         self.recover = log.next.plus(-1);
-        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+        let most = if self.rto.is_some() { u32::MAX } else { MAX_BACKOFF };
+        self.backoff = self.backoff.saturating_add(1).min(most);
         true
     }
 
@@ -220,6 +226,9 @@ impl SenderTwo {
 
     /// RFC 6298 §5.5's doubling, but with a lower limit: in an outage of half a minute it would grow to half a minute.
     fn timeout(&self, rtt: &Rtt) -> Duration {
+        if let Some(rto) = self.rto {
+            return backed_off(rto.timeout(rtt), self.backoff, rto.max);
+        }
         // For a peer that reports its acknowledgement delays, the longest permitted delay need not be assumed.
         let kept = self.longest_kept.map_or(MOST_KEPT, |kept| (2 * kept).min(MOST_KEPT));
         let base = rtt.timeout() + kept + SLACK;
@@ -296,3 +305,47 @@ const MAX_BACKOFF: u32 = 3;
 const DELAYED_ACK: Duration = Duration::from_millis(25);
 /// The capacity of one option: 253 runs of up to 64 packets.
 const LONGEST_VECTOR: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtt::RtoFloor;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Linux 3.2: 3 s at first, then the round trip and 200 ms more (its variation is less), from the last packet on,
+    /// doubled up to 64 s (`net/dccp/ccids/ccid2.c`: `ccid2_hc_tx_init`, `ccid2_rtt_estimator`, `ccid2_hc_tx_rto_expire`).
+    #[test]
+    fn time_outs_of_linux() {
+        let max = 64_000 * MS;
+        let rto = RtoSettings {
+            initial: 3000 * MS,
+            min: 200 * MS,
+            max,
+            longest: max,
+            floor: RtoFloor::Variation,
+            granularity: Duration::ZERO,
+        };
+        let (mut two, mut rtt) = (SenderTwo::new(Seq48::new(1), Some(rto)), Rtt::default());
+        let at = |ms: u64| Some(Instant::from_millis(ms));
+        two.on_sent(Instant::from_millis(10), 100, &rtt);
+        assert_eq!(two.poll_timeout(), at(3010));
+        (0..100).for_each(|_| rtt.on_sample(20 * MS));
+        two.on_sent(Instant::from_millis(40), 100, &rtt);
+        assert_eq!(two.poll_timeout(), at(260), "each packet sets it anew");
+        let (mut log, mut now, mut waits) = (SentLog::new(Seq48::new(1)), 260, Vec::new());
+        for _ in 0..11 {
+            assert!(two.handle_timeout(Instant::from_millis(now), &mut log));
+            two.on_sent(Instant::from_millis(now), 100, &rtt);
+            let due = two.poll_timeout().expect("it runs");
+            waits.push(due.since(Instant::from_millis(now)).as_millis() as u64);
+            now = due.as_nanos() / 1_000_000;
+        }
+        assert_eq!(waits, [440, 880, 1760, 3520, 7040, 14_080, 28_160, 56_320, 64_000, 64_000, 64_000]);
+        // Ours end sooner, and count from the oldest packet.
+        let mut ours = SenderTwo::new(Seq48::new(1), None);
+        ours.on_sent(Instant::from_millis(0), 100, &rtt);
+        ours.on_sent(Instant::from_millis(30), 100, &rtt);
+        assert!(ours.poll_timeout() < at(260) && ours.poll_timeout() > at(200), "{:?}", ours.poll_timeout());
+    }
+}
