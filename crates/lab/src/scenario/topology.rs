@@ -25,6 +25,7 @@ impl MediumKind {
     fn members(&self) -> Vec<NodeId> {
         match self {
             MediumKind::Link { between, .. }
+            | MediumKind::Alternating { between, .. }
             | MediumKind::Replay { between, .. }
             | MediumKind::Cable { between, .. } => between.to_vec(),
             MediumKind::Switch { nodes, .. }
