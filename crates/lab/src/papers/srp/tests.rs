@@ -130,5 +130,5 @@ fn our_claim_on_changes_falls_with_each_distance() {
         assert_eq!(verdict(transport, 2.0, [150.0, 99.0]), Some(false), "{transport}, after changes");
     }
     assert_eq!(verdict(NEAREST, 9.0, [100.0; 2]), Some(false), "outside");
-    assert_eq!(verdict(NEAREST, 2.0, [100.0, 160.0]), Some(false));
+    assert_eq!(verdict(NEAREST, 2.0, [100.0, 180.0]), Some(false));
 }
