@@ -5,13 +5,16 @@ use antiphon_report::{Axis, Chart, Part, Scale, Section, Series, Style};
 
 use super::papers::PaperResults;
 
-/// A line of a chart: its values by x.
+/// Values by x.
+type Points = Vec<(f64, Option<Value>)>;
+
+/// A line of a chart.
 #[derive(Default)]
 struct Line {
     name: String,
     colour: usize,
     style: Style,
-    points: Vec<(f64, Option<Value>)>,
+    points: Points,
 }
 
 impl From<Line> for Series {
@@ -148,7 +151,7 @@ impl PaperResults {
     /// A printed column of all tables for two channels, by protocol.
     fn by_connection(&self, printed: &str) -> Vec<Series> {
         let mut connections: Vec<(&str, &str)> = Vec::new();
-        let mut lines: Vec<(&str, Vec<(f64, Option<Value>)>, Vec<(f64, Option<Value>)>)> = Vec::new();
+        let mut lines: Vec<(&str, Points, Points)> = Vec::new();
         for experiment in self.paper.experiments {
             let Some(map) = experiment.tables.first() else { continue };
             let Some(table) = self.paper.table(map.file) else { continue };
@@ -180,12 +183,7 @@ impl PaperResults {
 }
 
 /// Ours and the printed values.
-fn both(
-    colour: usize,
-    name: &str,
-    printed: Vec<(f64, Option<Value>)>,
-    ours: Vec<(f64, Option<Value>)>,
-) -> [Series; 2] {
+fn both(colour: usize, name: &str, printed: Points, ours: Points) -> [Series; 2] {
     [
         Line { name: format!("{name}, ours"), colour, style: Style::Line, points: ours }.into(),
         Line { name: format!("{name}, printed"), colour, style: Style::Dashed, points: printed }.into(),

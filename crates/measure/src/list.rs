@@ -311,6 +311,12 @@ mod tests {
             "changes_failed",
             "jitter_sd_ms",
             "gap_mad_ms",
+            "duplicate_packet_late",
+            "duplicate_ack_late",
+            "duplicate_ack_lost",
+            "duplicate_ack_unread",
+            "watched_missing_percent",
+            "watched_jitter_mad_ms",
         ];
         for def in FIGURES {
             let of_one_way = def.name.starts_with("delay_");
