@@ -27,6 +27,7 @@ mod own;
 mod papers;
 mod path;
 mod real;
+mod redrawn;
 mod report;
 mod sides;
 mod srp_page;

@@ -17,6 +17,7 @@ impl PaperResults {
     /// of the last one; and charts of the first figure.
     pub(super) fn own_results(&self, experiment: &'static Experiment) -> Vec<Part> {
         let Some(results) = self.of(experiment.key) else { return Vec::new() };
+        let results = &by_free_variables(results);
         let mut parts = Vec::new();
         for (n, name) in experiment.shows.iter().enumerate() {
             parts.push(Part::Table(self.own_table(results, name, Of::All)));
@@ -48,7 +49,7 @@ impl PaperResults {
             Of::All => "",
             Of::Worst => ", worst stream of a run",
         };
-        let title = |(_, value): &(&str, &str)| (*value).to_string();
+        let title = |(_, value): &(&str, &str)| self.paper.short(value).to_string();
         Table {
             caption: match columns.first().and_then(|column| column.first()) {
                 Some((variable, _)) => format!("{}{whose}, by {variable}{}", titled(name), rows_of(results)),
@@ -104,6 +105,31 @@ impl PaperResults {
         };
         settings.iter().map(word).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The same results without the variables of the sweep that follow from another one, such as a setting that each transport has.
+fn by_free_variables(results: &Results) -> Results {
+    let mut results = results.clone();
+    let names: Vec<String> = results
+        .records
+        .first()
+        .map_or(Vec::new(), |first| first.point.iter().map(|(name, _)| name.clone()).collect());
+    for name in names.into_iter().rev() {
+        let values = |of: &str| -> Vec<Option<String>> {
+            results.records.iter().map(|record| record.setting(of).map(String::from)).collect()
+        };
+        let own = values(&name);
+        let others = results.records.first().map_or(&[][..], |first| &first.point);
+        let follows = others.iter().any(|(other, _)| {
+            let mut known = std::collections::BTreeMap::new();
+            let mut pairs = values(other).into_iter().zip(&own);
+            *other != name && pairs.all(|(key, value)| *known.entry(key).or_insert(value) == value)
+        });
+        if follows && own.windows(2).any(|pair| pair[0] != pair[1]) {
+            results.records.iter_mut().for_each(|record| record.point.retain(|(other, _)| *other != name));
+        }
+    }
+    results
 }
 
 /// Each part of a point that occurs, in the order of the runs.
@@ -180,6 +206,9 @@ fn series(results: &Results, settings: &[(&str, &str)], columns: &[Settings<'_>]
 fn axis(columns: &[Settings<'_>]) -> Option<Axis> {
     let settings = columns.iter().filter_map(|column| column.first());
     let name = settings.clone().next()?.0;
+    if settings.clone().any(|(_, value)| leading(value).is_none()) {
+        return None;
+    }
     let units = settings.map(|(_, value)| value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'));
     Some(Axis::new(name, units.max_by_key(|unit| unit.len())?))
 }

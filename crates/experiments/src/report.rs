@@ -45,6 +45,7 @@ impl PaperResults {
         let mut sections: Vec<Section> = self.fidelity_section().into_iter().collect();
         sections.push(claims_section(self.paper, &claims));
         sections.extend(self.srp_section());
+        sections.extend(self.connections_section());
         sections.extend(self.paper.experiments.iter().map(|experiment| self.section(experiment)));
         let mut page = Page::default();
         page.kicker = "Antiphon · a published study, re-run".into();
@@ -89,6 +90,7 @@ impl PaperResults {
             }
             section.parts.push(Part::Facts(definitions(map)));
         }
+        section.parts.extend(self.redrawn(experiment));
         section.parts.extend(self.own_results(experiment));
         section.parts.extend(self.srp_plots(experiment));
         section.parts.extend(self.beside_reality(experiment));

@@ -34,12 +34,14 @@ const INTRO: &str = "The report's two algorithms, UDP and TCP, compared with dec
      intervals; each run has its own distance.";
 
 /// Our figures.
-const FIGURES: [&str; 5] = [
+const FIGURES: [&str; 7] = [
     srp::DISTANCE_BY_INTERVALS,
     srp::DISTANCE_BY_AGES,
     srp::LOSS,
     srp::LATENCY_BY_INTERVALS,
     srp::LATENCY_BY_AGES,
+    srp::DISTANCE_AFTER_CHANGES,
+    srp::MESSAGES,
 ];
 
 /// Columns of the printed tables.

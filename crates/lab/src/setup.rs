@@ -8,7 +8,7 @@ use std::time::Duration;
 use antiphon_core::uri::Query;
 use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::wlan::{Category, CellSpec};
-use antiphon_link::{DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
+use antiphon_link::{Alternation, DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
@@ -96,6 +96,15 @@ pub enum MediumKind {
         between: [NodeId; 2],
         /// Delays, losses and queues, both ways.
         spec: Box<DuplexSpec>,
+    },
+    /// A link whose delay and loss alternate with others, both ways.
+    Alternating {
+        /// Its ends.
+        between: [NodeId; 2],
+        /// As of a link.
+        spec: Box<DuplexSpec>,
+        /// What takes the place of its delay and loss in every second period.
+        with: Alternation,
     },
     /// A recorded path, whose delays and losses are repeated.
     Replay {
@@ -258,6 +267,17 @@ pub struct StreamSpec {
     pub treatment: Treatment,
     /// Further associations with the receiver, of sound to a single one.
     pub further: Vec<FurtherSpec>,
+    /// The part of the run to which the figures `watched_…` refer.
+    pub watch: Option<Watch>,
+}
+
+/// The beginning of each period but the first, counted from the beginning of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Length of a period.
+    pub every: Duration,
+    /// So much of it.
+    pub length: Duration,
 }
 
 /// One more association of a sender with its receiver: beside the others for good, or in place of the present one.
@@ -293,6 +313,7 @@ impl StreamSpec {
             tcp: Profile::linux(),
             treatment: Treatment::default(),
             further: Vec::new(),
+            watch: None,
         }
     }
 

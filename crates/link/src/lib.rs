@@ -64,7 +64,7 @@ pub use fddi::{
     FDDI_MAX_FRAME, FDDI_OVERHEAD, FDDI_RATE, Ring, RingClass, RingError, RingSpec, Rotations, Sent,
     StationSpec,
 };
-pub use link::{Direction, Duplex, Link, StageCounters};
+pub use link::{Alternation, Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
 pub use packet::{Counters, Discard, Packet};
 pub use parse::SpecError;

@@ -11,7 +11,7 @@ use crate::packet::{Counters, Discard, Packet};
 use crate::parse::SpecError;
 use crate::queue::{MAX_PACKETS, Queue};
 use crate::reorder::Reorder;
-use crate::spec::{DuplexSpec, LinkSpec};
+use crate::spec::{DuplexSpec, LinkSpec, LossModel};
 
 /// One direction of a link.
 ///
@@ -25,7 +25,33 @@ pub struct Link<P> {
     variation: Variation,
     delay: Delay<Fated<P>>,
     reorder: Reorder<Fated<P>>,
+    alternate: Option<Alternate>,
     total: Counters,
+}
+
+/// A delay and a loss in turn with those of a link: its own in the first period, the other in the second, and so on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Alternation {
+    /// Length of a period.
+    pub every: Duration,
+    /// Propagation time in every second period.
+    pub delay: Duration,
+    /// Loss in every second period.
+    pub loss: LossModel,
+}
+
+struct Alternate {
+    every: Duration,
+    loss: Loss,
+    /// Beyond the line's propagation time, in the two kinds of periods.
+    extra: [Duration; 2],
+}
+
+impl Alternate {
+    /// Whether `now` is in a period of the other kind.
+    fn is_other(&self, now: Instant) -> bool {
+        now.since(Instant::ZERO).as_nanos() / self.every.as_nanos() % 2 == 1
+    }
 }
 
 /// Random numbers drawn for a packet on its arrival; applied after the queue.
@@ -62,8 +88,23 @@ impl<P: Packet> Link<P> {
             variation: Variation::new(spec.jitter, seed),
             delay: Delay::new(spec.delay),
             reorder: Reorder::new(spec.reorder, seed),
+            alternate: None,
             total: Counters::default(),
         })
+    }
+
+    /// A link whose delay and loss alternate with others, counted from [`Instant::ZERO`]. What a packet meets depends on when it is
+    /// offered; after a change to a shorter delay, packets wait for those before them.
+    pub fn alternating(spec: &LinkSpec, with: Alternation, seed: u64) -> Result<Self, SpecError> {
+        LinkSpec { delay: with.delay, loss: with.loss, ..*spec }.validate()?;
+        let shortest = spec.delay.min(with.delay);
+        let mut link = Link::new(&LinkSpec { delay: shortest, ..*spec }, seed)?;
+        link.alternate = Some(Alternate {
+            every: with.every.max(SHORTEST_PERIOD),
+            loss: Loss::new(with.loss, Rng::fork(seed, "alternate").next_u64()),
+            extra: [spec.delay - shortest, with.delay - shortest],
+        });
+        Ok(link)
     }
 
     /// Takes a packet at `now`, which never goes back; returns it if the queue is full or drops it early.
@@ -71,11 +112,20 @@ impl<P: Packet> Link<P> {
     /// What each element draws for a packet depends on `now` and not on the other elements.
     pub fn offer(&mut self, now: Instant, packet: P) -> Option<P> {
         self.total.count_offered(packet.wire_len());
+        // Both are asked, so that neither depends on the periods.
+        let mut lost = self.loss.strikes(now);
+        let mut later = Duration::ZERO;
+        if let Some(alternate) = &mut self.alternate {
+            let other = alternate.loss.strikes(now);
+            let is_other = alternate.is_other(now);
+            lost = if is_other { other } else { lost };
+            later = alternate.extra[usize::from(is_other)];
+        }
         let fate = Fate {
-            lost: self.loss.strikes(now),
+            lost,
             corrupt: self.corruption.strikes_bit(now),
             duplicate: self.duplication.strikes(now),
-            extra: self.variation.extra(now),
+            extra: self.variation.extra(now) + later,
             hold: self.reorder.strikes(now),
         };
         let refused = self.queue.offer(now, Fated { packet, fate });
@@ -200,6 +250,9 @@ impl<P: Packet> Packet for Fated<P> {
     }
 }
 
+/// As short as a stall's period may be.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(1);
+
 /// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
@@ -236,6 +289,14 @@ impl<P: Packet> Duplex<P> {
         Ok(Duplex {
             up: Link::new(&spec.up, Rng::fork(seed, "up").next_u64())?,
             down: Link::new(&spec.down, Rng::fork(seed, "down").next_u64())?,
+        })
+    }
+
+    /// The same, where delay and loss of both directions alternate with others.
+    pub fn alternating(spec: &DuplexSpec, with: Alternation, seed: u64) -> Result<Self, SpecError> {
+        Ok(Duplex {
+            up: Link::alternating(&spec.up, with, Rng::fork(seed, "up").next_u64())?,
+            down: Link::alternating(&spec.down, with, Rng::fork(seed, "down").next_u64())?,
         })
     }
 

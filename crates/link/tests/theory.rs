@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Instant, Ratio, Rng};
 use antiphon_link::{
-    Chance, Duplex, DuplexSpec, Link, LinkSpec, Loss, LossModel, PRESETS, Reorder, ReorderSpec,
+    Alternation, Chance, Duplex, DuplexSpec, Link, LinkSpec, Loss, LossModel, PRESETS, Reorder, ReorderSpec,
 };
 
 fn spec(text: &str) -> LinkSpec {
@@ -252,4 +252,44 @@ fn impossible_fields_are_refused_by_the_link_itself() {
     assert!(Link::<Vec<u8>>::new(&zero, 1).is_err());
     let share = LinkSpec { duplicate: Ratio(1.01), ..LinkSpec::default() };
     assert!(Link::<Vec<u8>>::new(&share, 1).is_err());
+}
+
+/// A second of 20 ms without loss, a second of 50 ms and 20 % loss, and so on: a packet each 10 ms for 400 s.
+#[test]
+fn an_alternating_link_has_each_delay_and_loss_in_its_own_periods() {
+    let with = Alternation {
+        every: Duration::from_secs(1),
+        delay: Duration::from_millis(50),
+        loss: LossModel::Independent(Ratio(0.2)),
+    };
+    let mut link = Link::alternating(&spec("delay=20ms"), with, 7).expect("possible");
+    let mut came = Vec::new();
+    for n in 0..40_000u32 {
+        let now = Instant::from_millis(10 * u64::from(n));
+        assert!(link.offer(now, numbered(n, 100)).is_none());
+        while let Some((at, packet)) = link.poll_at(now) {
+            came.push((number(&packet), at));
+        }
+    }
+    came.extend(drain(&mut link).into_iter().map(|(at, n)| (n, at)));
+    let is_other = |n: u32| n / 100 % 2 == 1;
+    for (n, at) in &came {
+        // Four packets after each change back wait for the last one of 50 ms, which may be lost.
+        let waits = !is_other(*n) && n % 100 < 3 && *n >= 100;
+        let delay = at.since(Instant::from_millis(10 * u64::from(*n))).as_millis();
+        assert!(
+            if is_other(*n) { delay == 50 } else { delay == 20 || waits && delay < 50 },
+            "{n}: {delay} ms"
+        );
+    }
+    let lost = 20_000 - came.iter().filter(|(n, _)| is_other(*n)).count();
+    assert_eq!(came.iter().filter(|(n, _)| !is_other(*n)).count(), 20_000);
+    // 4000, with a standard deviation of 57; 1 % more or less would be 200.
+    assert!((3_830..=4_170).contains(&lost), "{lost}");
+    let refused = Link::<Vec<u8>>::alternating(
+        &spec("delay=20ms"),
+        Alternation { delay: Duration::from_secs(61), ..with },
+        7,
+    );
+    assert!(refused.is_err_and(|error| error.to_string().contains("at most 60s")));
 }

@@ -160,6 +160,15 @@ figures! {
         duplicate "duplicates" Count Lower ["duplicate_packets"]
             "Arrivals of a packet that was already received; gaps between arrivals ignore them."
             |f| Some(f.duplicate as f64);
+        duplicate_packet_late "duplicates, packet late" Count Lower
+            "Duplicates that were sent before any transmission of the packet had arrived; of simple retransmission as published." |_| None;
+        duplicate_ack_late "duplicates, acknowledgement late" Count Lower
+            "Duplicates that were sent while an acknowledgement of the packet was on its way to the sender, and arrived." |_| None;
+        duplicate_ack_lost "duplicates, acknowledgement lost" Count Lower
+            "Duplicates that were sent although the packet had arrived, because none of its acknowledgements reached the sender."
+            |_| None;
+        duplicate_ack_unread "duplicates, acknowledgement unread" Count Lower
+            "Duplicates that were sent while an acknowledgement of the packet waited in the sender's socket." |_| None;
         reordered "reordered packets" Count Lower ["reordered_packets"]
             "Packets that arrived after one with a higher number (RFC 4737)." |f| Some(f.reordered as f64);
         gap_mean_ms "mean gap" Millis Lower
@@ -217,6 +226,10 @@ figures! {
             "Packets of the stream dropped by full queues or by early dropping." |_| None;
         broken "broken" Count Lower
             "1 if the connection broke before the end of the stream, else 0." |_| None;
+        watched_missing_percent "missing, watched" Percent Lower
+            "Packets that never came, of those due in the watched part of the run: the first seconds of each period but the first." |_| None;
+        watched_jitter_mad_ms "jitter (MAD), watched" Millis Lower
+            "Mean absolute deviation of the one-way delays of the packets due in the watched part of the run." |_| None;
         changes_failed "changes that failed" Count Lower
             "Changes of the stream's transport, and transports beside it, that failed; of streams that have any." |_| None;
     }
@@ -298,6 +311,12 @@ mod tests {
             "changes_failed",
             "jitter_sd_ms",
             "gap_mad_ms",
+            "duplicate_packet_late",
+            "duplicate_ack_late",
+            "duplicate_ack_lost",
+            "duplicate_ack_unread",
+            "watched_missing_percent",
+            "watched_jitter_mad_ms",
         ];
         for def in FIGURES {
             let of_one_way = def.name.starts_with("delay_");

@@ -53,7 +53,7 @@ fn first_rate(setup: &Setup, spec: &TrafficSpec) -> Result<u64, WorldError> {
     let map = Map::new(setup)?;
     let hop = map.way(&spec.name, spec.from, spec.to)?[0];
     let rate = match &setup.media[hop.medium].kind {
-        MediumKind::Link { spec, .. } => {
+        MediumKind::Link { spec, .. } | MediumKind::Alternating { spec, .. } => {
             if hop.own == 0 {
                 spec.up.rate
             } else {

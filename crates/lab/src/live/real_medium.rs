@@ -94,6 +94,7 @@ fn only_modelled(medium: &MediumSpec) -> Result<(), LiveError> {
         MediumKind::Cell { .. } => "an 802.11 cell",
         MediumKind::Ring { .. } => "an FDDI ring",
         MediumKind::Replay { .. } => "a recorded path",
+        MediumKind::Alternating { .. } => "a link that changes",
         MediumKind::Link { .. } | MediumKind::Cable { .. } | MediumKind::Switch { .. } => return Ok(()),
     };
     Err(refusal(&medium.name, what))

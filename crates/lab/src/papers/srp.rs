@@ -10,7 +10,10 @@ use super::compare::{ColumnMap, Place, TableMap};
 use super::embedded::files;
 use super::experiment::experiments;
 use super::table::Table;
-pub use figures::{DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LATENCY_BY_INTERVALS, LOSS};
+pub use figures::{
+    DISTANCE_AFTER_CHANGES, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LATENCY_BY_INTERVALS,
+    LOSS, MESSAGES,
+};
 
 /// The report's name in commands and files.
 pub const KEY: &str = "srp";
@@ -28,6 +31,7 @@ pub(super) const MODULE: Module = Module {
             &[by_intervals(LOW_HIGH_TABLE), by_ages(LOW_HIGH_TABLE)];
         "high_loss_high_latency" "15 % loss, 275 ms round trip", Some("5.2.3"), TRANSPORTS,
             &[by_intervals(HIGH_HIGH_TABLE), by_ages(HIGH_HIGH_TABLE)];
+        "sudden_change" "from 3 % loss and 50 ms to 15 % and 400 ms and back, every 10 s", None, TRANSPORTS, &[];
     },
     checks: checks::CHECKS,
     names: NAMES,
@@ -39,6 +43,7 @@ const NAMES: &[(&str, &str)] = &[
     (LOW_LOW, "3 %, 50 ms"),
     (LOW_HIGH, "3 %, 400 ms"),
     (HIGH_HIGH, "15 %, 275 ms"),
+    (CHANGING, "changing"),
     (ELL, "ELL"),
     (OQ, "OQ"),
     (UDP, "UDP"),
@@ -59,6 +64,7 @@ const TRANSPORTS: &[&str] = &["srp", "rtp", "tcp"];
 const LOW_LOW: &str = "low_loss_low_latency";
 const LOW_HIGH: &str = "low_loss_high_latency";
 const HIGH_HIGH: &str = "high_loss_high_latency";
+const CHANGING: &str = "sudden_change";
 const LOW_LOW_TABLE: &str = "table1e-low-loss-low-latency.csv";
 const LOW_HIGH_TABLE: &str = "table2e-low-loss-high-latency.csv";
 const HIGH_HIGH_TABLE: &str = "table3e-high-loss-high-latency.csv";

@@ -42,6 +42,8 @@ pub(super) const MODULE: Module = Module {
             &[round_trips("table05-direct-wireless.csv")];
         "access_point" "802.11g through an access point", Some("4.1.5"), TRANSPORTS,
             &[round_trips("table06-access-point.csv")];
+        "internet" "paths on the Internet", None, TRANSPORTS, &[],
+            shows "rtt_mean_ms" "missing_percent" "rtt_p99_ms";
     },
     checks: checks::CHECKS,
     names: NAMES,
@@ -56,12 +58,14 @@ const CROSSOVER: &str = "crossover";
 const SWITCH: &str = "switch";
 const DIRECT: &str = "direct_wireless";
 const ACCESS_POINT: &str = "access_point";
+const INTERNET: &str = "internet";
 
 /// The stream under test.
 const AUDIO: &str = "audio";
 /// Names of the sweep, and its transports as the scenarios write them.
 const TRANSPORT: &str = "transport";
 const CHANNELS: &str = "channels";
+const PATH: &str = "path";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
 const DCCP: &str = "dccp?ccid=2&request-timeout=1s&queue=5&rto-initial=3s&rto-min=200ms&rto-max=64s";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::BitRate;
-use antiphon_link::{DuplexSpec, ETHERNET_100, KEYS, LinkSpec, QueueLimit, preset};
+use antiphon_link::{Alternation, DuplexSpec, ETHERNET_100, KEYS, LinkSpec, QueueLimit, preset};
 
 use super::build::Nodes;
 use super::error::Read;
@@ -35,7 +35,28 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     }
     let spec: DuplexSpec =
         words.join(",").parse().map_err(|why| super::error::Fault::new(&span, format!("{why}")))?;
-    Ok(MediumKind::Link { between, spec: Box::new(spec) })
+    let spec = Box::new(spec);
+    Ok(match section.sub("alternate")? {
+        Some(inner) => {
+            let with = alternation(&inner)?;
+            inner.finish()?;
+            MediumKind::Alternating { between, spec, with }
+        }
+        None => MediumKind::Link { between, spec },
+    })
+}
+
+/// `alternate = { every, delay, loss }` of a link.
+fn alternation(section: &Section<'_>) -> Read<Alternation> {
+    let every =
+        section.need("every", "\"10s\"")?.duration(Duration::from_millis(1)..=Duration::from_hours(1))?;
+    let delay = section.need("delay", "\"200ms\"")?.duration(Duration::ZERO..=Duration::from_secs(60))?;
+    let loss = section.need("loss", "\"15%\"")?.quantity(|text| {
+        let link = checked("loss", text)
+            .and_then(|()| format!("loss={text}").parse::<LinkSpec>().map_err(|e| e.to_string()));
+        link.map(|link| link.loss)
+    })?;
+    Ok(Alternation { every, delay, loss })
 }
 
 /// Notes the numbers of a link's text: those of a preset have their reasons.

@@ -18,7 +18,7 @@ use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
 use super::read::{Section, Value};
 use super::tcp;
 use super::topology::Network;
-use crate::setup::{Content, NodeId, SoundSpec, StreamSpec};
+use crate::setup::{Content, NodeId, SoundSpec, StreamSpec, Watch};
 
 /// Longer blocks are not live audio; and waiting frames must be kept.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -72,7 +72,18 @@ pub(super) fn stream(
         tcp: tcp::profile(section)?,
         treatment: treatment(section)?,
         further,
+        watch: watch(section)?,
     })
+}
+
+/// `watch = { every, length }`
+fn watch(section: &Section<'_>) -> Read<Option<Watch>> {
+    let Some(inner) = section.sub("watch")? else { return Ok(None) };
+    let every = inner.need("every", "\"10s\"")?.duration(Duration::from_millis(1)..=LONGEST)?;
+    let length = inner.need("length", "\"2s\"")?;
+    let watch = Watch { every, length: length.duration(Duration::from_millis(1)..=every)? };
+    inner.finish()?;
+    Ok(Some(watch))
 }
 
 /// `rtp`, or with settings of its own: `arq?mode=as-published`.

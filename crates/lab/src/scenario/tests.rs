@@ -8,6 +8,7 @@ use antiphon_session::Repetition;
 use proptest::prelude::*;
 use std::time::Duration;
 
+mod changing;
 mod copies;
 mod further;
 mod include;

@@ -60,7 +60,9 @@ pub fn traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, 
     let hop = flow.ways[0][0];
     let own = usize::from(hop.own);
     Ok(match &setup.media[hop.medium].kind {
-        MediumKind::Link { spec: link, between } if matches!(spec.kind, TrafficKind::Blaster { .. }) => {
+        MediumKind::Link { spec: link, between } | MediumKind::Alternating { spec: link, between, .. }
+            if matches!(spec.kind, TrafficKind::Blaster { .. }) =>
+        {
             let way = if between[0] == spec.from { &link.up } else { &link.down };
             if way.rate.is_none() {
                 return refuse("a blaster's first link needs a rate, or it would send without end");

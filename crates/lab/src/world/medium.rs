@@ -76,6 +76,13 @@ impl Medium {
                 parts.extend([up, down].map(|link| Part::Link(Box::new(link))));
                 medium
             }
+            MediumKind::Alternating { spec: link, with, .. } => {
+                let medium = medium(Shape::Pair);
+                let error = |error| WorldError::Link { medium: spec.name.clone(), error: Box::new(error) };
+                let Duplex { up, down } = Duplex::alternating(link, *with, seed).map_err(error)?;
+                parts.extend([up, down].map(|link| Part::Link(Box::new(link))));
+                medium
+            }
             MediumKind::Replay { up, down, .. } => {
                 let medium = medium(Shape::Pair);
                 let replay = |path: &ReplayPath| Part::Replay(Box::new(Replay::new(path.clone())));
@@ -278,6 +285,7 @@ impl Part {
 pub fn nodes_of(kind: &MediumKind) -> &[NodeId] {
     match kind {
         MediumKind::Link { between, .. }
+        | MediumKind::Alternating { between, .. }
         | MediumKind::Replay { between, .. }
         | MediumKind::Cable { between, .. } => between,
         MediumKind::Switch { nodes, .. }

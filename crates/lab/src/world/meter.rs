@@ -13,6 +13,7 @@ use antiphon_measure::{
 };
 
 use crate::figures::{Course, StreamFigures};
+use crate::setup::Watch;
 
 /// The sender's side: frames are numbered from 1 as they are handed over.
 #[derive(Debug, Default)]
@@ -117,6 +118,8 @@ pub struct Meter {
     first: Vec<(u32, Instant)>,
     by_bytes: BufferCheck,
     by_number: BufferCheck,
+    /// Frames due then have figures of their own.
+    watch: Option<Watch>,
     /// Arrivals only, where the sender's log is on another thread.
     notes: Option<Arrivals>,
 }
@@ -176,8 +179,14 @@ impl Meter {
             first: Vec::with_capacity(frames),
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
+            watch: None,
             notes: None,
         }
+    }
+
+    /// The same, with figures of the frames due in a part of the run.
+    pub fn watching(self, watch: Option<Watch>) -> Self {
+        Meter { watch, ..self }
     }
 
     /// A packet arrived.
@@ -255,6 +264,7 @@ impl Meter {
         let delay = |(index, at): &(u32, Instant)| at.since(log.at[*index as usize]).as_nanos() as u64;
         let delays = Delays::new(&self.first.iter().map(delay).collect::<Vec<_>>());
         let arrivals: Vec<Instant> = self.first.iter().map(|(_, at)| *at).collect();
+        let watched = self.watched(&log);
         let one_way = |value: Option<f64>| value.filter(|_| !returns);
         let round_trip = |value: Option<f64>| value.filter(|_| returns);
         StreamFigures {
@@ -286,8 +296,26 @@ impl Meter {
             buffer_empty_numbered_per_1000: per_1000(number.empty as f64),
             buffer_not_full_numbered_per_1000: per_1000(number.not_full as f64),
             broken: Some(f64::from(u8::from(log.broken))),
+            watched_missing_percent: watched.as_ref().and_then(|(missing, _)| *missing),
+            watched_jitter_mad_ms: watched
+                .as_ref()
+                .and_then(|(_, delays)| mean_absolute_deviation(&delays.sorted)),
             ..StreamFigures::default()
         }
+    }
+
+    /// The share of the watched frames that never came, and the delays of the others.
+    fn watched(&self, log: &SentLog) -> Option<(Option<f64>, Delays)> {
+        let watch = self.watch?;
+        let counts = |at: Instant| {
+            at >= Instant::ZERO + watch.every
+                && at.since(Instant::ZERO).as_nanos() % watch.every.as_nanos() < watch.length.as_nanos()
+        };
+        let sent = log.at.iter().filter(|at| counts(**at)).count() as u64;
+        let came = self.first.iter().filter(|(index, _)| counts(log.at[*index as usize]));
+        let delays: Vec<u64> =
+            came.map(|(index, at)| at.since(log.at[*index as usize]).as_nanos() as u64).collect();
+        Some((percent(sent - delays.len() as u64, sent), Delays::new(&delays)))
     }
 
     /// The outcome of each frame.

@@ -53,6 +53,7 @@
 
 mod agenda;
 mod check;
+mod copies;
 pub(crate) mod counters;
 mod error;
 pub(crate) mod generator;

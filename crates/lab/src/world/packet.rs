@@ -64,6 +64,8 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
     /// Length of the payload in it.
     pub len: usize,
+    /// What [`super::copies::Copies`] recognises it by, of streams that have one.
+    pub mark: u32,
 }
 
 /// Content borrowed from a pool, returned to it when dropped.
@@ -128,7 +130,7 @@ impl Pool {
 
     /// Reserves datagrams of at most `bytes` bytes; rarely all that can be in flight at once are.
     pub fn stock_datagrams(&self, datagrams: usize, bytes: usize) {
-        let datagram = || Box::new(Datagram { bytes: vec![0; bytes], len: 0 });
+        let datagram = || Box::new(Datagram { bytes: vec![0; bytes], ..Datagram::default() });
         self.datagrams.borrow_mut().extend((0..datagrams).map(|_| datagram()));
     }
 
@@ -171,6 +173,7 @@ impl Content for Datagram {
     fn copy_from(&mut self, other: &Self) {
         self.buffer(other.len)[..other.len].copy_from_slice(other.payload());
         self.len = other.len;
+        self.mark = other.mark;
     }
 
     fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>> {

@@ -8,6 +8,7 @@ use antiphon_core::{Input, Instant, Participant, PathId, Pumped, Stack, WireId, 
 use antiphon_media::rtcp::Token;
 use antiphon_session::{Change, Joining};
 
+use super::copies::SharedCopies;
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
 use super::participant::{Kind, StreamParticipant};
@@ -45,6 +46,8 @@ pub struct Port {
     /// Nothing passes before this instant.
     opens: Instant,
     buf: Vec<u8>,
+    /// Notes what becomes of repetitions, where it matters.
+    copies: Option<SharedCopies>,
 }
 
 /// The substrate.
@@ -85,6 +88,11 @@ impl Socket {
         self.ports.push(port);
     }
 
+    /// What became of the repetitions of its first port, where they are noted.
+    pub fn copies(&self) -> Option<&SharedCopies> {
+        self.ports.first()?.copies.as_ref()
+    }
+
     /// What became of its further associations, and when.
     pub fn changes(&self) -> &[(Instant, Change)] {
         &self.changes
@@ -101,7 +109,11 @@ impl Socket {
             // The kernel drops packets with a wrong checksum.
             (Body::Datagram(_), _) if parcel.damaged => count(&net.pool.tally(port.flow).damaged),
             (Body::Datagram(mut datagram), Wire::Datagrams { .. }) => {
+                let mark = datagram.mark;
                 let bytes = datagram.payload_mut();
+                if let Some(copies) = &port.copies {
+                    copies.borrow_mut().on_arrival(bytes, mark);
+                }
                 let input = Input::Datagram { path: PathId::default(), bytes, received_at: now };
                 self.participant.get_mut().handle_input(now, port.id, input);
             }
@@ -172,7 +184,12 @@ impl Port {
     /// The port of wire `id`, whose packets use `way` of `flow`.
     pub fn new(id: WireId, wire: Wire, flow: u32, way: u16, opens: Instant) -> Self {
         let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
-        Port { id, wire, flow, way, opens, buf }
+        Port { id, wire, flow, way, opens, buf, copies: None }
+    }
+
+    /// The same, and its datagrams are noted in `copies`.
+    pub fn noting(self, copies: Option<SharedCopies>) -> Self {
+        Port { copies, ..self }
     }
 
     /// Whether its participant calls it so.
@@ -213,6 +230,9 @@ impl Port {
                     let mut datagram = net.pool.take::<Datagram>();
                     let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
                     datagram.len = sent.len;
+                    if let Some(copies) = &self.copies {
+                        datagram.mark = copies.borrow_mut().on_sent(datagram.payload());
+                    }
                     let body = Body::Datagram(datagram);
                     net.send(now, Parcel::new(sent.len + UDP_HEADERS, flow, way, body));
                 }

@@ -16,6 +16,7 @@ use antiphon_session::{
 };
 
 use super::check;
+use super::copies::{Copies, SharedCopies};
 use super::error::WorldError;
 use super::generator::{Generator, Listener, Pace};
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
@@ -194,17 +195,19 @@ impl<'a> StreamBuilder<'a> {
     /// The sender's socket, then one for each receiver.
     pub fn sockets(&self) -> Result<Vec<Socket>, WorldError> {
         let log = self.log()?;
-        let mut sockets = vec![self.socket(self.near(&log)?, None)];
+        let copies = self.copies();
+        let mut sockets = vec![self.socket(self.near(&log)?, None, &copies)];
         for receiver in 0..self.spec.to.len() {
             let far = self.far(self.meter(&log)?, receiver)?;
-            sockets.push(self.socket(far, Some(receiver)));
+            sockets.push(self.socket(far, Some(receiver), &copies));
         }
         Ok(sockets)
     }
 
     /// A meter for all its frames.
     fn meter(&self, log: &SharedLog) -> Result<SharedMeter, WorldError> {
-        Ok(Rc::new(RefCell::new(Meter::new(log, self.frames() as usize, self.rule()?))))
+        let meter = Meter::new(log, self.frames() as usize, self.rule()?).watching(self.spec.watch);
+        Ok(Rc::new(RefCell::new(meter)))
     }
 
     /// The rule by which its receivers' buffer is judged.
@@ -308,9 +311,20 @@ impl<'a> StreamBuilder<'a> {
     }
 
     /// A socket for the sender, or for a receiver.
-    fn socket(&self, participant: StreamParticipant, receiver: Option<usize>) -> Socket {
+    fn socket(
+        &self,
+        participant: StreamParticipant,
+        receiver: Option<usize>,
+        copies: &Option<SharedCopies>,
+    ) -> Socket {
         let starts = if receiver.is_none() { self.start } else { Instant::ZERO };
-        Socket::new(participant, self.port(WIRE, receiver), starts)
+        Socket::new(participant, self.port(WIRE, receiver).noting(copies.clone()), starts)
+    }
+
+    /// A record of repetitions, for the one protocol whose duplicates reach the application.
+    fn copies(&self) -> Option<SharedCopies> {
+        let published = self.spec.transport == "arq" && self.spec.query.value("mode") == Some("as-published");
+        published.then(|| Copies::shared(self.frames() as usize))
     }
 
     /// The port of a wire, of the sender or of a receiver.
@@ -383,7 +397,11 @@ impl Played {
 
 /// The figures of a stream at one of its receivers.
 pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network) -> StreamFigures {
-    let measured = receiver.participant().figures().or_else(|| sender.participant().figures());
+    let mut measured =
+        receiver.participant().figures().or_else(|| sender.participant().figures()).unwrap_or_default();
+    if let Some(copies) = sender.copies() {
+        copies.borrow().causes().add_to(&mut measured);
+    }
     let repeated = match (sender.stream_ends().next(), flows) {
         (Some(end), [_]) => Some(end.tcp.stats().retransmitted_segments),
         (None, [_]) => Some(sender.participant().counters().retransmitted),
@@ -400,7 +418,7 @@ pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network)
         retransmissions: repeated.map(|count| count as f64),
         mac_exhausted: sum(|tally| tally.exhausted.get()),
         queue_dropped: sum(|tally| tally.overflowed.get()),
-        ..measured.unwrap_or_default()
+        ..measured
     }
 }
 

@@ -9,7 +9,10 @@ use antiphon_measure::DesiredQuality;
 
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
-use super::{AUDIO, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LOSS, at};
+use super::{
+    AUDIO, CHANGING, DISTANCE_AFTER_CHANGES, DISTANCE_BY_AGES, DISTANCE_BY_INTERVALS, LATENCY_BY_AGES, LOSS,
+    at,
+};
 use super::{ELL, HIGH_HIGH, LOW_HIGH, LOW_LOW, NEAREST, OQ, OUR_ELL, OUR_OQ, TCP, UDP};
 
 type Outcome = Result<bool, NotRun>;
@@ -41,6 +44,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-srp-1", nearest_is_inside),
     ("ours-srp-2", |case| nearest_is_nearest(case, DISTANCE_BY_INTERVALS)),
     ("ours-srp-3", |case| nearest_is_nearest(case, DISTANCE_BY_AGES)),
+    ("ours-srp-4", nearest_follows_changes),
 ];
 
 /// A loss ratio that rounds to no message in a run of 2000.
@@ -164,4 +168,13 @@ fn nearest_is_nearest(case: &mut Case<'_>, figure: &'static str) -> Outcome {
         let others = [ELL, OQ, UDP, OUR_ELL, OUR_OQ];
         case.every(others, |case, other| Ok(ours < case.audio(experiment, other, figure)?))
     })
+}
+
+fn nearest_follows_changes(case: &mut Case<'_>) -> Outcome {
+    let inside = case.audio(CHANGING, NEAREST, DISTANCE_BY_AGES)? < 1.0;
+    let nearest = case.every([DISTANCE_BY_AGES, DISTANCE_AFTER_CHANGES], |case, figure| {
+        let ours = case.audio(CHANGING, NEAREST, figure)?;
+        case.every([ELL, OQ, UDP, TCP], |case, other| Ok(ours < case.audio(CHANGING, other, figure)?))
+    })?;
+    Ok(inside && nearest)
 }

@@ -17,6 +17,11 @@ pub const DISTANCE_BY_INTERVALS: &str = "distance_by_intervals";
 /// The same, latency by ages.
 pub const DISTANCE_BY_AGES: &str = "distance_by_ages";
 
+/// The same of the messages that were due in the first seconds after each change of the network.
+pub const DISTANCE_AFTER_CHANGES: &str = "distance_after_changes";
+/// Different messages a second, from the first to the last that arrived.
+pub const MESSAGES: &str = "messages_per_s";
+
 pub(in crate::papers) const DERIVED: &[Derived] = &[
     Derived {
         def: FigureDef::ratio(LOSS, "loss", "Messages that were missing, as a share of 10 %."),
@@ -60,6 +65,28 @@ pub(in crate::papers) const DERIVED: &[Derived] = &[
         ),
         reading: "",
         of: |stream, run| Some(quality(stream, run, stream.jitter_mad_ms)?.distance()),
+    },
+    Derived {
+        def: FigureDef::ratio(
+            DISTANCE_AFTER_CHANGES,
+            "after changes",
+            "The distance by ages of the messages that were due in the first two seconds after each change of the network; half the ping's mean round \
+             trip is that of the whole run.",
+        ),
+        reading: "",
+        of: |stream, run| {
+            let watched = StreamFigures { missing_percent: stream.watched_missing_percent, ..*stream };
+            Some(quality(&watched, run, stream.watched_jitter_mad_ms)?.distance())
+        },
+    },
+    Derived {
+        def: FigureDef::ratio(
+            MESSAGES,
+            "messages/s",
+            "Different messages that arrived, a second, from the first arrival to the last; 6.25 are sent.",
+        ),
+        reading: "",
+        of: |stream, _| stream.gap_mean_ms.filter(|gap| *gap > 0.0).map(|gap| 1e3 / gap),
     },
 ];
 

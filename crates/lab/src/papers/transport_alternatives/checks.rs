@@ -3,10 +3,10 @@
 //! Latency is the mean round trip. Bounds are those of the claim's `check` in `claims.csv`; where that says "far", the
 //! bound is chosen here and marked as such.
 
-use super::super::compare::Statistic;
+use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun};
 use super::{ACCESS_POINT, ALL, CROSSOVER, DCCP, DIRECT, LOCALHOST, SCTP_1, SCTP_2, SWITCH, TCP, UDP};
-use super::{ONE_AND_TWO, at};
+use super::{AUDIO, CHANNELS, INTERNET, ONE_AND_TWO, PATH, TRANSPORT, at};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -31,6 +31,9 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ta-18", a_channel_has_the_size_of_the_paper),
     ("ta-19", losses_are_of_10000),
     ("ta-20", speed_or_integrity),
+    ("ours-ta-1", all_are_alike_on_dsl),
+    ("ours-ta-2", far_away_order_costs_time),
+    ("ours-ta-3", far_away_dccp_gives_up_more),
 ];
 
 /// Localhost stands for both computers.
@@ -60,6 +63,20 @@ impl Case<'_> {
         self.mean(experiment, transport, channels, "missing_percent")
     }
 
+    /// A figure over a path of the Internet.
+    fn over(
+        &mut self,
+        path: &str,
+        transport: &str,
+        channels: u32,
+        figure: &'static str,
+    ) -> Result<f64, NotRun> {
+        let point =
+            vec![(PATH, path.into()), (CHANNELS, channels.to_string()), (TRANSPORT, transport.into())];
+        let place = Place { stream: AUDIO.into(), point };
+        Ok(self.read(INTERNET, place, figure, Statistic::Mean)?.value)
+    }
+
     /// The transports by their latency, the lowest first.
     fn order(&mut self, experiment: &str, channels: u32) -> Result<[&'static str; 5], NotRun> {
         let latencies = self.of_all(|case, transport| case.rtt(experiment, transport, channels))?;
@@ -87,6 +104,36 @@ impl Case<'_> {
         }
         Ok(most)
     }
+}
+
+/// Paths with round trips of 150 ms and more.
+const FAR: [&str; 2] = ["intercontinental", "satellite"];
+
+fn all_are_alike_on_dsl(case: &mut Case<'_>) -> Outcome {
+    case.every(ONE_AND_TWO, |case, channels| {
+        let udp = case.over("dsl", UDP, channels, "rtt_mean_ms")?;
+        case.every(ALL, |case, one| {
+            Ok((case.over("dsl", one, channels, "rtt_mean_ms")? / udp - 1.0).abs() < 0.05)
+        })
+    })
+}
+
+fn far_away_order_costs_time(case: &mut Case<'_>) -> Outcome {
+    case.every(FAR.into_iter().flat_map(|path| ONE_AND_TWO.map(|n| (path, n))), |case, (path, channels)| {
+        let udp = case.over(path, UDP, channels, "rtt_mean_ms")?;
+        let late = case.over(path, UDP, channels, "rtt_p99_ms")?;
+        let dccp = case.over(path, DCCP, channels, "rtt_mean_ms")?;
+        let slow =
+            case.every(SCTP, |case, sctp| Ok(case.over(path, sctp, channels, "rtt_p99_ms")? > 1.5 * late))?;
+        Ok(slow && (dccp / udp - 1.0).abs() < 0.05)
+    })
+}
+
+fn far_away_dccp_gives_up_more(case: &mut Case<'_>) -> Outcome {
+    case.every(FAR.into_iter().flat_map(|path| ONE_AND_TWO.map(|n| (path, n))), |case, (path, channels)| {
+        let udp = case.over(path, UDP, channels, "missing_percent")?;
+        Ok(case.over(path, DCCP, channels, "missing_percent")? > udp)
+    })
 }
 
 fn udp_is_lowest(case: &mut Case<'_>) -> Outcome {

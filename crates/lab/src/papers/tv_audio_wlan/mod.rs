@@ -40,6 +40,11 @@ pub(super) const MODULE: Module = Module {
             includes "room.toml";
         "headsets" "how many headsets one cell carries", None, HEADSET_TRANSPORTS, &[],
             shows "missing_percent", includes "room.toml";
+        "multicast" "one multicast for all headsets", None, &["rtp"], &[],
+            shows "missing_percent", includes "room.toml";
+        "duplicates" "where the duplicates of simple retransmission come from", None, &["arq"], &[],
+            shows "duplicate" "duplicate_packet_late" "duplicate_ack_late" "duplicate_ack_lost" "duplicate_ack_unread",
+            includes "room.toml";
     },
     checks: checks::CHECKS,
     names: &[(PUBLISHED, "arq as published")],
@@ -60,6 +65,9 @@ const CONTROL: &str = "control";
 const TRANSPORT: &str = "transport";
 const ACCESS: &str = "access";
 const HEADSETS: &str = "headsets";
+const PROTECT: &str = "protect";
+const TICK: &str = "tick";
+const TURN: &str = "turn";
 /// What reaches one headset.
 const HEADSET_TRANSPORTS: &[&str] = &["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// The simple retransmission protocol as our experiments have it: the report's, and ours.

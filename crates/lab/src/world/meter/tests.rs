@@ -73,3 +73,21 @@ fn packets_of_several_groups_are_frames_of_one_row() {
     let missing = (0..300).find(|index| !meter.course().came.iter().any(|(came, _)| came == index));
     assert_eq!(missing, Some(152));
 }
+
+/// A frame each ms; the first 2 ms of each 10, without the first 10, are watched: frames 10, 11, 20 and 21.
+#[test]
+fn watched_frames_have_figures_of_their_own() {
+    let watch = Watch { every: Duration::from_millis(10), length: Duration::from_millis(2) };
+    let mut meter = meter(1, 30).watching(Some(watch));
+    for n in (0..30).filter(|n| *n != 21) {
+        let later = if n == 20 { 13 } else { 4 };
+        meter.on_arrival(arrival(n + later, 0, 1 + n as u16));
+    }
+    let figures = meter.figures(false);
+    assert_eq!(figures.watched_missing_percent, Some(25.0));
+    // 4, 4 and 13 ms: 7 in the mean, from which they lie 3, 3 and 6 ms.
+    assert_eq!(figures.watched_jitter_mad_ms, Some(4.0));
+    assert!((figures.missing_percent.unwrap() - 100.0 / 30.0).abs() < 1e-9);
+    let whole = self::meter(1, 30).figures(false);
+    assert_eq!((whole.watched_missing_percent, whole.watched_jitter_mad_ms), (None, None));
+}
