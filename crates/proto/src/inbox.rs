@@ -10,11 +10,19 @@ use crate::queue::{MAX_BYTES, MAX_FRAMES, Room};
 /// Received messages that wait for the application.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    messages: VecDeque<(Received, Vec<u8>)>,
+    messages: VecDeque<Waiting>,
     spare: Pool,
     bytes: usize,
     delivered: u64,
     dropped: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    received: Received,
+    bytes: Vec<u8>,
+    /// 0: as urgent as can be.
+    sort: u16,
 }
 
 impl Inbox {
@@ -54,14 +62,24 @@ impl Inbox {
     }
 
     fn keep(&mut self, parts: [&[u8]; 2], received: Received) {
+        self.push_joined(parts.into_iter(), received, 0);
+    }
+
+    /// As [`Self::push`], for a message in any number of parts, before waiting ones that are less urgent: those with a
+    /// greater `sort`.
+    pub fn push_joined<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>, received: Received, sort: u16) {
         if !self.has_room(received.len) {
             self.dropped += 1;
             return;
         }
         let mut bytes = self.spare.take();
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        parts.for_each(|part| bytes.extend_from_slice(part));
         self.bytes += bytes.len();
-        self.messages.push_back((received, bytes));
+        let mut at = self.messages.len();
+        while at > 0 && self.messages[at - 1].sort > sort {
+            at -= 1;
+        }
+        self.messages.insert(at, Waiting { received, bytes, sort });
     }
 
     /// Drops and counts a message that is not to be kept whatever room there is.
@@ -81,7 +99,7 @@ impl Inbox {
 
     /// Copies the oldest message into `buf`, which must be large enough.
     pub fn pop(&mut self, buf: &mut [u8]) -> Option<Received> {
-        let (received, bytes) = self.messages.pop_front()?;
+        let Waiting { received, bytes, .. } = self.messages.pop_front()?;
         assert!(buf.len() >= bytes.len(), "poll_message was lent less than Profile::max_receive");
         buf[..bytes.len()].copy_from_slice(&bytes);
         self.bytes -= bytes.len();

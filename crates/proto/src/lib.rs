@@ -33,6 +33,7 @@ pub mod srp;
 mod tally;
 mod tcp;
 mod udp;
+mod xtp;
 
 pub use capability::Capability;
 pub use registry::{DEFAULT_PORT, Key, OpenError, StackArgs, Substrate, Transport, find, stack};
@@ -45,4 +46,5 @@ pub static TRANSPORTS: &[&Transport] = &[
     &dccp::TRANSPORT,
     &srp::TRANSPORT,
     &arq::TRANSPORT,
+    &xtp::TRANSPORT,
 ];

@@ -143,6 +143,18 @@ impl SendQueue {
         Some(self.waiting[at].bytes.len())
     }
 
+    /// The most urgent message, the first of several; those past their deadline expire.
+    pub fn pop_urgent(&mut self, now: Instant) -> Option<Queued> {
+        let at = self.find_in_time(now, most_urgent)?;
+        self.remove(at)
+    }
+
+    /// Length of the message that [`Self::pop_urgent`] would return.
+    pub fn peek_urgent(&mut self, now: Instant) -> Option<usize> {
+        let at = self.find_in_time(now, most_urgent)?;
+        Some(self.waiting[at].bytes.len())
+    }
+
     /// Drops every waiting message whose deadline has passed.
     pub fn expire(&mut self, now: Instant) {
         // Deadlines are nearly always in order, so only the front is checked; a message behind a later one expires in
@@ -264,6 +276,11 @@ fn first(waiting: &VecDeque<Queued>) -> Option<usize> {
 
 fn last(waiting: &VecDeque<Queued>) -> Option<usize> {
     waiting.len().checked_sub(1)
+}
+
+fn most_urgent(waiting: &VecDeque<Queued>) -> Option<usize> {
+    let (at, _) = waiting.iter().enumerate().min_by_key(|(_, message)| message.priority)?;
+    Some(at)
 }
 
 fn first_ready(waiting: &VecDeque<Queued>, ready: impl Fn(StreamId) -> bool) -> Option<usize> {

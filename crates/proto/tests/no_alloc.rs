@@ -38,6 +38,10 @@ const CASES: &[Case] = &[
     ("sctp", "retransmissions=0", 0.02, (3_850, 3_980), 3_800, 0),
     ("sctp", "streams=2&interleaving=on&order=ordered", 0.05, (3_900, 4_000), 3_900, 50),
     ("sctp", "style=many&ack-delay=0ms", 0.05, (3_950, 4_000), 3_900, 50),
+    ("xtp", "", 0.1, (3_900, 4_000), 3_850, 100),
+    ("xtp", "acks=gap", 0.1, (3_900, 4_000), 3_850, 100),
+    ("xtp", "order=ordered&sort=on&acks=4", 0.05, (3_900, 4_000), 3_850, 50),
+    ("xtp", "acks=never", 0.02, (3_850, 3_980), 3_900, 0),
 ];
 
 /// Paths on which machines stall, each with losses of its own.

@@ -98,6 +98,15 @@ conformance! {
         arq_paper_loop = "arq?mode=as-published&tick=100us"
         arq_aimd = "arq?congestion=aimd"
         arq_full = "arq?reliability=full"
+        xtp = "xtp"
+        xtp_on_gap = "xtp?acks=gap"
+        xtp_each_fourth = "xtp?acks=4"
+        xtp_at_intervals = "xtp?acks=10ms"
+        xtp_never = "xtp?acks=never"
+        xtp_full = "xtp?reliability=full&order=ordered"
+        xtp_sorted = "xtp?sort=on&checksum=header&flow=off"
+        xtp_paced = "xtp?rate=50Mbit/s&flow=reserved"
+        xtp_datagrams = "xtp?service=datagram"
     }
     streams {
         tcp = "tcp"

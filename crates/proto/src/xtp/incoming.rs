@@ -1,0 +1,495 @@
+//! The receiving half: which bytes have come, and messages put together from them.
+//!
+//! Positions count from 0, the first byte that the sender numbers. A message begins with a tagged packet and ends with EOM.
+
+use std::collections::VecDeque;
+
+use antiphon_core::{Instant, PathId, Received, StreamId};
+
+use crate::inbox::Inbox;
+use crate::pool::Pool;
+
+/// Received bytes of one direction.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// All before this has come or is given up.
+    next: u64,
+    /// Ranges above `next` that have come: ascending, neither touching nor overlapping.
+    spans: VecDeque<(u64, u64)>,
+    /// Parts of messages that are not complete, or that wait for earlier ones: ascending.
+    parts: VecDeque<Part>,
+    /// Bytes in them.
+    held: usize,
+    spare: Pool,
+    ordered: bool,
+    /// The end of the farthest byte that has come.
+    farthest: u64,
+}
+
+/// Part of a message.
+#[derive(Debug)]
+struct Part {
+    from: u64,
+    bytes: Vec<u8>,
+    /// It begins, and ends, its message.
+    begins: bool,
+    ends: bool,
+    sort: u16,
+    path: PathId,
+    received_at: Instant,
+    repaired: bool,
+}
+
+impl Part {
+    fn to(&self) -> u64 {
+        self.from + self.bytes.len() as u64
+    }
+}
+
+/// Data of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub from: u64,
+    pub bytes: &'a [u8],
+    pub begins: bool,
+    pub ends: bool,
+    pub sort: u16,
+    pub path: PathId,
+    pub received_at: Instant,
+}
+
+/// What came of an arrival.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taken {
+    /// New bytes; whether they left a gap before them.
+    New { gap: bool },
+    /// All of it had come.
+    Duplicate,
+    /// Beyond what may be sent, or the inbox has no room: as if it had not come.
+    Refused,
+    /// More parts than a message may have.
+    Malformed,
+}
+
+impl Incoming {
+    pub fn new(ordered: bool) -> Self {
+        Incoming {
+            next: 0,
+            spans: VecDeque::new(),
+            parts: VecDeque::new(),
+            held: 0,
+            spare: Pool::new(MOST_SPARE),
+            ordered,
+            farthest: 0,
+        }
+    }
+
+    /// Reserves memory for `parts` of `typical` bytes.
+    pub fn reserve(&mut self, parts: usize, typical: usize) {
+        self.spans.reserve_exact(MOST_SPANS + 1 - self.spans.len());
+        self.parts.reserve_exact(parts.saturating_sub(self.parts.len()));
+        self.spare.fill(parts, parts, typical);
+    }
+
+    /// All before this has come or is given up.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// What has come above it.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.spans.iter().copied()
+    }
+
+    /// Bytes that are held for messages not yet delivered.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes what has come; complete messages go to `inbox`. `window`: bytes beyond [`Self::next`] that are taken.
+    pub fn take(&mut self, arrival: Arrival<'_>, window: u64, inbox: &mut Inbox) -> Taken {
+        let len = arrival.bytes.len() as u64;
+        let Some(to) = arrival.from.checked_add(len).filter(|_| len > 0) else { return Taken::Malformed };
+        if to <= self.next || self.spans.iter().any(|(a, b)| *a <= arrival.from && to <= *b) {
+            return Taken::Duplicate;
+        }
+        // A path that became narrower makes the sender cut again: only what is new counts.
+        let from = self.spans.iter().map(|span| span.1).chain([self.next]);
+        let from = from.filter(|end| arrival.from < *end && *end < to).max().unwrap_or(arrival.from);
+        let from = from.max(arrival.from);
+        if let Some(limit) = self.spans.iter().find(|(a, _)| from < *a && *a < to).map(|span| span.0) {
+            // What lies behind has come: the first part of it alone is taken, the rest as a packet of its own.
+            let cut = (limit - arrival.from) as usize;
+            let head = Arrival { bytes: &arrival.bytes[..cut], ends: false, ..arrival };
+            return self.take(head, window, inbox);
+        }
+        if to - self.next > window || self.held + (to - from) as usize > MOST_HELD {
+            return Taken::Refused;
+        }
+        let whole = from == arrival.from && arrival.begins && arrival.ends;
+        let room = inbox.has_room(arrival.bytes.len());
+        let opens = self.next < from && self.spans.iter().all(|(a, b)| !(*a <= from && from <= *b));
+        if (whole && !room)
+            || self.spans.len() >= MOST_SPANS && opens && self.spans.iter().all(|(a, _)| *a != to)
+        {
+            return Taken::Refused;
+        }
+        let repaired = arrival.from < self.farthest;
+        let gap = arrival.from > self.farthest.max(self.next);
+        self.farthest = self.farthest.max(to);
+        if whole && !self.ordered {
+            self.cover(from, to);
+            let received = received(arrival.bytes.len(), arrival.path, arrival.received_at, repaired);
+            inbox.push_joined(std::iter::once(arrival.bytes), received, arrival.sort);
+            return Taken::New { gap };
+        }
+        self.cover(from, to);
+        self.hold(arrival, from, repaired);
+        let sound = if self.ordered { self.deliver_in_order(inbox) } else { self.join_at(from, inbox) };
+        if sound { Taken::New { gap } } else { Taken::Malformed }
+    }
+
+    /// What is missing before `position` is given up by the sender.
+    pub fn give_up(&mut self, position: u64, inbox: &mut Inbox) {
+        // Nobody gives up what has never been sent.
+        let position = position.min(self.farthest.max(self.next));
+        if position <= self.next {
+            return;
+        }
+        self.next = position;
+        self.absorb();
+        if self.ordered {
+            self.deliver_in_order(inbox);
+        }
+        self.forget_incomplete();
+    }
+
+    /// Notes that these bytes have come.
+    fn cover(&mut self, from: u64, to: u64) {
+        let at = self.spans.partition_point(|span| span.1 < from);
+        match self.spans.get_mut(at) {
+            Some(span) if span.0 <= to => {
+                *span = (span.0.min(from), span.1.max(to));
+                if let Some(next) = self.spans.get(at + 1).copied()
+                    && next.0 <= self.spans[at].1
+                {
+                    self.spans[at].1 = self.spans[at].1.max(next.1);
+                    self.spans.remove(at + 1);
+                }
+            }
+            _ => self.spans.insert(at, (from, to)),
+        }
+        self.absorb();
+    }
+
+    /// Moves [`Self::next`] over what has come.
+    fn absorb(&mut self) {
+        while let Some(span) = self.spans.front().filter(|span| span.0 <= self.next) {
+            self.next = self.next.max(span.1);
+            self.spans.pop_front();
+        }
+    }
+
+    /// Keeps the new part of an arrival, from `from`.
+    fn hold(&mut self, arrival: Arrival<'_>, from: u64, repaired: bool) {
+        let new = &arrival.bytes[(from - arrival.from) as usize..];
+        let mut bytes = self.spare.take();
+        bytes.extend_from_slice(new);
+        self.held += new.len();
+        let Arrival { ends, sort, path, received_at, .. } = arrival;
+        let begins = arrival.begins && from == arrival.from;
+        let part = Part { from, bytes, begins, ends, sort, path, received_at, repaired };
+        let at = self.parts.partition_point(|held| held.from < from);
+        self.parts.insert(at, part);
+    }
+
+    /// The last part of those of one message that follow the part at `first` without a gap.
+    fn run_end(&self, first: usize) -> usize {
+        let mut last = first;
+        while let (part, Some(next)) = (&self.parts[last], self.parts.get(last + 1))
+            && !part.ends
+            && !next.begins
+            && part.to() == next.from
+        {
+            last += 1;
+        }
+        last
+    }
+
+    /// The first of those that precede it.
+    fn run_start(&self, last: usize) -> usize {
+        let mut first = last;
+        while first > 0 && !self.parts[first].begins && self.run_end(first - 1) >= first {
+            first -= 1;
+        }
+        first
+    }
+
+    fn is_too_long(&self, first: usize, last: usize) -> bool {
+        self.parts[last].to() - self.parts[first].from > super::MAX_MESSAGE as u64
+    }
+
+    fn is_complete(&self, first: usize, last: usize) -> bool {
+        self.parts[first].begins && self.parts[last].ends
+    }
+
+    /// Delivers the message around the part that begins at `from` if it is complete. False: it is too long.
+    fn join_at(&mut self, from: u64, inbox: &mut Inbox) -> bool {
+        let at = self.parts.partition_point(|part| part.from < from);
+        let (first, last) = (self.run_start(at), self.run_end(at));
+        if self.is_too_long(first, last) {
+            self.remove(first, last);
+            return false;
+        }
+        if self.is_complete(first, last) {
+            self.deliver(first, last, inbox);
+        }
+        true
+    }
+
+    /// Delivers the complete messages before [`Self::next`]. False: one is too long.
+    fn deliver_in_order(&mut self, inbox: &mut Inbox) -> bool {
+        while self.parts.front().is_some_and(|part| part.to() <= self.next) {
+            let last = self.run_end(0);
+            if self.is_too_long(0, last) {
+                self.remove(0, last);
+                return false;
+            }
+            if self.is_complete(0, last) {
+                self.deliver(0, last, inbox);
+            } else if self.parts[0].begins && !self.parts[last].ends && self.parts[last].to() >= self.next {
+                return true;
+            } else {
+                self.remove(0, last);
+            }
+        }
+        true
+    }
+
+    fn deliver(&mut self, first: usize, last: usize, inbox: &mut Inbox) {
+        let len = (self.parts[last].to() - self.parts[first].from) as usize;
+        let repaired = self.parts.range(first..=last).any(|part| part.repaired);
+        let latest =
+            self.parts.range(first..=last).max_by_key(|part| part.received_at).expect("one part at least");
+        let received = received(len, latest.path, latest.received_at, repaired);
+        let sort = self.parts[first].sort;
+        let slices = self.parts.range(first..=last).map(|part| &part.bytes[..]);
+        inbox.push_joined(slices, received, sort);
+        self.remove(first, last);
+    }
+
+    /// Parts before [`Self::next`] of messages that can't become complete.
+    fn forget_incomplete(&mut self) {
+        let mut at = 0;
+        while at < self.parts.len() && self.parts[at].from < self.next {
+            let last = self.run_end(at);
+            let lacks_end = !self.parts[last].ends && self.parts[last].to() < self.next;
+            if !self.parts[at].begins || lacks_end {
+                self.remove(at, last);
+            } else {
+                at = last + 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, first: usize, last: usize) {
+        for _ in first..=last {
+            if let Some(part) = self.parts.remove(first) {
+                self.held -= part.bytes.len();
+                self.spare.give(part.bytes);
+            }
+        }
+    }
+}
+
+fn received(len: usize, path: PathId, received_at: Instant, repaired: bool) -> Received {
+    Received { len, path, stream: StreamId(0), received_at, repaired }
+}
+
+/// Ranges above the first gap that are told: more gaps at once than a path that loses half of its packets leaves in 100 ms
+/// of 5 ms packets. A packet that would make another is dropped and comes again.
+pub(super) const MOST_SPANS: usize = 64;
+/// Most bytes held for messages that are not complete.
+const MOST_HELD: usize = 1 << 20;
+/// Most spare buffers.
+const MOST_SPARE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Bench {
+        incoming: Incoming,
+        inbox: Inbox,
+    }
+
+    impl Bench {
+        fn new(ordered: bool) -> Self {
+            Bench { incoming: Incoming::new(ordered), inbox: Inbox::empty() }
+        }
+
+        /// A part from `from`, whose bytes are their own positions.
+        fn take(&mut self, from: u64, to: u64, begins: bool, ends: bool) -> Taken {
+            let bytes: Vec<u8> = (from..to).map(|at| at as u8).collect();
+            let (path, received_at) = (PathId(0), Instant::ZERO);
+            let arrival = Arrival { from, bytes: &bytes, begins, ends, sort: 0, path, received_at };
+            self.incoming.take(arrival, 1 << 20, &mut self.inbox)
+        }
+
+        fn messages(&mut self) -> Vec<(u8, usize)> {
+            let mut buf = vec![0; super::super::MAX_MESSAGE];
+            std::iter::from_fn(|| {
+                self.inbox.pop(&mut buf).map(|got| {
+                    assert!(buf[..got.len].windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)));
+                    (buf[0], got.len)
+                })
+            })
+            .collect()
+        }
+    }
+
+    const GAP: Taken = Taken::New { gap: true };
+    const NEXT: Taken = Taken::New { gap: false };
+
+    #[test]
+    fn whole_messages_come_out_at_once_unless_ordered() {
+        for (ordered, early, late) in
+            [(false, vec![(10, 10), (0, 10)], vec![]), (true, vec![(0, 10), (10, 10)], vec![])]
+        {
+            let mut bench = Bench::new(ordered);
+            assert_eq!(bench.take(10, 20, true, true), GAP);
+            assert_eq!(bench.incoming.spans().collect::<Vec<_>>(), [(10, 20)]);
+            assert_eq!(bench.messages().len(), usize::from(!ordered));
+            assert_eq!((bench.take(0, 10, true, true), bench.incoming.next()), (NEXT, 20));
+            let mut expected = early.clone();
+            expected.drain(..usize::from(!ordered));
+            assert_eq!((bench.messages(), bench.incoming.held()), (expected, 0));
+            assert_eq!(bench.take(5, 15, true, true), Taken::Duplicate);
+            assert_eq!(bench.messages(), late);
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_in_any_order() {
+        for ordered in [false, true] {
+            for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+                let mut bench = Bench::new(ordered);
+                for part in order {
+                    assert_eq!(bench.messages(), []);
+                    bench.take(10 * part, 10 * part + 10, part == 0, part == 2);
+                }
+                assert_eq!((bench.messages(), bench.incoming.held()), (vec![(0, 30)], 0), "{order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_cut_anew_overlap() {
+        let mut bench = Bench::new(false);
+        bench.take(0, 10, true, false);
+        bench.take(20, 30, false, true);
+        // Cut anew in other places; the rest behind what had come is dropped with the packet.
+        assert_eq!(bench.take(5, 25, false, false), NEXT);
+        assert_eq!(bench.messages(), [(0, 30)]);
+        assert_eq!((bench.incoming.next(), bench.incoming.held()), (30, 0));
+    }
+
+    #[test]
+    fn what_is_given_up_ends_incomplete_messages_and_no_other() {
+        for ordered in [false, true] {
+            let mut bench = Bench::new(ordered);
+            bench.take(0, 10, true, false);
+            // 10 to 20 never comes.
+            bench.take(20, 30, false, true);
+            bench.take(30, 40, true, true);
+            bench.take(40, 50, true, false);
+            bench.incoming.give_up(20, &mut bench.inbox);
+            assert_eq!(bench.incoming.next(), 50);
+            assert_eq!(bench.messages(), [(30, 10)]);
+            assert_eq!(bench.incoming.held(), 10, "the last one may still become complete");
+            bench.take(50, 60, false, true);
+            assert_eq!((bench.messages(), bench.incoming.held()), (vec![(40, 20)], 0));
+            bench.incoming.give_up(u64::MAX, &mut bench.inbox);
+            assert_eq!(bench.incoming.next(), 60, "nothing beyond what has come");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut bench = Bench::new(false);
+        let mut refused = 0;
+        for n in 0..1000u64 {
+            refused += u32::from(bench.take(20 * n + 20, 20 * n + 30, true, true) == Taken::Refused);
+        }
+        assert_eq!((refused, bench.incoming.spans().count()), (1000 - MOST_SPANS as u32, MOST_SPANS));
+        assert_eq!(bench.take(0, 10, true, false), NEXT, "what fills the first gap is always taken");
+        assert_eq!(bench.take(u64::MAX - 5, u64::MAX, true, true), Taken::Refused);
+        let mut bench = Bench::new(false);
+        let mut worst = 0;
+        for n in 0..3000u64 {
+            bench.take(1000 * n, 1000 * n + 1000, n == 0, false);
+            worst = worst.max(bench.incoming.held());
+        }
+        assert!(worst <= super::super::MAX_MESSAGE + 1000, "a message without an end: {worst}");
+    }
+
+    proptest! {
+        /// Any packets at all, by a sender that numbers its bytes as it likes.
+        #[test]
+        fn no_packets_panic_or_deliver_what_did_not_come(
+            packets in prop::collection::vec((0u64..400, 1u64..60, any::<bool>(), any::<bool>(), 0u64..500), 0..200),
+            ordered: bool,
+        ) {
+            let mut bench = Bench::new(ordered);
+            for (from, len, begins, ends, given_up) in packets {
+                bench.take(from, from + len, begins, ends);
+                if given_up % 7 == 0 {
+                    bench.incoming.give_up(given_up, &mut bench.inbox);
+                }
+                let spans: Vec<_> = bench.incoming.spans().collect();
+                prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));
+                prop_assert!(spans.first().is_none_or(|span| span.0 > bench.incoming.next()));
+                let held: usize = bench.incoming.parts.iter().map(|part| part.bytes.len()).sum();
+                prop_assert_eq!(held, bench.incoming.held());
+                bench.messages();
+            }
+        }
+
+        /// Messages cut into packets that come in any order, some twice, are delivered once each and whole.
+        #[test]
+        fn shuffled_packets_make_the_messages_again(
+            lens in prop::collection::vec(1u64..50, 1..12), seed: u64, ordered: bool,
+        ) {
+            let mut rng = antiphon_core::Rng::fork(seed, "order");
+            let (mut packets, mut at, mut expected) = (Vec::new(), 0, Vec::new());
+            for len in lens {
+                expected.push((at as u8, len as usize));
+                let mut from = at;
+                while from < at + len {
+                    let to = (from + 1 + u64::from(rng.below(20))).min(at + len);
+                    packets.push((from, to, from == at, to == at + len));
+                    from = to;
+                }
+                at += len;
+            }
+            for n in 0..packets.len() {
+                packets.push(packets[n]);
+            }
+            for n in (1..packets.len()).rev() {
+                packets.swap(n, rng.below(n as u32 + 1) as usize);
+            }
+            let mut bench = Bench::new(ordered);
+            for (from, to, begins, ends) in packets {
+                bench.take(from, to, begins, ends);
+            }
+            let mut got = bench.messages();
+            if !ordered {
+                got.sort_unstable();
+                expected.sort_unstable();
+            }
+            prop_assert_eq!(got, expected);
+            prop_assert_eq!((bench.incoming.next(), bench.incoming.held()), (at, 0));
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The sending half: messages cut into packets, what of them has arrived, and what is sent again.
+//!
+//! Positions count from 0, the first byte of this direction. Every packet, control packets included, has a number: the low
+//! 32 bits of it are its `sync`, so a status tells by its echo which packets left before one that has arrived, and what it
+//! does not list of these was lost (the synchronising handshake).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{Instant, Outcome, Tag};
+
+use super::settings::Reliability;
+use crate::deadline::last_chance;
+use crate::limit::{LEAST_PACKETS_FULL, Limit};
+use crate::queue::{Queued, SendQueue};
+use crate::rack::{Rack, loss_delay};
+use crate::rtt::RttEstimator;
+
+/// Messages on their way.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Ascending by position, from the first that is not settled.
+    parts: VecDeque<Part>,
+    /// Those that `parts` belong to, the first of which has number `first_message`.
+    messages: VecDeque<Sent>,
+    first_message: u64,
+    /// Position of the next new byte.
+    next: u64,
+    pub rack: Rack,
+    pub limit: Limit,
+    reliability: Reliability,
+    /// Whether any part is lost.
+    any_lost: bool,
+    /// Bytes that were sent and are not settled.
+    in_flight: u64,
+    pub repeated: u64,
+    /// Something was given up, and the receiver may still wait for it.
+    gave_up: bool,
+}
+
+#[derive(Debug)]
+struct Sent {
+    tag: Tag,
+    bytes: Vec<u8>,
+    deadline: Option<Instant>,
+    sort: u16,
+    /// Bytes of it that were cut into parts.
+    cut: usize,
+    /// Parts that are not settled.
+    open: u32,
+    given_up: bool,
+}
+
+impl Sent {
+    fn is_past(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| now > deadline)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    from: u64,
+    len: usize,
+    message: u64,
+    /// Where it begins in its message.
+    at: usize,
+    sending: u64,
+    sent_at: Instant,
+    times: u32,
+    state: State,
+    /// When another copy leaves, as its deadline comes before an answer could.
+    copy_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Flight,
+    Lost,
+    Settled,
+}
+
+impl Part {
+    fn to(&self) -> u64 {
+        self.from + self.len as u64
+    }
+}
+
+/// Data of a packet to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data<'a> {
+    pub from: u64,
+    pub bytes: &'a [u8],
+    /// The message's number, where the packet begins it.
+    pub tag: Option<u64>,
+    pub ends: bool,
+    pub sort: u16,
+}
+
+impl Outgoing {
+    /// `packet`: bytes of the largest packet.
+    pub fn new(reliability: Reliability, packet: usize) -> Self {
+        Outgoing {
+            parts: VecDeque::new(),
+            messages: VecDeque::new(),
+            first_message: 0,
+            next: 0,
+            rack: Rack::default(),
+            limit: Limit::new(reliability == Reliability::Full, packet, LEAST_PACKETS_FULL),
+            reliability,
+            any_lost: false,
+            in_flight: 0,
+            repeated: 0,
+            gave_up: false,
+        }
+    }
+
+    /// Reserves memory for so many messages on their way.
+    pub fn reserve(&mut self, messages: usize) {
+        self.parts.reserve_exact(messages.saturating_sub(self.parts.len()));
+        self.messages.reserve_exact(messages.saturating_sub(self.messages.len()));
+    }
+
+    /// Position of the next new byte.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Bytes sent and not settled.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The latest deadline of what is on its way; the end of time where there is none.
+    pub fn last_deadline(&self) -> Option<Instant> {
+        self.messages.iter().map(|sent| sent.deadline.unwrap_or(Instant::from_nanos(u64::MAX))).max()
+    }
+
+    /// Everything before this is settled. What the peer lacks of it was given up.
+    pub fn settled_to(&self) -> u64 {
+        self.parts.front().map_or(self.next, |part| part.from)
+    }
+
+    /// Whether the message begun last is not cut to its end.
+    pub fn is_cutting(&self) -> bool {
+        self.messages.back().is_some_and(|sent| sent.cut < sent.bytes.len() && !sent.given_up)
+    }
+
+    /// Bytes of the message begun last that are not cut, at most `most`.
+    pub fn uncut(&self, most: usize) -> usize {
+        self.messages.back().map_or(0, |sent| (sent.bytes.len() - sent.cut).min(most))
+    }
+
+    /// Begins a message.
+    pub fn begin(&mut self, message: Queued) {
+        let Queued { tag, bytes, deadline, priority, .. } = message;
+        let sort = u16::from(priority);
+        self.messages.push_back(Sent { tag, bytes, deadline, sort, cut: 0, open: 0, given_up: false });
+    }
+
+    /// The next part of the message begun last, of at most `most` bytes, which leaves now.
+    pub fn cut(&mut self, now: Instant, most: usize) -> Option<Data<'_>> {
+        let number = self.first_message + self.messages.len() as u64 - 1;
+        let sent = self.messages.back_mut()?;
+        let (at, len) = (sent.cut, (sent.bytes.len() - sent.cut).min(most));
+        sent.cut += len;
+        let from = self.next;
+        self.next += len as u64;
+        let sending = self.rack.on_send();
+        if self.reliability != Reliability::None {
+            sent.open += 1;
+            self.in_flight += len as u64;
+            self.limit.on_send(len);
+            let (state, copy_at) = (State::Flight, None);
+            let (message, sent_at, times) = (number, now, 1);
+            self.parts.push_back(Part { from, len, message, at, sending, sent_at, times, state, copy_at });
+        }
+        Some(self.data(number, at, from, len))
+    }
+
+    fn data(&self, message: u64, at: usize, from: u64, len: usize) -> Data<'_> {
+        let sent = &self.messages[(message - self.first_message) as usize];
+        let bytes = &sent.bytes[at..at + len];
+        let ends = at + len == sent.bytes.len();
+        Data { from, bytes, tag: (at == 0).then_some(message), ends, sort: sent.sort }
+    }
+
+    /// Messages whose outcome is that they left, where nothing is repeated.
+    pub fn release(&mut self, queue: &mut SendQueue) {
+        while self.reliability == Reliability::None
+            && let Some(sent) = self.messages.pop_front_if(|sent| sent.cut == sent.bytes.len())
+        {
+            self.first_message += 1;
+            queue.recycle(sent.bytes);
+            queue.settle(sent.tag, Outcome::Released);
+        }
+    }
+
+    /// Bytes of the next part to send again, at most `most`; `None` if there is none.
+    pub fn peek_repeat(&mut self, most: usize) -> Option<usize> {
+        let at = self.next_repeat()?;
+        Some(self.parts[at].len.min(most))
+    }
+
+    fn next_repeat(&mut self) -> Option<usize> {
+        if !self.any_lost {
+            return None;
+        }
+        let found = self.parts.iter().position(|part| part.state == State::Lost);
+        self.any_lost = found.is_some();
+        found
+    }
+
+    /// The next part to send again, of at most `most` bytes: what is longer is cut anew.
+    pub fn repeat(&mut self, now: Instant, most: usize, rtt: &RttEstimator) -> Option<Data<'_>> {
+        let at = self.next_repeat()?;
+        if self.parts[at].len > most {
+            self.split(at, most);
+        }
+        let sending = self.rack.on_send();
+        let part = &mut self.parts[at];
+        let deadline = self.messages[(part.message - self.first_message) as usize].deadline;
+        self.limit.on_send(part.len);
+        (part.state, part.sending, part.sent_at, part.times) = (State::Flight, sending, now, part.times + 1);
+        // If this one is lost as well, that is not known in time: one more copy leaves at the last moment.
+        let answer_by = now + rtt.base_rto();
+        let last = deadline.filter(|deadline| answer_by > *deadline).map(last_chance);
+        part.copy_at = last.filter(|last| *last > now);
+        self.repeated += 1;
+        let Part { message, at, from, len, .. } = *part;
+        Some(self.data(message, at, from, len))
+    }
+
+    /// Cuts a part that no longer fits a packet.
+    fn split(&mut self, at: usize, most: usize) {
+        let part = self.parts[at];
+        let rest = Part { from: part.from + most as u64, len: part.len - most, at: part.at + most, ..part };
+        self.parts[at].len = most;
+        self.messages[(part.message - self.first_message) as usize].open += 1;
+        self.parts.insert(at + 1, rest);
+    }
+
+    /// Handles a status: all before `rseq` and what is in `spans` has arrived; `echo` is the number of a packet that has.
+    /// Whether anything was settled.
+    pub fn on_status(
+        &mut self,
+        received_at: Instant,
+        rseq: u64,
+        spans: impl Iterator<Item = (u64, u64)>,
+        (echo, echoed_at): (u64, Option<Instant>),
+        rtt: &RttEstimator,
+        queue: &mut SendQueue,
+    ) -> bool {
+        let mut settled = false;
+        let mut at = 0;
+        for (left, right) in std::iter::once((0, rseq)).chain(spans) {
+            while let Some(part) = self.parts.get(at) {
+                if part.to() > right {
+                    break;
+                }
+                if part.from >= left && part.state != State::Settled {
+                    settled = true;
+                    self.on_arrived(at, received_at, rtt);
+                }
+                at += 1;
+            }
+        }
+        if let Some(sent_at) = echoed_at {
+            self.rack.on_arrival(echo, false, received_at.since(sent_at), rtt.smoothed());
+        }
+        if settled {
+            self.finish(queue);
+        }
+        self.find_losses(received_at, rtt);
+        settled
+    }
+
+    fn on_arrived(&mut self, at: usize, received_at: Instant, rtt: &RttEstimator) {
+        let on_way = self.limit.on_way();
+        let part = &mut self.parts[at];
+        let (repeated, elapsed) = (part.times > 1, received_at.since(part.sent_at));
+        if part.state == State::Flight {
+            self.limit.on_end(part.len);
+        }
+        part.state = State::Settled;
+        let Part { sending, len, message, .. } = *part;
+        self.in_flight -= len as u64;
+        self.rack.on_arrival(sending, repeated, elapsed, rtt.smoothed());
+        if !repeated {
+            self.rack.note_order(sending);
+        }
+        self.limit.on_ack(received_at, len, on_way);
+        self.messages[(message - self.first_message) as usize].open -= 1;
+    }
+
+    /// Parts that left before a packet which has arrived, and that had their time, are lost.
+    pub fn find_losses(&mut self, now: Instant, rtt: &RttEstimator) {
+        let wait = loss_delay(rtt.smoothed()).unwrap_or_default();
+        for part in self.parts.iter_mut().filter(|part| part.state == State::Flight) {
+            let overtaken = self.rack.has_overtaken(part.sending);
+            let missed = self.rack.counts_misses() && self.rack.has_overtaken(part.sending + (MISSES - 1));
+            if overtaken && (missed || part.sent_at + wait <= now) {
+                part.state = State::Lost;
+                self.any_lost = true;
+                self.limit.on_end(part.len);
+                self.limit.on_loss(part.sending, self.rack.sent() + 1);
+            } else if part.copy_at.is_some_and(|at| at <= now) {
+                (part.state, part.copy_at) = (State::Lost, None);
+                self.any_lost = true;
+                self.limit.on_end(part.len);
+            }
+        }
+    }
+
+    /// Gives up what is past its deadline: at once if it is lost, else when an answer is overdue.
+    pub fn expire(&mut self, now: Instant, rtt: &RttEstimator, queue: &mut SendQueue) {
+        if self.reliability != Reliability::Deadline {
+            return;
+        }
+        let patience = rtt.base_rto();
+        let mut found = false;
+        for at in 0..self.parts.len() {
+            let part = self.parts[at];
+            let index = (part.message - self.first_message) as usize;
+            let over = match part.state {
+                State::Settled => false,
+                State::Lost => true,
+                State::Flight => part.sent_at + patience <= now,
+            };
+            if over && self.messages[index].is_past(now) {
+                self.messages[index].given_up = true;
+                found = true;
+                for part in self.parts.iter_mut().filter(|other| other.message == part.message) {
+                    if part.state == State::Flight {
+                        self.limit.on_end(part.len);
+                    }
+                    if part.state != State::Settled {
+                        self.in_flight -= part.len as u64;
+                        self.messages[index].open -= 1;
+                        part.state = State::Settled;
+                    }
+                }
+            }
+        }
+        // A message of which a part has not left: the rest never does.
+        if let Some(sent) = self.messages.back_mut()
+            && sent.cut < sent.bytes.len()
+            && sent.is_past(now)
+        {
+            found |= !sent.given_up;
+            sent.given_up = true;
+        }
+        if found {
+            self.gave_up = true;
+            self.finish(queue);
+        }
+    }
+
+    /// Reports the outcomes of settled messages, and forgets their parts.
+    pub fn finish(&mut self, queue: &mut SendQueue) {
+        while self.parts.pop_front_if(|part| part.state == State::Settled).is_some() {}
+        for sent in &mut self.messages {
+            let whole = sent.cut == sent.bytes.len() || sent.given_up;
+            if sent.open == 0 && whole && !sent.bytes.is_empty() {
+                let outcome = match sent.given_up {
+                    true => Outcome::Expired { maybe_received: sent.cut > 0 },
+                    false => Outcome::Acked,
+                };
+                queue.recycle(std::mem::take(&mut sent.bytes));
+                queue.settle(sent.tag, outcome);
+            }
+        }
+        // Parts in the middle keep their message's place.
+        let first = self.parts.front().map_or(u64::MAX, |part| part.message);
+        while self.first_message < first && self.messages.pop_front_if(|sent| sent.bytes.is_empty()).is_some()
+        {
+            self.first_message += 1;
+        }
+    }
+
+    /// Ends every message.
+    pub fn abort(&mut self, queue: &mut SendQueue) {
+        for part in self.parts.drain(..).filter(|part| part.state == State::Flight) {
+            self.limit.on_end(part.len);
+        }
+        for sent in self.messages.drain(..).filter(|sent| !sent.bytes.is_empty()) {
+            queue.recycle(sent.bytes);
+            queue.settle(sent.tag, Outcome::Aborted);
+        }
+        self.in_flight = 0;
+    }
+
+    /// Whether the peer, which waits for `rseq`, must be told that what it lacks is given up.
+    pub fn must_tell_of_gap(&mut self, rseq: u64) -> bool {
+        let behind = rseq < self.settled_to();
+        self.gave_up &= behind;
+        self.gave_up
+    }
+
+    /// Whether the peer may wait for something that was given up.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    /// When [`Self::find_losses`] or [`Self::expire`] has something to do, or a copy is due.
+    pub fn next_timeout(&self, rtt: &RttEstimator) -> Option<Instant> {
+        let wait = loss_delay(rtt.smoothed()).unwrap_or_default();
+        let patience = rtt.base_rto();
+        let just_after = |deadline: Instant| deadline + Duration::from_nanos(1);
+        let of_part = |part: &Part| {
+            let sent = &self.messages[(part.message - self.first_message) as usize];
+            let deadline =
+                sent.deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
+            match part.state {
+                State::Settled => None,
+                State::Lost => deadline,
+                State::Flight => {
+                    let lost = self.rack.has_overtaken(part.sending).then(|| part.sent_at + wait);
+                    let overdue = deadline.map(|deadline| deadline.max(part.sent_at + patience));
+                    [lost, overdue, part.copy_at].into_iter().flatten().min()
+                }
+            }
+        };
+        let uncut = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
+        let uncut =
+            uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
+        self.parts.iter().filter_map(of_part).chain(uncut.map(just_after)).min()
+    }
+}
+
+/// Later arrivals that take a packet for lost, until the path has been seen to reorder (RFC 8985 §6.2, step 4).
+const MISSES: u64 = 3;

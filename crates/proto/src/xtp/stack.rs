@@ -1,0 +1,81 @@
+//! `xtp://` as a stack.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Role, Stack, Validator};
+
+use super::datagram::Datagrams;
+use super::endpoint::Xtp;
+use super::settings::{self, Service, Settings};
+use super::validator::XtpValidator;
+use super::wire::{self, HEADER, TAG};
+use super::{MAX_PACKET, MIN_PACKET};
+use crate::dissect::EachDatagram;
+use crate::seeds::Seeds;
+use crate::{OpenError, StackArgs};
+
+/// Endpoints of one URI.
+#[derive(Debug)]
+struct XtpStack {
+    settings: Settings,
+    /// Largest packet in bytes.
+    packet: usize,
+    seeds: Seeds,
+}
+
+/// A stack with these settings.
+pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
+    let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET);
+    let settings = settings::read(args.query, packet - HEADER - TAG)?;
+    Ok(Rc::new(XtpStack { settings, packet, seeds: Seeds::new(args.secret) }))
+}
+
+impl Stack for XtpStack {
+    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+        match self.settings.service {
+            Service::Stream => Box::new(Xtp::new(self.settings, self.packet, role, &self.seeds, now)),
+            Service::Datagram => Box::new(Datagrams::open(self.settings, self.packet, role, &self.seeds)),
+        }
+    }
+
+    fn validator(&self, _now: Instant) -> Box<dyn Validator> {
+        let datagrams = self.settings.service == Service::Datagram;
+        Box::new(XtpValidator::new(&self.seeds.shared(), self.settings.port, datagrams))
+    }
+
+    fn dissector(&self) -> Box<dyn Dissector> {
+        Box::new(EachDatagram(super::dissector::dissect))
+    }
+
+    fn over_ip(&self) -> Option<&dyn OverIp> {
+        Some(&XtpOverIp)
+    }
+}
+
+/// XTP directly over IP. Its checksum covers no addresses, and its ports are in our keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct XtpOverIp;
+
+impl OverIp for XtpOverIp {
+    fn protocol(&self) -> u8 {
+        PROTOCOL
+    }
+
+    fn port_key(&self) -> &'static str {
+        "xtp-port"
+    }
+
+    fn ports(&self, packet: &[u8]) -> Option<(u16, u16)> {
+        wire::header(packet).map(|(header, _)| header.ports())
+    }
+
+    fn seal(&self, _packet: &mut [u8], _from: IpAddr, _to: IpAddr) {}
+
+    fn is_sound(&self, _packet: &[u8], _from: IpAddr, _to: IpAddr) -> bool {
+        true
+    }
+}
+
+/// XTP's IP protocol number (IANA).
+const PROTOCOL: u8 = 36;

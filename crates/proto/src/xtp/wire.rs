@@ -1,0 +1,613 @@
+//! Packets of XTP 4.0: a header of 32 bytes and one segment, big-endian.
+//!
+//! Field layouts are those that analysers read (Wireshark, `packet-xtp.c`). The specification of 1995 is no longer to be
+//! had; what fields mean where analysers don't say is stated here.
+//!
+//! Keys are 63 bits that their owner chooses. Ours hold the owner's port in the lowest 16 bits and the other end's in the
+//! next 16, since XTP itself has ports in FIRST alone: so every packet tells both, over IP as well ([`Key`]).
+
+/// The 63-bit name of an association at its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Key(pub u64);
+
+impl Key {
+    /// A key of these ports; `rest` fills the upper 31 bits.
+    pub fn new(rest: u32, other: u16, owner: u16) -> Self {
+        Key(u64::from(rest & (u32::MAX >> 1)) << 32 | u64::from(other) << 16 | u64::from(owner))
+    }
+
+    /// The owner's port.
+    pub fn owner(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The other end's port.
+    pub fn other(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// What ports do not fill.
+    pub fn rest(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The header without its length and checksum, which [`Writer`] adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub key: Key,
+    /// The key was chosen by the packet's receiver.
+    pub returned: bool,
+    /// Bits of [`option`].
+    pub options: u32,
+    /// Priority, 0 the most urgent; of meaning with [`option::SORT`].
+    pub sort: u16,
+    /// Number of the packet at its sender, for the synchronising handshake.
+    pub sync: u32,
+    /// Number of the first data byte; in control packets see there.
+    pub seq: u64,
+}
+
+impl Header {
+    /// Whether all of these options are set.
+    pub fn has(&self, options: u32) -> bool {
+        self.options & options == options
+    }
+
+    /// Source and destination port.
+    pub fn ports(&self) -> (u16, u16) {
+        let Header { key, returned, .. } = self;
+        if *returned { (key.other(), key.owner()) } else { (key.owner(), key.other()) }
+    }
+}
+
+/// Masks of the 24-bit option field.
+pub(super) mod option {
+    /// The checksum covers the header only.
+    pub const NOCHECK: u32 = 0x40_0000;
+    /// A change of this bit asks for status.
+    pub const EDGE: u32 = 0x20_0000;
+    /// What is missing before this packet's `seq` is not sent again.
+    pub const NOERR: u32 = 0x10_0000;
+    pub const MULTI: u32 = 0x08_0000;
+    /// `alloc` counts only buffers that the receiving program has given.
+    pub const RES: u32 = 0x04_0000;
+    pub const SORT: u32 = 0x02_0000;
+    /// The sender does not obey `alloc`.
+    pub const NOFLOW: u32 = 0x01_0000;
+    /// Report a gap as soon as it is seen.
+    pub const FASTNAK: u32 = 0x00_8000;
+    /// Report now.
+    pub const SREQ: u32 = 0x00_4000;
+    /// Report once all up to this packet has been fetched.
+    pub const DREQ: u32 = 0x00_2000;
+    /// The sender of this packet has received everything.
+    pub const RCLOSE: u32 = 0x00_1000;
+    /// The sender of this packet sends no more data.
+    pub const WCLOSE: u32 = 0x00_0800;
+    /// The last byte ends a message.
+    pub const EOM: u32 = 0x00_0400;
+    /// The sender of this packet has released the association.
+    pub const END: u32 = 0x00_0200;
+    /// Eight bytes before the data say that a message begins: its number at the sender.
+    pub const BTAG: u32 = 0x00_0100;
+}
+
+/// What a receiver reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Status {
+    /// The next byte after those received without a gap.
+    pub rseq: u64,
+    /// The first byte that may not be sent.
+    pub alloc: u64,
+    /// The greatest `sync` received.
+    pub echo: u32,
+}
+
+/// Limits of a direction in bytes per second and bytes; 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Traffic {
+    /// The largest segment of data.
+    pub max_data: u32,
+    pub in_rate: u32,
+    pub in_burst: u32,
+    pub out_rate: u32,
+    pub out_burst: u32,
+}
+
+/// A parsed segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Segment<'a> {
+    Data {
+        tag: Option<u64>,
+        bytes: &'a [u8],
+    },
+    Status(Status, Spans<'a>),
+    /// `key`: by which its sender wants to be called.
+    Traffic {
+        status: Status,
+        key: Key,
+        traffic: Traffic,
+    },
+    Join {
+        status: Status,
+        key: Key,
+        group: [u8; 4],
+    },
+    First {
+        service: u8,
+        traffic: Traffic,
+        bytes: &'a [u8],
+    },
+    Diag {
+        code: u32,
+        value: u32,
+    },
+}
+
+/// Received ranges above `rseq`, ascending and disjoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Spans<'a>(&'a [[u8; SPAN]]);
+
+impl<'a> Spans<'a> {
+    /// Each as its first byte and the byte after its last.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = (u64, u64)> + 'a {
+        self.0.iter().map(|span| (be64(&span[..8]), be64(&span[8..])))
+    }
+
+    /// Whether each begins above what the one before it ends with, seen from `rseq`.
+    fn are_in_order(self, rseq: u64) -> bool {
+        let mut last = 0;
+        self.iter().all(|(left, right)| {
+            let (from, to) = (left.wrapping_sub(rseq), right.wrapping_sub(rseq));
+            let fits = from > last && from < to && to < 1 << 62;
+            last = to;
+            fits
+        })
+    }
+}
+
+fn be64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn be32(bytes: &[u8]) -> u32 {
+    be64(bytes) as u32
+}
+
+/// Reads a packet: header and segment. `None` if it is not one of ours, damaged, or not of the length that it states.
+pub(super) fn parse(packet: &[u8]) -> Option<(Header, Segment<'_>)> {
+    let (header, format) = header(packet)?;
+    if !has_sound_checksum(packet, header.has(option::NOCHECK)) {
+        return None;
+    }
+    let body = &packet[HEADER..];
+    let segment = match format {
+        format::DATA if header.has(option::BTAG) => {
+            let (tag, bytes) = body.split_first_chunk::<TAG>()?;
+            Segment::Data { tag: Some(u64::from_be_bytes(*tag)), bytes }
+        }
+        format::DATA => Segment::Data { tag: None, bytes: body },
+        format::CNTL if body.len() == STATUS => Segment::Status(status(body), Spans::default()),
+        format::ECNTL => {
+            let spans = body.get(STATUS + 4..)?;
+            let (spans, rest) = spans.as_chunks::<SPAN>();
+            let (status, spans) = (status(body), Spans(spans));
+            let told = usize::try_from(be32(&body[STATUS..STATUS + 4])).ok()?;
+            if !rest.is_empty()
+                || told != spans.0.len()
+                || told > MOST_SPANS
+                || !spans.are_in_order(status.rseq)
+            {
+                return None;
+            }
+            Segment::Status(status, spans)
+        }
+        format::TCNTL => {
+            let traffic = traffic(body.get(KEYED_STATUS..)?)?;
+            if !traffic.1.is_empty() {
+                return None;
+            }
+            Segment::Traffic { status: status(body), key: key(body)?, traffic: traffic.0 }
+        }
+        format::JCNTL => {
+            let address: &[u8; ADDRESS] = body.get(KEYED_STATUS..)?.first_chunk()?;
+            let group = address[4..8].first_chunk().copied()?;
+            Segment::Join { status: status(body), key: key(body)?, group }
+        }
+        format::FIRST => {
+            let (traffic, bytes) = traffic(body.get(ADDRESS..)?)?;
+            Segment::First { service: body[ADDRESS + 2], traffic, bytes }
+        }
+        format::DIAG if body.len() >= 8 => Segment::Diag { code: be32(&body[..4]), value: be32(&body[4..8]) },
+        _ => return None,
+    };
+    Some((header, segment))
+}
+
+/// The header and the packet's format; `None` if its length is not the stated one.
+pub(super) fn header(packet: &[u8]) -> Option<(Header, u8)> {
+    let head: &[u8; HEADER] = packet.first_chunk()?;
+    let command = be32(&head[8..12]);
+    if command as u8 >> 5 != VERSION || packet.len() - HEADER != be32(&head[12..16]) as usize {
+        return None;
+    }
+    let key = be64(&head[..8]);
+    let header = Header {
+        key: Key(key & !RETURNED),
+        returned: key & RETURNED != 0,
+        options: command >> 8,
+        sort: be32(&head[18..20]) as u16,
+        sync: be32(&head[20..24]),
+        seq: be64(&head[24..]),
+    };
+    Some((header, command as u8 & FORMAT))
+}
+
+fn status(body: &[u8]) -> Status {
+    Status { rseq: be64(&body[..8]), alloc: be64(&body[8..16]), echo: be32(&body[16..20]) }
+}
+
+/// The key in a control segment that has one.
+fn key(body: &[u8]) -> Option<Key> {
+    let key = be64(&body[STATUS + 4..KEYED_STATUS]);
+    (key & RETURNED == 0).then_some(Key(key))
+}
+
+/// A traffic specifier, and what follows it.
+fn traffic(body: &[u8]) -> Option<(Traffic, &[u8])> {
+    let len = usize::from(u16::from_be_bytes(*body.first_chunk()?));
+    let (specifier, rest) = body.split_at_checked(len)?;
+    match (specifier.get(3)?, len) {
+        (0, NO_TRAFFIC) => Some((Traffic::default(), rest)),
+        (1, TRAFFIC) => {
+            let word = |n: usize| be32(&specifier[4 * n..][..4]);
+            let (max_data, in_rate, in_burst) = (word(1), word(2), word(3));
+            Some((Traffic { max_data, in_rate, in_burst, out_rate: word(4), out_burst: word(5) }, rest))
+        }
+        _ => None,
+    }
+}
+
+/// Writes a packet into a buffer that has room for it.
+pub(super) struct Writer<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+    nocheck: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins with the header.
+    pub fn new(buf: &'a mut [u8], header: &Header, format: u8) -> Self {
+        let Header { key, returned, options, sort, sync, seq } = *header;
+        let mut writer = Writer { buf, len: 0, nocheck: header.has(option::NOCHECK) };
+        writer.u64(key.0 | if returned { RETURNED } else { 0 });
+        writer.u32(options << 8 | u32::from(VERSION << 5 | format));
+        writer.u32(0);
+        writer.u32(u32::from(sort));
+        writer.u32(sync);
+        writer.u64(seq);
+        writer
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.buf[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Passes over bytes that stand there already.
+    pub fn skip(&mut self, len: usize) {
+        self.len += len;
+    }
+
+    pub fn u32(&mut self, number: u32) {
+        self.bytes(&number.to_be_bytes());
+    }
+
+    pub fn u64(&mut self, number: u64) {
+        self.bytes(&number.to_be_bytes());
+    }
+
+    pub fn status(&mut self, status: &Status) {
+        self.u64(status.rseq);
+        self.u64(status.alloc);
+        self.u32(status.echo);
+    }
+
+    /// A status with the key by which its sender wants to be called.
+    pub fn keyed_status(&mut self, status: &Status, key: Key) {
+        self.status(status);
+        self.u32(0);
+        self.u64(key.0);
+    }
+
+    /// An IPv4 address segment without hosts, which are those of the layer below (format 1).
+    pub fn address(&mut self, group: [u8; 4], ports: (u16, u16)) {
+        self.bytes(&[0, ADDRESS as u8, 0, 1]);
+        self.bytes(&group);
+        self.u32(0);
+        self.u32(u32::from(ports.1) << 16 | u32::from(ports.0));
+    }
+
+    /// A traffic specifier; without limits the short one.
+    pub fn traffic(&mut self, service: u8, traffic: Option<&Traffic>) {
+        let Some(traffic) = traffic else {
+            self.bytes(&[0, NO_TRAFFIC as u8, service, 0]);
+            return self.u32(0);
+        };
+        let Traffic { max_data, in_rate, in_burst, out_rate, out_burst } = *traffic;
+        self.bytes(&[0, TRAFFIC as u8, service, 1]);
+        [max_data, in_rate, in_burst, out_rate, out_burst].into_iter().for_each(|word| self.u32(word));
+    }
+
+    /// Ends the packet: states its length and checksum. Returns its length.
+    pub fn finish(self) -> usize {
+        let packet = &mut self.buf[..self.len];
+        packet[12..16].copy_from_slice(&((self.len - HEADER) as u32).to_be_bytes());
+        let covered = if self.nocheck { HEADER } else { packet.len() };
+        let check = checksum(&packet[..covered]);
+        packet[CHECK..CHECK + 2].copy_from_slice(&check.to_be_bytes());
+        self.len
+    }
+}
+
+/// The Internet checksum (RFC 1071) of bytes that have zero in its place.
+fn checksum(bytes: &[u8]) -> u16 {
+    !folded(bytes)
+}
+
+/// The ones' complement sum of 16-bit words.
+fn folded(bytes: &[u8]) -> u16 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let sum = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum::<u64>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut sum = sum + u64::from(u32::from_be_bytes(last));
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn has_sound_checksum(packet: &[u8], header_only: bool) -> bool {
+    folded(if header_only { &packet[..HEADER] } else { packet }) == u16::MAX
+}
+
+/// Packet formats.
+pub(super) mod format {
+    pub const DATA: u8 = 0;
+    pub const CNTL: u8 = 1;
+    pub const FIRST: u8 = 2;
+    pub const ECNTL: u8 = 3;
+    pub const TCNTL: u8 = 5;
+    pub const JCNTL: u8 = 7;
+    pub const DIAG: u8 = 8;
+}
+
+/// Services of a traffic specifier.
+pub(super) mod service {
+    pub const UNACKNOWLEDGED_DATAGRAM: u8 = 1;
+    pub const RELIABLE_STREAM: u8 = 4;
+}
+
+/// Codes and values of DIAG.
+pub(super) mod diag {
+    pub const INVALID_CONTEXT: u32 = 3;
+    pub const CONTEXT_REFUSED: u32 = 1;
+    pub const CONTEXT_ABANDONED: u32 = 2;
+    pub const UNSPECIFIED: u32 = 0;
+}
+
+/// Bytes of the header.
+pub(super) const HEADER: usize = 32;
+/// Bytes of a beginning tag.
+pub(super) const TAG: usize = 8;
+/// Bytes of a status segment.
+pub(super) const STATUS: usize = 20;
+/// Bytes of one with a key.
+pub(super) const KEYED_STATUS: usize = STATUS + 4 + 8;
+/// Bytes of a span.
+pub(super) const SPAN: usize = 16;
+/// Bytes of an IPv4 address segment.
+pub(super) const ADDRESS: usize = 16;
+/// Bytes of a traffic specifier with limits, and without.
+pub(super) const TRAFFIC: usize = 24;
+pub(super) const NO_TRAFFIC: usize = 8;
+/// Bytes of a FIRST without data, which are as many as those of the answer to it.
+pub(super) const FIRST: usize = HEADER + ADDRESS + TRAFFIC;
+/// Bytes of a DIAG without text.
+pub(super) const DIAG: usize = HEADER + 8;
+/// Most spans in a packet: more than fit the largest datagram that we send.
+const MOST_SPANS: usize = 10_000;
+/// The bit by which a key is marked as the receiver's.
+const RETURNED: u64 = 1 << 63;
+/// Version 4.0 is 1 on the wire.
+const VERSION: u8 = 1;
+const FORMAT: u8 = 0x1f;
+/// Where the checksum stands.
+const CHECK: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect()
+    }
+
+    fn header_of(key: u64, returned: bool, options: u32, sync: u32, seq: u64) -> Header {
+        Header { key: Key(key), returned, options, sort: 0, sync, seq }
+    }
+
+    /// Packets that tshark 4.0.17 dissects without complaint.
+    const DATA: &str = "00000001000000010024002000000005bbe0000000000002000000000000000068656c6c6f";
+    const UNCHECKED: &str = "00000001000000014024002000000005bfb2000000000002000000000000000068656c6c6f";
+    const TAGGED: &str =
+        "0000000100000001020500200000000da8ce0007000000020000000000000000000000000000112268656c6c6f";
+    const CNTL: &str = "800000010000000100000021000000147fb400000000000700000000000000000000000000000005000000000001000500000002";
+    const ECNTL: &str = "800000010000000100000023000000287f830000000000080000000000000000000000000000000500000000000100050000000200000001000000000000000a000000000000000f";
+    const TCNTL: &str = "80000001000000010000002500000038ff890000000000030000000000000000000000000000000000000000000100000000000100000000000000020000000900180401000005780002b11000000a280002b11000000a28";
+    const FIRST_HELLO: &str = "0000000100000001004400220000002d9066000000000001000000000000000000100001c0000202c0000201138c138900180401000005780002b11000000a280002b11000000a2868656c6c6f";
+    const DIAG_1: &str = "8000000100000001000200280000001332a4000000000000000000000000000000000001000000016e6f206c697374656e6572";
+
+    #[test]
+    fn vectors_are_read_as_analysers_read_them() {
+        let options = option::DREQ | option::EOM;
+        let hello = Segment::Data { tag: None, bytes: b"hello" };
+        let key = 0x1_0000_0001;
+        assert_eq!(parse(&bytes(DATA)), Some((header_of(key, false, options, 2, 0), hello)));
+        let unchecked = header_of(key, false, options | option::NOCHECK, 2, 0);
+        assert_eq!(parse(&bytes(UNCHECKED)), Some((unchecked, hello)));
+        let packet = bytes(TAGGED);
+        let (header, segment) = parse(&packet).expect("sound");
+        assert_eq!((header.sort, header.has(option::SORT | option::EOM | option::BTAG)), (7, true));
+        assert_eq!(segment, Segment::Data { tag: Some(0x1122), bytes: b"hello" });
+        let status = Status { rseq: 5, alloc: 0x1_0005, echo: 2 };
+        let packet = bytes(CNTL);
+        assert_eq!(
+            parse(&packet),
+            Some((header_of(key, true, 0, 7, 0), Segment::Status(status, Spans::default())))
+        );
+        let packet = bytes(ECNTL);
+        let Some((_, Segment::Status(told, spans))) = parse(&packet) else { panic!("no status") };
+        assert_eq!((told, spans.iter().collect::<Vec<_>>()), (status, vec![(10, 15)]));
+        let traffic =
+            Traffic { max_data: 1400, in_rate: 176_400, in_burst: 2600, out_rate: 176_400, out_burst: 2600 };
+        let packet = bytes(TCNTL);
+        let Some((_, Segment::Traffic { key: own, traffic: told, .. })) = parse(&packet) else {
+            panic!("no traffic")
+        };
+        assert_eq!((own, told), (Key(0x2_0000_0009), traffic));
+        let packet = bytes(FIRST_HELLO);
+        let first = Segment::First { service: 4, traffic, bytes: b"hello" };
+        assert_eq!(parse(&packet).map(|(_, segment)| segment), Some(first));
+        let packet = bytes(DIAG_1);
+        assert_eq!(parse(&packet).map(|(_, segment)| segment), Some(Segment::Diag { code: 1, value: 1 }));
+    }
+
+    #[test]
+    fn written_packets_are_the_vectors() {
+        let mut buf = [0; 200];
+        let mut writer = Writer::new(
+            &mut buf,
+            &header_of(0x1_0000_0001, false, option::DREQ | option::EOM, 2, 0),
+            format::DATA,
+        );
+        writer.bytes(b"hello");
+        let len = writer.finish();
+        assert_eq!(buf[..len], bytes(DATA));
+        let mut writer = Writer::new(&mut buf, &header_of(0x1_0000_0001, true, 0, 3, 0), format::TCNTL);
+        writer.keyed_status(&Status { rseq: 0, alloc: 0x1_0000, echo: 1 }, Key(0x2_0000_0009));
+        let traffic =
+            Traffic { max_data: 1400, in_rate: 176_400, in_burst: 2600, out_rate: 176_400, out_burst: 2600 };
+        writer.traffic(4, Some(&traffic));
+        let len = writer.finish();
+        assert_eq!(buf[..len], bytes(TCNTL));
+    }
+
+    #[test]
+    fn truncated_and_damaged_packets_are_refused() {
+        for vector in [DATA, TAGGED, CNTL, ECNTL, TCNTL, FIRST_HELLO, DIAG_1] {
+            let whole = bytes(vector);
+            for len in 0..whole.len() {
+                assert_eq!(parse(&whole[..len]), None, "{vector}: {len} bytes");
+            }
+            for at in 0..whole.len() {
+                let mut wrong = whole.clone();
+                wrong[at] ^= 0x10;
+                // NOCHECK takes the check away, as a damaged header shows.
+                assert_eq!(parse(&wrong), None, "{vector}: byte {at}");
+            }
+        }
+        let mut unchecked = bytes(UNCHECKED);
+        unchecked[33] ^= 1;
+        assert!(parse(&unchecked).is_some(), "only the header is covered");
+    }
+
+    fn ecntl(rseq: u64, spans: &[(u64, u64)], told: u32) -> Vec<u8> {
+        let mut buf = vec![0; 2000];
+        let mut writer = Writer::new(&mut buf, &header_of(1, true, 0, 1, 0), format::ECNTL);
+        writer.status(&Status { rseq, alloc: rseq, echo: 1 });
+        writer.u32(told);
+        for (left, right) in spans {
+            writer.u64(*left);
+            writer.u64(*right);
+        }
+        let len = writer.finish();
+        buf.truncate(len);
+        buf
+    }
+
+    #[test]
+    fn spans_ascend_above_the_next_byte_also_where_numbers_wrap() {
+        let near_end = u64::MAX - 4;
+        for good in [
+            ecntl(5, &[(10, 15), (16, 17)], 2),
+            ecntl(near_end, &[(near_end + 1, 3), (4, 9)], 2),
+            ecntl(0, &[], 0),
+        ] {
+            assert!(parse(&good).is_some());
+        }
+        for bad in [
+            ecntl(5, &[(5, 8)], 1),
+            ecntl(5, &[(10, 10)], 1),
+            ecntl(5, &[(12, 10)], 1),
+            ecntl(5, &[(10, 15), (12, 20)], 2),
+            ecntl(5, &[(10, 15), (15, 20)], 2),
+            ecntl(5, &[(20, 25), (10, 15)], 2),
+            ecntl(5, &[(1, 3)], 1),
+            ecntl(5, &[(10, 15)], 2),
+            ecntl(5, &[(10, 15)], u32::MAX),
+            ecntl(5, &[(10, 15)], 0),
+        ] {
+            assert_eq!(parse(&bad), None);
+        }
+    }
+
+    #[test]
+    fn every_packet_tells_both_ports() {
+        let key = Key::new(u32::MAX, 5004, 50_000);
+        assert_eq!((key.owner(), key.other(), key.rest()), (50_000, 5004, u32::MAX >> 1));
+        let header = |returned| Header { key, ..header_of(0, returned, 0, 0, 0) };
+        assert_eq!(header(false).ports(), (50_000, 5004), "from the owner");
+        assert_eq!(header(true).ports(), (5004, 50_000), "to the owner");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), format in 0u8..10, sound: bool) {
+            if sound && bytes.len() >= HEADER {
+                let dlen = (bytes.len() - HEADER) as u32;
+                bytes[12..16].copy_from_slice(&dlen.to_be_bytes());
+                bytes[11] = VERSION << 5 | format;
+                bytes[CHECK..CHECK + 2].fill(0);
+                let covered = if bytes[8] & 0x40 == 0 { bytes.len() } else { HEADER };
+                let check = checksum(&bytes[..covered]);
+                bytes[CHECK..CHECK + 2].copy_from_slice(&check.to_be_bytes());
+            }
+            if let Some((header, Segment::Status(status, spans))) = parse(&bytes) {
+                prop_assert!(header.options < 1 << 24);
+                prop_assert!(spans.iter().all(|(left, right)| right.wrapping_sub(left) > 0
+                    && left.wrapping_sub(status.rseq) > 0));
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_read(key in 0u64..1 << 63, returned: bool, sort: u16, sync: u32, seq: u64, tag: u64,
+            data in prop::collection::vec(any::<u8>(), 0..100), nocheck: bool) {
+            let mut options = option::BTAG | option::SORT;
+            if nocheck {
+                options |= option::NOCHECK;
+            }
+            let header = Header { key: Key(key), returned, options, sort, sync, seq };
+            let mut buf = [0; 200];
+            let mut writer = Writer::new(&mut buf, &header, format::DATA);
+            writer.u64(tag);
+            writer.bytes(&data);
+            let len = writer.finish();
+            prop_assert_eq!(parse(&buf[..len]), Some((header, Segment::Data { tag: Some(tag), bytes: &data })));
+        }
+    }
+}
