@@ -9,7 +9,7 @@ use antiphon_core::{
 };
 
 use super::incoming::{Arrival, Incoming, MOST_SPANS, Taken};
-use super::outgoing::Outgoing;
+use super::outgoing::{LARGE, Outgoing};
 use super::pace::Pace;
 use super::settings::{Acks, Flow, Reliability, Settings};
 use super::validator::{Introduction, XtpValidator, id};
@@ -70,6 +70,8 @@ pub(super) struct Xtp {
     /// Replies to what belongs to no association.
     answers: VecDeque<(PathId, Vec<u8>)>,
     closing: Option<Instant>,
+    /// Until when packets are small, as large ones were lost one after another.
+    narrow_until: Option<Instant>,
     /// The peer sends nothing more, and has received everything of ours.
     peer_closed: bool,
     reserved: usize,
@@ -164,6 +166,7 @@ impl Xtp {
             candidate: None,
             answers: VecDeque::new(),
             closing: None,
+            narrow_until: None,
             peer_closed: false,
             reserved: 0,
             told_id: false,
@@ -226,6 +229,7 @@ impl Xtp {
                 self.handle_traffic(now, received_at, &header, (status, key, traffic));
             }
             Segment::Status(status, spans) => {
+                self.prove_path(path, status.echo);
                 self.handle_status(now, received_at, status, spans.iter());
             }
             Segment::Data { tag, bytes } => self.handle_data(now, received_at, &header, (tag, bytes)),
@@ -450,20 +454,23 @@ impl Xtp {
         self.timers.hole = more.then(|| now + HOLE);
     }
 
-    /// The peer sent a packet on `path`. It may have moved there: it is asked.
+    /// The peer sent a packet on `path`, the `newest` so far or not. It may have moved there: it is asked.
     fn on_path(&mut self, path: PathId, newest: bool) {
-        if path == self.path || self.role == Role::Caller {
-            return;
-        }
-        if let Some((candidate, Some(number))) = self.candidate
-            && candidate == path
-            && self.requests.iter().all(|(asked, _)| *asked != number)
-        {
-            // Not asked yet, or forgotten: asks again.
-            self.candidate = None;
-        }
-        if newest && self.candidate.is_none_or(|(candidate, _)| candidate != path) {
+        let known = self.candidate.is_some_and(|(candidate, _)| candidate == path);
+        if path != self.path && newest && !known && self.role == Role::Listener {
             self.candidate = Some((path, None));
+        }
+    }
+
+    /// A status came on `path` that echoes our packet `echo`: it proves a new path if that is where it was asked.
+    fn prove_path(&mut self, path: PathId, echo: u32) {
+        let echo = self.number_of(echo);
+        if let Some((candidate, Some(asked))) = self.candidate
+            && candidate == path
+            && echo == Some(asked)
+        {
+            (self.path, self.candidate) = (path, None);
+            self.queue.report(Event::PathProved(path));
         }
     }
 
@@ -585,7 +592,7 @@ impl Xtp {
         }
         self.pace.on_timeout(now);
         self.out.find_losses(now, &self.rtt);
-        self.out.expire(now, &self.rtt, &mut self.queue);
+        self.due.probe |= self.out.expire(now, &self.rtt, &mut self.queue);
         self.note_gap(now);
     }
 
@@ -671,6 +678,7 @@ impl Xtp {
         self.requests.push_back((number, now));
         self.timers.asked.get_or_insert(now);
         (self.last_request, self.since_request) = (Some(now), 0);
+        self.out.on_request(now);
         if self.timers.repeat.is_none() {
             self.arm(now);
         }
@@ -779,8 +787,13 @@ impl Xtp {
         {
             return None;
         }
-        self.out.expire(now, &self.rtt, &mut self.queue);
+        self.due.probe |= self.out.expire(now, &self.rtt, &mut self.queue);
+        if self.out.take_black_hole() {
+            self.narrow_until = Some(now + RAISE);
+        }
+        self.narrow_until = self.narrow_until.filter(|until| *until > now);
         let most = self.packet - HEADER - TAG;
+        let most = if self.narrow_until.is_some() { most.min(LARGE) } else { most };
         if let Some(len) = self.out.peek_repeat(most) {
             if !self.pace.take(now, HEADER + TAG + len) {
                 return None;
@@ -818,6 +831,11 @@ impl Xtp {
     /// Writes a packet with data: a part that is sent again, or the next of the message begun last.
     fn write_part(&mut self, now: Instant, again: bool, most: usize, buf: &mut [u8]) -> usize {
         self.since_request += 1;
+        let tracked = self.settings.reliability != Reliability::None;
+        if tracked && self.timers.asked.is_none() && !self.is_leaving() {
+            // What leaves later shows what became of what left before.
+            self.arm(now);
+        }
         let settings = &self.settings;
         let last = !again && self.queue.is_empty() && self.out.uncut(usize::MAX) <= most;
         let asks = match settings.acks {
@@ -866,6 +884,34 @@ impl Xtp {
     }
 }
 
+#[cfg(test)]
+impl Xtp {
+    /// The position of the next byte to send.
+    pub fn sequence(&self) -> u64 {
+        self.out.next()
+    }
+
+    /// The number of our first byte.
+    pub fn first(&self) -> u64 {
+        self.own_first
+    }
+
+    /// The key by which the peer is called, and the number of our next byte.
+    pub fn peer(&self) -> (Key, u64) {
+        (self.peer_key.expect("it is known"), self.own_first.wrapping_add(self.out.next()))
+    }
+
+    /// Has the caller's numbers continue from these, at both ends.
+    pub fn wrap_soon(&mut self, is_caller: bool, first: u64, sync: u32) {
+        if is_caller {
+            self.own_first = first;
+            self.out.rack.skip_to(u64::from(sync));
+        } else {
+            (self.peer_first, self.echo) = (first, Some(sync));
+        }
+    }
+}
+
 impl Endpoint for Xtp {
     fn profile(&self) -> Profile {
         let Settings { reliability, ordered, flow, .. } = self.settings;
@@ -890,7 +936,7 @@ impl Endpoint for Xtp {
                 unordered: !ordered,
                 flow_control: flow != Flow::Off,
                 congestion_control: full,
-                path_mtu_discovery: false,
+                path_mtu_discovery: true,
                 fragmentation: true,
                 checksum: true,
             },
@@ -966,6 +1012,7 @@ impl Endpoint for Xtp {
     fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
         let before = self.window();
         let received = self.inbox.pop(buf)?;
+        self.incoming.resume(&mut self.inbox);
         // A peer that saw a small window waits to hear of room.
         self.due.status |= before < WINDOW as u64 / 4 && self.window() >= WINDOW as u64 / 4;
         self.tell_fetched();
@@ -1045,6 +1092,8 @@ const MOST_ANSWERS: usize = 16;
 const FIRST_WINDOW: u64 = 14_600;
 /// How long a hole of what is never repeated waits for packets that were reordered.
 const HOLE: Duration = Duration::from_millis(20);
+/// How long packets are small before large ones are tried again: PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
+const RAISE: Duration = Duration::from_secs(600);
 /// Holes that wait at once.
 const MOST_HOLES: usize = MOST_SPANS / 4;
 /// Silence after which the peer is asked whether it is there.

@@ -127,7 +127,8 @@ impl Incoming {
             return Taken::Refused;
         }
         let whole = from == arrival.from && arrival.begins && arrival.ends;
-        let room = inbox.has_room(arrival.bytes.len());
+        // What is held may become complete by this.
+        let room = inbox.has_room(arrival.bytes.len() + if self.ordered { 0 } else { self.held });
         let opens = self.next < from && self.spans.iter().all(|(a, b)| !(*a <= from && from <= *b));
         if (whole && !room)
             || self.spans.len() >= MOST_SPANS && opens && self.spans.iter().all(|(a, _)| *a != to)
@@ -162,6 +163,13 @@ impl Incoming {
             self.deliver_in_order(inbox);
         }
         self.forget_incomplete();
+    }
+
+    /// The inbox has room again.
+    pub fn resume(&mut self, inbox: &mut Inbox) {
+        if self.ordered && !self.parts.is_empty() {
+            self.deliver_in_order(inbox);
+        }
     }
 
     /// Notes that these bytes have come.
@@ -256,6 +264,10 @@ impl Incoming {
                 return false;
             }
             if self.is_complete(0, last) {
+                let len = self.parts[last].to() - self.parts[0].from;
+                if !inbox.has_room(len as usize) {
+                    return true;
+                }
                 self.deliver(0, last, inbox);
             } else if self.parts[0].begins && !self.parts[last].ends && self.parts[last].to() >= self.next {
                 return true;

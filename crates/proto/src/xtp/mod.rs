@@ -18,6 +18,8 @@
 //! * Time-outs are for budgets under 200 ms, as our other transports': an unanswered request is repeated as a control packet
 //!   after two round trips, ever more rarely, up to 0.5 s. With `reliability=full` nothing else leaves meanwhile, and a
 //!   window as TCP's bounds what is on its way (RFC 5681).
+//! * Packets are of the size that the driver gives until three large ones in a row are lost while later packets arrive;
+//!   then of 1200 bytes for ten minutes (RFC 8899), what is lost being cut anew. Larger sizes are not searched for in between.
 //! * An association ends by WCLOSE, RCLOSE with WCLOSE, and both with END; it is abandoned by END alone, or 40 s after the
 //!   first request that nothing answers.
 //!
@@ -32,6 +34,8 @@ mod outgoing;
 mod pace;
 mod settings;
 mod stack;
+#[cfg(test)]
+mod tests;
 mod validator;
 mod wire;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, Outcome, Tag};
 
 use super::settings::Reliability;
+use super::wire::{HEADER, TAG};
 use crate::deadline::last_chance;
 use crate::limit::{LEAST_PACKETS_FULL, Limit};
 use crate::queue::{Queued, SendQueue};
@@ -36,6 +37,8 @@ pub(super) struct Outgoing {
     pub repeated: u64,
     /// Something was given up, and the receiver may still wait for it.
     gave_up: bool,
+    /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
+    large_lost: (u32, u64),
 }
 
 #[derive(Debug)]
@@ -70,6 +73,8 @@ struct Part {
     state: State,
     /// When another copy leaves, as its deadline comes before an answer could.
     copy_at: Option<Instant>,
+    /// When the peer was first asked what has come, this part included.
+    asked_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +116,18 @@ impl Outgoing {
             in_flight: 0,
             repeated: 0,
             gave_up: false,
+            large_lost: (0, 0),
         }
+    }
+
+    /// Whether large packets are lost, one after another, while small ones arrive: the path is narrower than it was thought
+    /// to be, and does not say so (RFC 8899 §4.3). Counting begins anew.
+    pub fn take_black_hole(&mut self) -> bool {
+        let found = self.large_lost.0 >= SUSPICIOUS;
+        if found {
+            self.large_lost.0 = 0;
+        }
+        found
     }
 
     /// Reserves memory for so many messages on their way.
@@ -175,9 +191,10 @@ impl Outgoing {
             sent.open += 1;
             self.in_flight += len as u64;
             self.limit.on_send(len);
-            let (state, copy_at) = (State::Flight, None);
+            let (state, copy_at, asked_at) = (State::Flight, None, None);
             let (message, sent_at, times) = (number, now, 1);
-            self.parts.push_back(Part { from, len, message, at, sending, sent_at, times, state, copy_at });
+            let part = Part { from, len, message, at, sending, sent_at, times, state, copy_at, asked_at };
+            self.parts.push_back(part);
         }
         Some(self.data(number, at, from, len))
     }
@@ -226,6 +243,8 @@ impl Outgoing {
         let deadline = self.messages[(part.message - self.first_message) as usize].deadline;
         self.limit.on_send(part.len);
         (part.state, part.sending, part.sent_at, part.times) = (State::Flight, sending, now, part.times + 1);
+        // What is sent again always asks.
+        part.asked_at = Some(now);
         // If this one is lost as well, that is not known in time: one more copy leaves at the last moment.
         let answer_by = now + rtt.base_rto();
         let last = deadline.filter(|deadline| answer_by > *deadline).map(last_chance);
@@ -288,6 +307,9 @@ impl Outgoing {
         }
         part.state = State::Settled;
         let Part { sending, len, message, .. } = *part;
+        if len > LARGE && sending > self.large_lost.1 {
+            self.large_lost = (0, sending);
+        }
         self.in_flight -= len as u64;
         self.rack.on_arrival(sending, repeated, elapsed, rtt.smoothed());
         if !repeated {
@@ -306,6 +328,8 @@ impl Outgoing {
             if overtaken && (missed || part.sent_at + wait <= now) {
                 part.state = State::Lost;
                 self.any_lost = true;
+                // Something that left later has arrived.
+                self.large_lost.0 += u32::from(part.len > LARGE && part.sending > self.large_lost.1);
                 self.limit.on_end(part.len);
                 self.limit.on_loss(part.sending, self.rack.sent() + 1);
             } else if part.copy_at.is_some_and(|at| at <= now) {
@@ -316,11 +340,20 @@ impl Outgoing {
         }
     }
 
-    /// Gives up what is past its deadline: at once if it is lost, else when an answer is overdue.
-    pub fn expire(&mut self, now: Instant, rtt: &RttEstimator, queue: &mut SendQueue) {
-        if self.reliability != Reliability::Deadline {
-            return;
+    /// A request leaves: it is about all that has left.
+    pub fn on_request(&mut self, now: Instant) {
+        for part in self.parts.iter_mut().rev().take_while(|part| part.asked_at.is_none()) {
+            part.asked_at = Some(now);
         }
+    }
+
+    /// Gives up what is past its deadline: at once if it is lost, else when an answer is overdue. Whether one must be asked
+    /// for.
+    pub fn expire(&mut self, now: Instant, rtt: &RttEstimator, queue: &mut SendQueue) -> bool {
+        if self.reliability != Reliability::Deadline {
+            return false;
+        }
+        let mut must_ask = false;
         let patience = rtt.base_rto();
         let mut found = false;
         for at in 0..self.parts.len() {
@@ -329,8 +362,12 @@ impl Outgoing {
             let over = match part.state {
                 State::Settled => false,
                 State::Lost => true,
-                State::Flight => part.sent_at + patience <= now,
+                State::Flight => part.asked_at.is_some_and(|asked| asked + patience <= now),
             };
+            if part.state == State::Flight && part.asked_at.is_none() && self.messages[index].is_past(now) {
+                self.parts[at].asked_at = Some(now);
+                must_ask = true;
+            }
             if over && self.messages[index].is_past(now) {
                 self.messages[index].given_up = true;
                 found = true;
@@ -358,6 +395,7 @@ impl Outgoing {
             self.gave_up = true;
             self.finish(queue);
         }
+        must_ask
     }
 
     /// Reports the outcomes of settled messages, and forgets their parts.
@@ -420,7 +458,8 @@ impl Outgoing {
                 State::Lost => deadline,
                 State::Flight => {
                     let lost = self.rack.has_overtaken(part.sending).then(|| part.sent_at + wait);
-                    let overdue = deadline.map(|deadline| deadline.max(part.sent_at + patience));
+                    let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
+                    let overdue = deadline.map(|deadline| deadline.max(answer_by));
                     [lost, overdue, part.copy_at].into_iter().flatten().min()
                 }
             }
@@ -434,3 +473,7 @@ impl Outgoing {
 
 /// Later arrivals that take a packet for lost, until the path has been seen to reorder (RFC 8985 §6.2, step 4).
 const MISSES: u64 = 3;
+/// Bytes of data from which a packet is larger than a path must carry: BASE_PLPMTU (RFC 8899 §5.1.2).
+pub(super) const LARGE: usize = 1200 - HEADER - TAG;
+/// Large packets lost in a row that make the path's size doubtful, as in `mtu`.
+const SUSPICIOUS: u32 = 3;

@@ -61,6 +61,10 @@ transports! {
         srp = "srp"
         srp_as_published = "srp?mode=as-published"
         arq = "arq"
+        xtp = "xtp"
+        xtp_on_gap = "xtp?acks=gap"
+        xtp_never = "xtp?acks=never"
+        xtp_full = "xtp?reliability=full&order=ordered"
         arq_as_published = "arq?mode=as-published"
     }
     datagrams_on_several_paths {
