@@ -181,8 +181,8 @@ fn read_acks(text: &str) -> Result<Acks, String> {
 }
 
 fn read_traffic(query: &Query, max_data: usize) -> Result<Traffic, UriError> {
-    let rate = |key| query.read(key, |text| rate(text));
-    let (out_rate, in_rate) = (rate("rate")?.unwrap_or(0), rate("in-rate")?.unwrap_or(0));
+    let read = |key| query.read(key, rate);
+    let (out_rate, in_rate) = (read("rate")?.unwrap_or(0), read("in-rate")?.unwrap_or(0));
     if out_rate == 0 && in_rate == 0 {
         refuse(query, &["burst"], "needs a rate: add rate=2Mbit/s or in-rate=2Mbit/s")?;
     }

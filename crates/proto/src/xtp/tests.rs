@@ -434,7 +434,7 @@ fn a_caller_that_moves_is_followed_once_it_has_answered_from_there() {
 fn edge_and_dreq_are_answered() {
     let mut pair = Pair::open("acks=never");
     let (key, seq) = pair.ends[0].peer();
-    let mut forge = |pair: &mut Pair, options, sync| {
+    let forge = |pair: &mut Pair, options, sync| {
         let mut buf = [0; 100];
         let header = Header { key, returned: true, options, sort: 0, sync, seq };
         let mut writer = Writer::new(&mut buf, &header, format::CNTL);
