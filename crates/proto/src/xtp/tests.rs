@@ -328,14 +328,14 @@ fn a_path_that_loses_large_packets_in_silence_is_found_out() {
         let mut pair = Pair::open(query);
         for n in 0..100 {
             let bytes = [n; 1340];
-            let deadline = Some(pair.now + Duration::from_millis(80));
+            // What has a deadline may expire while it waits, also where nothing that has left is given up.
+            let deadline = query.is_empty().then(|| pair.now + Duration::from_millis(80));
             pair.ends[0].send(pair.now, Message::new(Tag(0), &bytes, deadline)).expect("room");
             pair.run(5, &mut |_, packet| packet.len() <= 1250);
         }
         pair.run(6000, &mut |_, packet| packet.len() <= 1250);
         let came = pair.numbers(1).len();
-        // With `reliability=full` the last two messages of such a path do not come: not mended yet.
-        let least = if query.is_empty() { 60 } else { 98 };
+        let least = if query.is_empty() { 60 } else { 100 };
         assert!(came >= least, "{query}: {came} of 100");
     }
 }
