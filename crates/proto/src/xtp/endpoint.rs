@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    BitRate, BrokenReason, ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input,
-    Instant, Message, Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    BitRate, BrokenReason, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant,
+    Message, Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::incoming::{Arrival, Incoming, MOST_SPANS, Taken};
@@ -40,7 +40,7 @@ pub(super) struct Xtp {
     rtt: RttEstimator,
     pace: Pace,
     stage: Stage,
-    /// By which the peer calls us, and we the peer once it is known.
+    /// Keys: what the peer's packets carry, and what ours carry once the peer is known.
     own_key: Key,
     peer_key: Option<Key>,
     /// Sequence number of the first byte of each direction.
@@ -48,13 +48,13 @@ pub(super) struct Xtp {
     peer_first: u64,
     /// Number of the first byte that we may not send.
     alloc: u64,
-    /// What the peer has told of our bytes.
+    /// Position of our byte that the peer waits for.
     peer_next: u64,
     /// The greatest `sync` of the peer.
     echo: Option<u32>,
     /// Option EDGE of its last packet.
     edge: bool,
-    /// Up to which position it asked to be told once all is fetched.
+    /// Position up to which the peer asked for a status once all is fetched (DREQ).
     asked_fetched: Option<u64>,
     /// Packets with a request: their numbers, and when they left.
     requests: VecDeque<(u64, Instant)>,
@@ -122,7 +122,7 @@ struct Timers {
     heard: Instant,
     /// The application knows that a call goes unanswered.
     told_unanswered: bool,
-    /// Nothing waits before this, though it was asked for: the gap was told a short while ago.
+    /// When the peer was last told that what it lacks is given up.
     gap_told: Option<Instant>,
     /// When a hole at the receiver of what is never repeated is passed over.
     hole: Option<Instant>,
@@ -217,6 +217,9 @@ impl Xtp {
         } else if !header.returned || header.key != self.own_key {
             return self.answer(now, path, packet);
         }
+        if !self.is_plausible(&header, &segment) {
+            return self.tally.on_malformed();
+        }
         self.timers.heard = received_at;
         (self.timers.asked, self.timers.told_unanswered) = (None, false);
         let newest = self.echo.is_none_or(|echo| header.sync.wrapping_sub(echo) as i32 > 0);
@@ -233,11 +236,25 @@ impl Xtp {
                 self.handle_status(now, received_at, status, spans.iter());
             }
             Segment::Data { tag, bytes } => self.handle_data(now, received_at, &header, (tag, bytes)),
-            Segment::First { .. } | Segment::Join { .. } | Segment::Diag { .. } => {
-                return self.tally.on_malformed();
-            }
+            Segment::First { .. } | Segment::Join { .. } | Segment::Diag { .. } => {}
         }
         self.handle_options(now, &header, &segment);
+    }
+
+    /// Whether the numbers in a packet with our key fit this association. The key has few random bits beside its ports, so a
+    /// packet that has it alone must change nothing.
+    fn is_plausible(&self, header: &Header, segment: &Segment<'_>) -> bool {
+        match segment {
+            Segment::Data { bytes, .. } => {
+                let end = header.seq.wrapping_sub(self.peer_first).checked_add(bytes.len() as u64);
+                end.is_some_and(|end| end <= self.incoming.next() + WINDOW as u64)
+            }
+            Segment::Status(status, _) | Segment::Traffic { status, .. } => {
+                let told = status.rseq.wrapping_sub(self.own_first);
+                told <= self.out.next() && self.number_of(status.echo).is_some()
+            }
+            Segment::Join { .. } | Segment::First { .. } | Segment::Diag { .. } => false,
+        }
     }
 
     /// What requests and the end of the association need, whatever the packet.
@@ -345,8 +362,7 @@ impl Xtp {
     ) {
         let first = self.own_first;
         let rseq = status.rseq.wrapping_sub(first);
-        let echo = self.number_of(status.echo);
-        let Some(echo) = echo.filter(|_| rseq <= self.out.next()) else { return self.tally.on_malformed() };
+        let Some(echo) = self.number_of(status.echo) else { return };
         let mut sound = true;
         let next = self.out.next();
         let spans = spans.map(|(left, right)| (left.wrapping_sub(first), right.wrapping_sub(first)));
@@ -371,7 +387,6 @@ impl Xtp {
             let stats = self.stats();
             self.queue.report(Event::Congestion(stats));
         }
-        self.rtt.reset_backoff();
         self.timers.times = 0;
         if settled || self.out.is_empty() {
             self.timers.repeat = None;
@@ -500,13 +515,7 @@ impl Xtp {
             }
             return;
         }
-        if self.closing.is_none() || self.stage == Stage::Closed {
-            return;
-        }
-        let full = self.settings.reliability == Reliability::Full;
-        let last = self.out.last_deadline().max(self.queue.last_deadline());
-        let since = self.closing.expect("it closes").max(self.timers.heard.min(now));
-        let until = if full { since + LONGEST_LEAVE } else { leave_by(since, last, LONGEST_LEAVE) };
+        let Some(until) = self.leave_by().filter(|_| self.stage != Stage::Closed) else { return };
         match self.stage {
             _ if now >= until => self.leave(now),
             Stage::Open if self.has_drained() && self.timers.repeat.is_none() => {
@@ -519,14 +528,16 @@ impl Xtp {
         }
     }
 
-    /// Until when closing waits.
+    /// Until when closing waits: for a peer that says something for [`GONE`], as it may have to say what it has accepted.
     fn leave_by(&self) -> Option<Instant> {
-        let since = self.closing?.max(self.timers.heard);
-        if self.settings.reliability == Reliability::Full {
-            return Some(since + LONGEST_LEAVE);
-        }
-        let last = self.out.last_deadline().max(self.queue.last_deadline());
-        Some(leave_by(since, last, LONGEST_LEAVE))
+        let closing = self.closing?;
+        let since = closing.max(self.timers.heard);
+        let until = if self.settings.reliability == Reliability::Full {
+            since + LONGEST_LEAVE
+        } else {
+            leave_by(since, self.out.last_deadline().max(self.queue.last_deadline()), LONGEST_LEAVE)
+        };
+        Some(until.min(closing + GONE))
     }
 
     /// Ends it without the peer's consent.
@@ -602,7 +613,6 @@ impl Xtp {
         self.timers.repeat = None;
         match self.stage {
             Stage::Calling | Stage::Proving => {
-                // An offer is valid for a minute: a call that takes longer begins anew.
                 let asked = self.timers.asked.unwrap_or(now);
                 self.due.step = true;
                 if now.since(asked) >= UNANSWERED
@@ -1063,7 +1073,7 @@ impl Endpoint for Xtp {
             cwnd: self.out.limit.cwnd().map(ByteCount),
             in_flight: Some(ByteCount(self.out.in_flight())),
             pacing_rate: self.pace.rate().map(BitRate),
-            counters: Counters { ..self.tally.counters(&self.queue, &self.inbox) },
+            counters: self.tally.counters(&self.queue, &self.inbox),
         }
     }
 

@@ -113,15 +113,18 @@ impl Incoming {
         if to <= self.next || self.spans.iter().any(|(a, b)| *a <= arrival.from && to <= *b) {
             return Taken::Duplicate;
         }
-        // A path that became narrower makes the sender cut again: only what is new counts.
-        let from = self.spans.iter().map(|span| span.1).chain([self.next]);
-        let from = from.filter(|end| arrival.from < *end && *end < to).max().unwrap_or(arrival.from);
-        let from = from.max(arrival.from);
+        // A path that became narrower makes the sender cut anew: only what is new counts.
+        let around = self.spans.iter().find(|(a, b)| *a <= arrival.from && arrival.from < *b);
+        let from = around.map_or(arrival.from, |span| span.1).max(self.next);
         if let Some(limit) = self.spans.iter().find(|(a, _)| from < *a && *a < to).map(|span| span.0) {
-            // What lies behind has come: the first part of it alone is taken, the rest as a packet of its own.
-            let cut = (limit - arrival.from) as usize;
-            let head = Arrival { bytes: &arrival.bytes[..cut], ends: false, ..arrival };
-            return self.take(head, window, inbox);
+            // Some of it in the middle has come: what is before and what is behind are taken as two packets.
+            let (before, behind) = arrival.bytes.split_at((limit - arrival.from) as usize);
+            let head = self.take(Arrival { bytes: before, ends: false, ..arrival }, window, inbox);
+            let tail = Arrival { from: limit, bytes: behind, begins: false, ..arrival };
+            return match self.take(tail, window, inbox) {
+                Taken::Duplicate => head,
+                tail => tail,
+            };
         }
         if to - self.next > window || self.held + (to - from) as usize > MOST_HELD {
             return Taken::Refused;
@@ -405,6 +408,16 @@ mod tests {
         assert_eq!(bench.take(5, 25, false, false), NEXT);
         assert_eq!(bench.messages(), [(0, 30)]);
         assert_eq!((bench.incoming.next(), bench.incoming.held()), (30, 0));
+    }
+
+    #[test]
+    fn a_packet_around_what_has_come_fills_both_gaps() {
+        let mut bench = Bench::new(false);
+        bench.take(10, 20, false, false);
+        bench.take(30, 40, false, false);
+        assert_eq!(bench.take(0, 50, true, true), NEXT);
+        assert_eq!(bench.messages(), [(0, 50)]);
+        assert_eq!((bench.incoming.next(), bench.incoming.held()), (50, 0));
     }
 
     #[test]

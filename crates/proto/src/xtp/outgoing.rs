@@ -34,7 +34,6 @@ pub(super) struct Outgoing {
     any_lost: bool,
     /// Bytes that were sent and are not settled.
     in_flight: u64,
-    pub repeated: u64,
     /// Something was given up, and the receiver may still wait for it.
     gave_up: bool,
     /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
@@ -114,7 +113,6 @@ impl Outgoing {
             reliability,
             any_lost: false,
             in_flight: 0,
-            repeated: 0,
             gave_up: false,
             large_lost: (0, 0),
         }
@@ -249,7 +247,6 @@ impl Outgoing {
         let answer_by = now + rtt.base_rto();
         let last = deadline.filter(|deadline| answer_by > *deadline).map(last_chance);
         part.copy_at = last.filter(|last| *last > now);
-        self.repeated += 1;
         let Part { message, at, from, len, .. } = *part;
         Some(self.data(message, at, from, len))
     }
@@ -321,11 +318,9 @@ impl Outgoing {
 
     /// Parts that left before a packet which has arrived, and that had their time, are lost.
     pub fn find_losses(&mut self, now: Instant, rtt: &RttEstimator) {
-        let wait = loss_delay(rtt.smoothed()).unwrap_or_default();
         for part in self.parts.iter_mut().filter(|part| part.state == State::Flight) {
-            let overtaken = self.rack.has_overtaken(part.sending);
             let missed = self.rack.counts_misses() && self.rack.has_overtaken(part.sending + (MISSES - 1));
-            if overtaken && (missed || part.sent_at + wait <= now) {
+            if missed || lost_at(part, &self.rack, rtt).is_some_and(|at| at <= now) {
                 part.state = State::Lost;
                 self.any_lost = true;
                 // Something that left later has arrived.
@@ -446,7 +441,6 @@ impl Outgoing {
 
     /// When [`Self::find_losses`] or [`Self::expire`] has something to do, or a copy is due.
     pub fn next_timeout(&self, rtt: &RttEstimator) -> Option<Instant> {
-        let wait = loss_delay(rtt.smoothed()).unwrap_or_default();
         let patience = rtt.base_rto();
         let just_after = |deadline: Instant| deadline + Duration::from_nanos(1);
         let of_part = |part: &Part| {
@@ -457,7 +451,7 @@ impl Outgoing {
                 State::Settled => None,
                 State::Lost => deadline,
                 State::Flight => {
-                    let lost = self.rack.has_overtaken(part.sending).then(|| part.sent_at + wait);
+                    let lost = lost_at(part, &self.rack, rtt);
                     let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
                     let overdue = deadline.map(|deadline| deadline.max(answer_by));
                     [lost, overdue, part.copy_at].into_iter().flatten().min()
@@ -469,6 +463,13 @@ impl Outgoing {
             uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
         self.parts.iter().filter_map(of_part).chain(uncut.map(just_after)).min()
     }
+}
+
+/// When a part that was overtaken counts as lost. `None`: it was not overtaken, or no round trip has been measured, without
+/// which nothing tells how long a reordered packet may take. Then only later arrivals are counted.
+fn lost_at(part: &Part, rack: &Rack, rtt: &RttEstimator) -> Option<Instant> {
+    let wait = loss_delay(rtt.smoothed()).filter(|_| rack.has_overtaken(part.sending))?;
+    Some(part.sent_at + wait)
 }
 
 /// Later arrivals that take a packet for lost, until the path has been seen to reorder (RFC 8985 §6.2, step 4).

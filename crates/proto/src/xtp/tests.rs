@@ -504,6 +504,82 @@ fn lies_about_what_has_come_change_nothing() {
     assert!(counters.malformed >= lies && counters.retransmitted == 0, "{counters:?} of {lies} lies");
 }
 
+#[test]
+fn reordering_before_any_round_trip_repeats_nothing() {
+    let mut pair = Pair::open("acks=gap");
+    // The listener has asked nothing yet, so it has measured nothing.
+    for n in 0..2 {
+        let bytes = [n; 100];
+        pair.ends[1].send(pair.now, Message::new(Tag(0), &bytes, None)).expect("room");
+    }
+    pair.run(1, &mut |_, _| true);
+    assert_eq!(pair.flight.len(), 2);
+    pair.flight.swap(0, 1);
+    let (early, late) = (pair.flight[0].0, pair.flight[1].0 + 2 * STEP);
+    (pair.flight[0].0, pair.flight[1].0) = (early, late);
+    pair.run(200, &mut |_, _| true);
+    assert_eq!((pair.numbers(0), pair.ends[1].stats().counters.retransmitted), (vec![1, 0], 0));
+}
+
+#[test]
+fn the_key_alone_ends_nothing() {
+    let mut pair = Pair::open("");
+    let (key, seq) = pair.ends[0].peer();
+    let own = pair.ends[1].first();
+    for (rseq, echo, seq) in [(own + 9999, 0, seq), (own, 99_999, seq)] {
+        for options in [option::END, option::WCLOSE, option::WCLOSE | option::RCLOSE | option::END] {
+            let mut buf = [0; 100];
+            let header = Header { key, returned: true, options, sort: 0, sync: 1_000, seq };
+            let mut writer = Writer::new(&mut buf, &header, format::CNTL);
+            writer.status(&Status { rseq, alloc: 0, echo });
+            let len = writer.finish();
+            let input = Input::Datagram { path: PathId(0), bytes: &mut buf[..len], received_at: pair.now };
+            pair.ends[1].handle_input(pair.now, input);
+        }
+    }
+    assert_eq!(pair.ends[1].stats().counters.malformed, 6);
+    pair.stream(20, Some(Duration::from_millis(80)), &mut |_, _| true);
+    assert_eq!((pair.numbers(1).len(), pair.outcomes(0)), (20, vec![Outcome::Acked; 20]));
+}
+
+#[test]
+fn data_beyond_the_window_is_counted_and_dropped() {
+    let mut pair = Pair::open("");
+    let (key, seq) = pair.ends[0].peer();
+    for ahead in [super::WINDOW as u64, 1 << 40, u64::MAX / 2, u64::MAX] {
+        let mut buf = [0; 100];
+        let options = option::EOM | option::BTAG | option::SREQ;
+        let seq = seq.wrapping_add(ahead);
+        let header = Header { key, returned: true, options, sort: 0, sync: 1_000_000, seq };
+        let mut writer = Writer::new(&mut buf, &header, format::DATA);
+        writer.u64(1);
+        writer.bytes(b"far away");
+        let len = writer.finish();
+        let input = Input::Datagram { path: PathId(0), bytes: &mut buf[..len], received_at: pair.now };
+        pair.ends[1].handle_input(pair.now, input);
+        assert!(pair.ends[1].poll_transmit(pair.now, &mut [0; PACKET]).is_none(), "no answer");
+    }
+    assert_eq!(pair.ends[1].stats().counters.malformed, 4);
+    pair.stream(20, Some(Duration::from_millis(80)), &mut |_, _| true);
+    assert_eq!((pair.numbers(1).len(), pair.outcomes(0)), (20, vec![Outcome::Acked; 20]));
+}
+
+#[test]
+fn a_peer_that_goes_on_talking_cannot_hold_a_close() {
+    let mut pair = Pair::open("");
+    pair.ends[0].close(pair.now, CloseMode::Graceful);
+    for n in 0..820u32 {
+        let bytes = [n as u8; 50];
+        let message = Message::new(Tag(0), &bytes, Some(pair.now + Duration::from_millis(80)));
+        let _refused_once_the_caller_is_gone = pair.ends[1].send(pair.now, message);
+        // The caller's end never reaches it.
+        pair.run(50, &mut |at, packet| {
+            at == 1 || wire::header(packet).is_some_and(|(header, _)| !header.has(option::WCLOSE))
+        });
+    }
+    assert_eq!(pair.events[0].last(), Some(&Event::Closed(CloseReason::Local)));
+}
+
 fn validator() -> XtpValidator {
     XtpValidator::new(&Secret::for_laboratory(2), 5004, false)
 }
