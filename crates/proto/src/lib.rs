@@ -16,6 +16,7 @@ mod deadline;
 mod dissect;
 mod events;
 mod inbox;
+mod internet_checksum;
 mod limit;
 mod looks;
 mod mtu;

@@ -145,4 +145,4 @@ pub(crate) const LEAST_PACKETS: u32 = 2;
 /// The same for recordings, which losses of the path itself must not slow down below their own rate: RFC 9260 §7.2.3.
 pub(crate) const LEAST_PACKETS_FULL: u32 = 4;
 /// RFC 6928 §2.
-const INITIAL_PACKETS: u32 = 10;
+pub(crate) const INITIAL_PACKETS: u32 = 10;

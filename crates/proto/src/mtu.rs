@@ -253,10 +253,10 @@ const MAX_PROBES: u32 = 3;
 /// The minimum in RFC 8899 §5.1.1.
 const PROBE_TIMER: Duration = Duration::from_secs(1);
 /// PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
-const RAISE_TIMER: Duration = Duration::from_secs(600);
+pub(crate) const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Packets lost in a row: as many misses make a loss (RFC 9260 §7.2.4, RFC 4341 §5). Congestion drops as many now and
 /// then, which costs a probe.
-const SUSPICIOUS: u32 = 3;
+pub(crate) const SUSPICIOUS: u32 = 3;
 const NONE_LOST: (u32, usize) = (0, usize::MAX);
 /// The search ends when a size is this close to one that fails: half a percent of a packet.
 pub(crate) const GRAIN: usize = 8;

@@ -78,6 +78,9 @@ impl Rack {
     }
 }
 
+/// Later arrivals that take a packet for lost (RFC 9260 §7.2.4; RFC 8985 §6.2, step 4).
+pub(crate) const MISSES: u8 = 3;
+
 /// How long after its transmission an overtaken packet counts as lost (§6.2, step 5), once a round trip is measured.
 pub(crate) fn loss_delay(rtt: &Rtt) -> Option<Duration> {
     Some(rtt.srtt()? + reordering_window(rtt))

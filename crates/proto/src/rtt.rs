@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::patience::LONGEST_PAUSE;
+
 /// Smoothed round-trip time, its variation, and the shortest of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
@@ -153,6 +155,23 @@ pub fn backed_off(timeout: Duration, times: u32, max: Duration) -> Duration {
 
 /// 2^16 time-outs pass any bound that may be set; keeps the shift in range.
 const MAX_DOUBLINGS: u32 = 16;
+
+/// For playout budgets under 200 ms, where the peer may delay an acknowledgement by `ack_delay`; RFC 9260 §16 has 1 s, 1 s and
+/// 60 s.
+pub(crate) const fn live_rto(ack_delay: Duration) -> RtoSettings {
+    let granularity = Duration::from_nanos((ack_delay.as_nanos() + RTO_SLACK.as_nanos()) as u64);
+    let (min, floor) = (Duration::ZERO, RtoFloor::Total);
+    RtoSettings { initial: RTO_INITIAL, min, max: RTO_MAX, longest: RTO_LONGEST, floor, granularity }
+}
+
+/// A scheduler's time slice, at both ends.
+const RTO_SLACK: Duration = Duration::from_millis(20);
+/// RFC 9260 §16 says 1 s; live sound can't wait for it.
+const RTO_INITIAL: Duration = Duration::from_millis(250);
+/// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away.
+const RTO_MAX: Duration = LONGEST_PAUSE;
+/// A path slower than that is of no use for a conversation.
+const RTO_LONGEST: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

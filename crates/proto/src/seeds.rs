@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use antiphon_core::Secret;
+use antiphon_core::{Rng, Secret};
 
 /// Seeds of a stack's endpoints. Each has its own, since two associations of one side must not draw the same tags and
 /// first numbers; common values, above all the keys of cookies, are derived from the stack's secret.
@@ -30,6 +30,13 @@ impl Seeds {
         self.shared.endpoint_seed(number)
     }
 }
+
+/// A caller's port: one of the dynamic ports (RFC 6335 §6), which nobody registers.
+pub(crate) fn dynamic_port(rng: &mut Rng) -> u16 {
+    FIRST_DYNAMIC_PORT + rng.below(u32::from(u16::MAX - FIRST_DYNAMIC_PORT) + 1) as u16
+}
+
+const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ use super::wire::{DATA_HEADER, Header};
 use crate::inbox::Inbox;
 use crate::mtu::Mtu;
 use crate::queue::{Room, SendQueue};
+use crate::seeds::dynamic_port;
 use crate::tally::{Datagram, Tally};
 
 /// One connection, client or server.
@@ -148,8 +149,7 @@ impl DccpEndpoint {
         let iss = Seq48::random(&mut rng);
         let (state, ports) = match role {
             Role::Listener => (State::Listen, (settings.port, 0)),
-            // RFC 6335's dynamic ports.
-            Role::Caller => (State::Request, (49_152 + (rng.below(16_384) as u16), settings.port)),
+            Role::Caller => (State::Request, (dynamic_port(&mut rng), settings.port)),
         };
         let mut features = Features::wanted(&settings, role);
         features.start(iss, None);

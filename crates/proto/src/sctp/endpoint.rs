@@ -16,7 +16,7 @@ use super::wire::chunks::Skipped;
 use crate::inbox::Inbox;
 use crate::patience::{LONGEST_LEAVE, leave_by};
 use crate::queue::{Room, SendQueue};
-use crate::seeds::Seeds;
+use crate::seeds::{Seeds, dynamic_port};
 use crate::tally::Tally;
 
 /// One association, of a caller or a listener.
@@ -73,7 +73,7 @@ impl Sctp {
         let seed = seeds.next();
         let mut rng = Rng::fork(seed, "sctp port");
         let local_port = match role {
-            Role::Caller => FIRST_PRIVATE_PORT + rng.below(u32::from(u16::MAX - FIRST_PRIVATE_PORT)) as u16,
+            Role::Caller => dynamic_port(&mut rng),
             Role::Listener => settings.sctp_port,
         };
         let terms = Terms::new(&settings, local_port, packet);
@@ -374,7 +374,5 @@ impl Endpoint for Sctp {
     }
 }
 
-/// Start of the ephemeral ports (RFC 6335 §6).
-const FIRST_PRIVATE_PORT: u16 = 49_152;
 /// Common header and the header of a DATA chunk (RFC 9260 §3.1, §3.3.1), without padding.
 const FRAME_OVERHEAD: usize = 12 + 16;

@@ -199,9 +199,9 @@ fn payload_of(packet: usize, interleaved: bool) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use super::super::settings::live_rto;
     use super::*;
     use crate::rtt::RtoSettings;
+    use crate::rtt::live_rto;
 
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);

@@ -6,9 +6,8 @@ use std::time::Duration;
 use antiphon_core::uri::{Query, UriError};
 
 use crate::Key;
-use crate::patience::LONGEST_PAUSE;
 use crate::query::{bad, time, unknown};
-use crate::rtt::{RtoFloor, RtoSettings};
+use crate::rtt::{RtoSettings, live_rto};
 
 /// Settings from a URI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,13 +201,6 @@ fn read_reliability(query: &Query) -> Result<Reliability, UriError> {
     }
 }
 
-/// For playout budgets under 200 ms; RFC 9260 §16 has 1 s, 1 s and 60 s.
-pub(super) const fn live_rto(ack_delay: Duration) -> RtoSettings {
-    let granularity = Duration::from_nanos((ack_delay.as_nanos() + RTO_SLACK.as_nanos()) as u64);
-    let (min, floor) = (Duration::ZERO, RtoFloor::Total);
-    RtoSettings { initial: RTO_INITIAL, min, max: RTO_MAX, longest: RTO_LONGEST, floor, granularity }
-}
-
 fn choice(query: &Query, key: &str, [no, yes]: [&'static str; 2]) -> Result<bool, UriError> {
     match query.value(key) {
         None => Ok(false),
@@ -231,13 +223,6 @@ const SCTP_PORT: u16 = 5004;
 const ACK_DELAY: Duration = Duration::from_millis(10);
 /// The most that RFC 9260 §6.2 allows.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(500);
-const RTO_SLACK: Duration = Duration::from_millis(20);
-/// RFC 9260 §16 says 1 s; live sound can't wait for it.
-const RTO_INITIAL: Duration = Duration::from_millis(250);
-/// RFC 9260 doubles up to 60 s: after an outage of 30 s the next try could be half a minute away.
-const RTO_MAX: Duration = LONGEST_PAUSE;
-/// A path slower than that is of no use for a conversation.
-const RTO_LONGEST: Duration = Duration::from_secs(2);
 /// RTO.Max of RFC 9260 §16.
 const RFC_RTO_MAX: Duration = Duration::from_secs(60);
 /// A shorter time-out would only reveal that a scheduler ran other work.

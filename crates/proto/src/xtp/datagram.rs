@@ -6,7 +6,7 @@ use super::settings::Settings;
 use super::wire::{self, ADDRESS, HEADER, Header, Key, NO_TRAFFIC, Segment, Writer, format, option, service};
 use crate::association::{Association, Common, Protocol};
 use crate::queue::Room;
-use crate::seeds::Seeds;
+use crate::seeds::{Seeds, dynamic_port};
 use crate::tally::Datagram;
 
 /// One end.
@@ -23,8 +23,7 @@ impl Datagrams {
     /// `packet`: bytes of the largest packet.
     pub fn open(settings: Settings, packet: usize, role: Role, seeds: &Seeds) -> Association<Self> {
         let mut draws = Rng::fork(seeds.next(), "xtp datagrams");
-        let port =
-            super::FIRST_PRIVATE_PORT + draws.below(u32::from(u16::MAX - super::FIRST_PRIVATE_PORT)) as u16;
+        let port = dynamic_port(&mut draws);
         let key = (role == Role::Caller).then(|| Key::new(draws.next_u32(), settings.port, port));
         Association(Datagrams { common: Common::new(Room::LEAN, packet), settings, packet, key, sync: 0 })
     }

@@ -65,9 +65,9 @@ pub(super) enum Taken {
     New { gap: bool },
     /// All of it had come.
     Duplicate,
-    /// Beyond what may be sent, or the inbox has no room: as if it had not come.
+    /// There is no room: as if it had not come.
     Refused,
-    /// More parts than a message may have.
+    /// Empty, beyond the window, or part of a message that is too long.
     Malformed,
 }
 
@@ -106,10 +106,17 @@ impl Incoming {
         self.held
     }
 
-    /// Takes what has come; complete messages go to `inbox`. `window`: bytes beyond [`Self::next`] that are taken.
-    pub fn take(&mut self, arrival: Arrival<'_>, window: u64, inbox: &mut Inbox) -> Taken {
+    /// Whether a sender may have sent bytes up to this position.
+    pub fn is_in_window(&self, to: u64) -> bool {
+        to <= self.next + super::WINDOW as u64
+    }
+
+    /// Takes what has come; complete messages go to `inbox`.
+    pub fn take(&mut self, arrival: Arrival<'_>, inbox: &mut Inbox) -> Taken {
         let len = arrival.bytes.len() as u64;
-        let Some(to) = arrival.from.checked_add(len).filter(|_| len > 0) else { return Taken::Malformed };
+        let Some(to) = arrival.from.checked_add(len).filter(|to| len > 0 && self.is_in_window(*to)) else {
+            return Taken::Malformed;
+        };
         if to <= self.next || self.spans.iter().any(|(a, b)| *a <= arrival.from && to <= *b) {
             return Taken::Duplicate;
         }
@@ -119,14 +126,14 @@ impl Incoming {
         if let Some(limit) = self.spans.iter().find(|(a, _)| from < *a && *a < to).map(|span| span.0) {
             // Some of it in the middle has come: what is before and what is behind are taken as two packets.
             let (before, behind) = arrival.bytes.split_at((limit - arrival.from) as usize);
-            let head = self.take(Arrival { bytes: before, ends: false, ..arrival }, window, inbox);
+            let head = self.take(Arrival { bytes: before, ends: false, ..arrival }, inbox);
             let tail = Arrival { from: limit, bytes: behind, begins: false, ..arrival };
-            return match self.take(tail, window, inbox) {
+            return match self.take(tail, inbox) {
                 Taken::Duplicate => head,
                 tail => tail,
             };
         }
-        if to - self.next > window || self.held + (to - from) as usize > MOST_HELD {
+        if self.held + (to - from) as usize > MOST_HELD {
             return Taken::Refused;
         }
         let whole = from == arrival.from && arrival.begins && arrival.ends;
@@ -349,7 +356,7 @@ mod tests {
             let bytes: Vec<u8> = (from..to).map(|at| at as u8).collect();
             let (path, received_at) = (PathId(0), Instant::ZERO);
             let arrival = Arrival { from, bytes: &bytes, begins, ends, sort: 0, path, received_at };
-            self.incoming.take(arrival, 1 << 20, &mut self.inbox)
+            self.incoming.take(arrival, &mut self.inbox)
         }
 
         fn messages(&mut self) -> Vec<(u8, usize)> {
@@ -449,7 +456,7 @@ mod tests {
         }
         assert_eq!((refused, bench.incoming.spans().count()), (1000 - MOST_SPANS as u32, MOST_SPANS));
         assert_eq!(bench.take(0, 10, true, false), NEXT, "what fills the first gap is always taken");
-        assert_eq!(bench.take(u64::MAX - 5, u64::MAX, true, true), Taken::Refused);
+        assert_eq!(bench.take(u64::MAX - 5, u64::MAX, true, true), Taken::Malformed);
         let mut bench = Bench::new(false);
         let mut worst = 0;
         for n in 0..3000u64 {

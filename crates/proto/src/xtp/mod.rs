@@ -3,7 +3,7 @@
 //! A sender asks for status when it likes: with every packet, with one of several, at intervals, on a gap, or never
 //! (`acks=`). The receiver's answer lists what it holds, and only what is missing is sent again; or nothing is, and holes
 //! stay holes. Messages are delimited by EOM. Fields are placed as analysers read them (`wire`); the specification of 1995
-//! is no longer to be had, so this states what fields mean here:
+//! is no longer available, so this states what fields mean here:
 //!
 //! * A listener keeps nothing of a caller before its address is proved: it answers FIRST with a TCNTL whose key and first
 //!   sequence number are a keyed hash, and the caller returns both in a TCNTL of its own. Data follows that, not FIRST.
@@ -24,7 +24,8 @@
 //!   first request that nothing answers.
 //!
 //! Modules: packets (`wire`); who may call (`validator`); data to send (`outgoing`), at which rate (`pace`), and data
-//! received (`incoming`); the driver's interface (`endpoint`); messages that are associations of their own (`datagram`).
+//! received (`incoming`); the driver's interface and the end of an association (`endpoint`), packets of the peer (`receive`),
+//! packets to send (`transmit`), time-outs (`timers`); messages that are associations of their own (`datagram`).
 
 mod datagram;
 mod dissector;
@@ -32,10 +33,13 @@ mod endpoint;
 mod incoming;
 mod outgoing;
 mod pace;
+mod receive;
 mod settings;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod timers;
+mod transmit;
 mod validator;
 mod wire;
 
@@ -70,5 +74,3 @@ const WINDOW: usize = 4 * MAX_MESSAGE;
 const MAX_PACKET: usize = 65_507;
 /// The smallest: with room for headers, a status of some spans, and data.
 const MIN_PACKET: usize = 256;
-/// Start of the ephemeral ports (RFC 6335 §6).
-const FIRST_PRIVATE_PORT: u16 = 49_152;

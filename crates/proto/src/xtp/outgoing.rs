@@ -13,8 +13,9 @@ use super::settings::Reliability;
 use super::wire::{HEADER, TAG};
 use crate::deadline::last_chance;
 use crate::limit::{LEAST_PACKETS_FULL, Limit};
+use crate::mtu::{BASE, SUSPICIOUS};
 use crate::queue::{Queued, SendQueue};
-use crate::rack::{Rack, loss_delay};
+use crate::rack::{MISSES, Rack, loss_delay};
 use crate::rtt::RttEstimator;
 
 /// Messages on their way.
@@ -159,14 +160,10 @@ impl Outgoing {
         self.parts.front().map_or(self.next, |part| part.from)
     }
 
-    /// Whether the message begun last is not cut to its end.
-    pub fn is_cutting(&self) -> bool {
-        self.messages.back().is_some_and(|sent| sent.cut < sent.bytes.len() && !sent.given_up)
-    }
-
-    /// Bytes of the message begun last that are not cut, at most `most`.
-    pub fn uncut(&self, most: usize) -> usize {
-        self.messages.back().map_or(0, |sent| (sent.bytes.len() - sent.cut).min(most))
+    /// Bytes of the message begun last that are still to be cut; 0 where it is settled already.
+    pub fn uncut(&self) -> usize {
+        let cutting = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
+        cutting.map_or(0, |sent| sent.bytes.len() - sent.cut)
     }
 
     /// Begins a message.
@@ -319,7 +316,8 @@ impl Outgoing {
     /// Parts that left before a packet which has arrived, and that had their time, are lost.
     pub fn find_losses(&mut self, now: Instant, rtt: &RttEstimator) {
         for part in self.parts.iter_mut().filter(|part| part.state == State::Flight) {
-            let missed = self.rack.counts_misses() && self.rack.has_overtaken(part.sending + (MISSES - 1));
+            let missed =
+                self.rack.counts_misses() && self.rack.has_overtaken(part.sending + u64::from(MISSES - 1));
             if missed || lost_at(part, &self.rack, rtt).is_some_and(|at| at <= now) {
                 part.state = State::Lost;
                 self.any_lost = true;
@@ -472,9 +470,5 @@ fn lost_at(part: &Part, rack: &Rack, rtt: &RttEstimator) -> Option<Instant> {
     Some(part.sent_at + wait)
 }
 
-/// Later arrivals that take a packet for lost, until the path has been seen to reorder (RFC 8985 §6.2, step 4).
-const MISSES: u64 = 3;
-/// Bytes of data from which a packet is larger than a path must carry: BASE_PLPMTU (RFC 8899 §5.1.2).
-pub(super) const LARGE: usize = 1200 - HEADER - TAG;
-/// Large packets lost in a row that make the path's size doubtful, as in `mtu`.
-const SUSPICIOUS: u32 = 3;
+/// Bytes of data beyond which a packet is larger than every path carries.
+pub(super) const LARGE: usize = BASE - HEADER - TAG;

@@ -1,10 +1,12 @@
 //! Packets of XTP 4.0: a header of 32 bytes and one segment, big-endian.
 //!
-//! Field layouts are those that analysers read (Wireshark, `packet-xtp.c`). The specification of 1995 is no longer to be
-//! had; what fields mean where analysers don't say is stated here.
+//! Field layouts are those that analysers read (Wireshark, `packet-xtp.c`). The specification of 1995 is no longer
+//! available; the module's comment states what fields mean where analysers don't say.
 //!
 //! Keys are 63 bits that their owner chooses. Ours hold the owner's port in the lowest 16 bits and the other end's in the
 //! next 16, since XTP itself has ports in FIRST alone: so every packet tells both, over IP as well ([`Key`]).
+
+use crate::internet_checksum::{fold, words};
 
 /// The 63-bit name of an association at its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -351,22 +353,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The Internet checksum (RFC 1071) of bytes that have zero in its place.
+/// The Internet checksum of bytes that have zero in its place.
 fn checksum(bytes: &[u8]) -> u16 {
     !folded(bytes)
 }
 
 /// The ones' complement sum of 16-bit words.
 fn folded(bytes: &[u8]) -> u16 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum::<u64>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let mut sum = sum + u64::from(u32::from_be_bytes(last));
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+    fold(u64::from(words(bytes)))
 }
 
 fn has_sound_checksum(packet: &[u8], header_only: bool) -> bool {

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::internet_checksum::{self, words};
+
 /// CRC-32c (RFC 4340 §9.3, RFC 3309): what the Data Checksum option carries, over the data.
 pub use crc32c::crc32c;
 
@@ -85,18 +87,7 @@ pub(super) fn covered(offset: usize, len: usize, coverage: u8) -> Option<usize> 
 
 /// The pseudo-header's length field counts the whole packet, whatever is covered (RFC 4340 §9.1).
 fn fold(addresses: u32, packet: &[u8], covered: usize) -> u16 {
-    let mut sum = u64::from(addresses) + packet.len() as u64 + u64::from(words(&packet[..covered]));
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// 16-bit words summed up, an odd byte at the end as the high one. A packet's 32 768 words can't overflow 32 bits.
-fn words(bytes: &[u8]) -> u32 {
-    let pairs = bytes.chunks_exact(2);
-    let odd = pairs.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);
-    pairs.fold(odd, |sum, pair| sum + u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+    internet_checksum::fold(u64::from(addresses) + packet.len() as u64 + u64::from(words(&packet[..covered])))
 }
 
 /// DCCP's number among IP protocols.

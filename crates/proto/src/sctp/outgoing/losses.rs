@@ -7,7 +7,7 @@ use super::super::path::Path;
 use super::super::settings::MAX_PATHS;
 use super::acks::Acked;
 use super::{ChunkState, NEVER_AGAIN, Outgoing};
-use crate::rack::loss_delay;
+use crate::rack::{MISSES, loss_delay};
 
 /// The latest transmission found lost on each path, if any was; a congestion window is reduced by it.
 pub type Losses = [Option<u64>; MAX_PATHS];
@@ -100,6 +100,3 @@ impl Outgoing {
         }
     }
 }
-
-/// Miss indications that make a chunk lost (RFC 9260 §7.2.4).
-const MISSES: u8 = 3;
