@@ -44,6 +44,10 @@ const MODES: &[(&str, &str)] = &[
     ("arq", "mode=as-published&tick=1ms&pace=5ms"),
     ("arq", "congestion=aimd"),
     ("arq", "reliability=full"),
+    ("xtp", "reliability=full&order=ordered"),
+    ("xtp", "acks=gap&sort=on&rate=1Mbit/s"),
+    ("xtp", "acks=never"),
+    ("xtp", "service=datagram"),
 ];
 
 impl Side {

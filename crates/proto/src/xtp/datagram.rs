@@ -72,13 +72,13 @@ impl Protocol for Datagrams {
 
     fn on_closing(&mut self) {
         if self.key.is_none() {
-            // Nobody has called who could be sent to.
+            // No caller is known, so there is no address to send to.
             self.common.queue.finish_all(Outcome::Aborted);
         }
     }
 
     fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        // A listener has nobody to send to before its caller's first message.
+        // A listener learns its caller's ports from the first message.
         let key = self.key?;
         let message = self.common.queue.pop(now)?;
         self.sync = self.sync.wrapping_add(1);

@@ -177,9 +177,11 @@ impl Xtp {
     /// A listener takes a caller whose address is proved.
     pub(super) fn begin(&mut self, now: Instant, path: PathId, introduction: Introduction) {
         let Introduction { caller, listener, caller_seq, listener_seq } = introduction;
-        (self.own_key, self.peer_key) = (listener, Some(caller));
+        self.own_key = listener;
+        self.peer_key = Some(caller);
         // The peer counts our first number as received.
-        (self.own_first, self.peer_first) = (listener_seq, caller_seq);
+        self.own_first = listener_seq;
+        self.peer_first = caller_seq;
         self.path = path;
         self.told_id = true;
         id(listener).map(Event::IdAdded).into_iter().for_each(|event| self.queue.report(event));
@@ -223,7 +225,8 @@ impl Xtp {
         match self.stage {
             _ if now >= until => self.leave(now),
             Stage::Open if self.has_drained() && self.timers.repeat.is_none() => {
-                (self.due.close, self.timers.times) = (true, 0);
+                self.due.close = true;
+                self.timers.times = 0;
                 self.arm(now);
             }
             // No peer waits for an end.
@@ -267,7 +270,8 @@ impl Xtp {
 
     fn finish(&mut self, reason: CloseReason) {
         self.stage = Stage::Closed;
-        (self.due, self.candidate) = (Due::default(), None);
+        self.due = Due::default();
+        self.candidate = None;
         self.answers.clear();
         self.inbox.clear();
         if std::mem::take(&mut self.told_id) {
@@ -289,7 +293,7 @@ impl Xtp {
         self.own_first
     }
 
-    /// The key by which the peer is called, and the number of our next byte.
+    /// The key that our packets carry, and the number of our next byte.
     pub fn peer(&self) -> (Key, u64) {
         (self.peer_key.expect("it is known"), self.own_first.wrapping_add(self.out.next()))
     }
@@ -300,7 +304,8 @@ impl Xtp {
             self.own_first = first;
             self.out.rack.skip_to(u64::from(sync));
         } else {
-            (self.peer_first, self.echo) = (first, Some(sync));
+            self.peer_first = first;
+            self.echo = Some(sync);
         }
     }
 }

@@ -162,7 +162,7 @@ impl Incoming {
 
     /// What is missing before `position` is given up by the sender.
     pub fn give_up(&mut self, position: u64, inbox: &mut Inbox) {
-        // Nobody gives up what has never been sent.
+        // A sender gives up only what it has sent.
         let position = position.min(self.farthest.max(self.next));
         if position <= self.next {
             return;

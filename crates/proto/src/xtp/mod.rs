@@ -12,8 +12,8 @@
 //! * A message begins with a packet that has a beginning tag, its number; so a message of one packet is delivered at once,
 //!   whatever is missing before it. The tag is not counted in sequence numbers.
 //! * NOERR says that what is missing before this packet's `seq` is not sent again: on data where nothing is repeated, on a
-//!   control packet when the sender has given something up. So deadlines hold: what nobody can still play is not repaired,
-//!   and a receiver in order waits for it no longer.
+//!   control packet when the sender has given something up. So deadlines hold: a message that can no longer be played is not repaired,
+//!   and a receiver in order does not wait for it.
 //! * `sort` is the message's priority, 0 the most urgent; with `sort=on` queues on both sides honour it.
 //! * Time-outs are for budgets under 200 ms, as our other transports': an unanswered request is repeated as a control packet
 //!   after two round trips, ever more rarely, up to 0.5 s. With `reliability=full` nothing else leaves meanwhile, and a

@@ -23,7 +23,7 @@ use crate::rtt::RttEstimator;
 pub(super) struct Outgoing {
     /// Ascending by position, from the first that is not settled.
     parts: VecDeque<Part>,
-    /// Those that `parts` belong to, the first of which has number `first_message`.
+    /// The messages of `parts`; the first has number `first_message`.
     messages: VecDeque<Sent>,
     first_message: u64,
     /// Position of the next new byte.
@@ -237,7 +237,10 @@ impl Outgoing {
         let part = &mut self.parts[at];
         let deadline = self.messages[(part.message - self.first_message) as usize].deadline;
         self.limit.on_send(part.len);
-        (part.state, part.sending, part.sent_at, part.times) = (State::Flight, sending, now, part.times + 1);
+        part.state = State::Flight;
+        part.sending = sending;
+        part.sent_at = now;
+        part.times += 1;
         // What is sent again always asks.
         part.asked_at = Some(now);
         // If this one is lost as well, that is not known in time: one more copy leaves at the last moment.
@@ -326,7 +329,8 @@ impl Outgoing {
                 self.limit.on_end(part.len);
                 self.limit.on_loss(part.sending, self.rack.sent() + 1);
             } else if part.copy_at.is_some_and(|at| at <= now) {
-                (part.state, part.copy_at) = (State::Lost, None);
+                part.state = State::Lost;
+                part.copy_at = None;
                 self.any_lost = true;
                 self.limit.on_end(part.len);
             }
@@ -376,7 +380,7 @@ impl Outgoing {
                 }
             }
         }
-        // A message of which a part has not left: the rest never does.
+        // What is not cut yet of an expired message is never sent.
         if let Some(sent) = self.messages.back_mut()
             && sent.cut < sent.bytes.len()
             && sent.is_past(now)

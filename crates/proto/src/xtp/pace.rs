@@ -49,7 +49,8 @@ impl Pace {
     pub fn take(&mut self, now: Instant, len: usize) -> bool {
         let Some((rate, burst)) = self.limits() else { return true };
         if now.since(self.filled_at) >= Self::period(rate, burst) {
-            (self.credit, self.filled_at) = (u64::from(burst), now);
+            self.credit = u64::from(burst);
+            self.filled_at = now;
         }
         self.waits = self.credit < len as u64;
         if !self.waits {

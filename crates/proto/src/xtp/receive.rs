@@ -27,7 +27,8 @@ impl Xtp {
             return self.tally.on_malformed();
         }
         self.timers.heard = received_at;
-        (self.timers.asked, self.timers.told_unanswered) = (None, false);
+        self.timers.asked = None;
+        self.timers.told_unanswered = false;
         let newest = self.echo.is_none_or(|echo| header.sync.wrapping_sub(echo) as i32 > 0);
         if newest {
             self.echo = Some(header.sync);
@@ -143,10 +144,12 @@ impl Xtp {
         match (self.stage, self.peer_key) {
             (Stage::Calling, _) => {
                 // The listener's offer. It takes data once its key and number have come back.
-                (self.peer_key, self.peer_first) = (Some(key), header.seq);
+                self.peer_key = Some(key);
+                self.peer_first = header.seq;
                 self.measure(status.echo, received_at);
                 self.stage = Stage::Proving;
-                (self.due.step, self.timers.times) = (true, 0);
+                self.due.step = true;
+                self.timers.times = 0;
                 self.arm(now);
                 return;
             }
@@ -290,7 +293,8 @@ impl Xtp {
             && candidate == path
             && echo == Some(asked)
         {
-            (self.path, self.candidate) = (path, None);
+            self.path = path;
+            self.candidate = None;
             self.queue.report(Event::PathProved(path));
         }
     }

@@ -40,7 +40,7 @@ pub(super) enum Service {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Acks {
     Never,
-    /// With every so manieth packet.
+    /// With one of so many packets.
     Every(u32),
     /// The receiver reports gaps by itself; the sender asks with every 32nd packet, so that memory of what has arrived is
     /// freed.

@@ -39,7 +39,8 @@ impl Xtp {
         }
         self.requests.push_back((number, now));
         self.timers.asked.get_or_insert(now);
-        (self.last_request, self.since_request) = (Some(now), 0);
+        self.last_request = Some(now);
+        self.since_request = 0;
         self.out.on_request(now);
         if self.timers.repeat.is_none() {
             self.arm(now);

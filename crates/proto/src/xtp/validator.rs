@@ -2,8 +2,8 @@
 //!
 //! FIRST is answered with TCNTL, which is no longer and costs the listener no memory: the key that it offers and its first
 //! sequence number are a keyed hash of the caller's key, path and first number, and of the time. The caller returns both in
-//! a TCNTL of its own, with its key and its first number; whoever can do that receives what is sent to its address. XTP 4.0
-//! takes a FIRST without any proof, and its data with it; here data follows the proof.
+//! a TCNTL of its own, with its key and its first number. This proves the caller's address: the reply reached it there. XTP
+//! 4.0 accepts FIRST and the data in it without a proof; here data follows the proof.
 
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ pub(super) enum Segment<'a> {
         bytes: &'a [u8],
     },
     Status(Status, Spans<'a>),
-    /// `key`: by which its sender wants to be called.
+    /// `key`: the key that packets to its sender must carry.
     Traffic {
         status: Status,
         key: Key,
@@ -316,7 +316,7 @@ impl<'a> Writer<'a> {
         self.u32(status.echo);
     }
 
-    /// A status with the key by which its sender wants to be called.
+    /// A status with the key that packets to its sender must carry.
     pub fn keyed_status(&mut self, status: &Status, key: Key) {
         self.status(status);
         self.u32(0);
@@ -413,7 +413,7 @@ pub(super) const FIRST: usize = HEADER + ADDRESS + TRAFFIC;
 pub(super) const DIAG: usize = HEADER + 8;
 /// Most spans in a packet: more than fit the largest datagram that we send.
 const MOST_SPANS: usize = 10_000;
-/// The bit by which a key is marked as the receiver's.
+/// The bit that marks a key as the receiver's (RTN).
 const RETURNED: u64 = 1 << 63;
 /// Version 4.0 is 1 on the wire.
 const VERSION: u8 = 1;
