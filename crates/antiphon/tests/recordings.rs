@@ -139,7 +139,7 @@ fn record(
 #[test]
 fn a_path_that_breaks_costs_a_recording_nothing() {
     let full = "?reliability=full";
-    for (scheme, query) in [("tcp", ""), ("sctp", full), ("arq", full), ("srp", full)] {
+    for (scheme, query) in [("tcp", ""), ("sctp", full), ("arq", full), ("srp", full), ("xtp", full)] {
         let (sent, received, whole) = record(scheme, query, Duration::from_secs(3), false);
         assert_eq!((&sent.shortfall, sent.confirmed_by), (&None, ConfirmedBy::Receiver), "{scheme}");
         assert_eq!(

@@ -120,7 +120,7 @@ fn channel_groups_arrive_as_one_file() {
 
 #[test]
 fn a_file_arrives_sample_for_sample_in_medusas_framing() {
-    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq"] {
+    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq", "xtp"] {
         through_in(StreamFraming::Medusa, scheme, SampleFormat::L16, 2, 256, None);
     }
     through_in(StreamFraming::Medusa, "tcp", SampleFormat::F32, 3, 4096, None);

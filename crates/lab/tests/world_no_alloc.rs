@@ -81,7 +81,9 @@ fn sound(transport: &str, times: u8) -> StreamSpec {
 #[test]
 fn sound_over_links_with_losses() {
     let line = "rate=4Mbit/s,queue=20packets,delay=20ms,jitter=2ms,loss=2%,duplicate=1%";
-    for (transport, times) in [("rtp", 1), ("rtp", 2), ("arq", 1), ("srp", 1), ("sctp", 1), ("dccp", 1)] {
+    for (transport, times) in
+        [("rtp", 1), ("rtp", 2), ("arq", 1), ("srp", 1), ("sctp", 1), ("dccp", 1), ("xtp", 1)]
+    {
         second_half(&setup(link(line), sound(transport, times), [(0, 1), (1, 0)], 800_000), &["up_lost"]);
     }
     let line = "rate=4Mbit/s,queue=20packets,delay=20ms,loss=0.3%";

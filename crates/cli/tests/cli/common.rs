@@ -39,7 +39,7 @@ pub fn listening(arguments: &[&str], says: &str) -> (Child, JoinHandle<String>) 
 }
 
 /// Every transport.
-pub const SCHEMES: [&str; 6] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
+pub const SCHEMES: [&str; 7] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq", "xtp"];
 
 /// The URI to listen on: a TCP address is called unless it is marked as one to listen on.
 pub fn source(scheme: &str, port: u16) -> String {

@@ -88,7 +88,7 @@ fn forged_openings_keep_nobody_from_comparing() {
         0
     });
     let mut places = Vec::new();
-    for transport in ["rtp", "tcp", "srp", "arq", "sctp", "dccp"] {
+    for transport in ["rtp", "tcp", "srp", "arq", "sctp", "dccp", "xtp"] {
         let ran = run(&["compare", &address, "--transports", transport, "--seconds", "1s", "--out", "none"]);
         places.push((transport, ran.code, ran.err));
     }

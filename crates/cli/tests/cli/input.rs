@@ -143,7 +143,7 @@ fn files_of_other_kinds_are_told_what_they_are() {
 /// All transports listen at an address that is named, on this machine.
 #[test]
 fn a_receiver_listens_at_the_address_that_is_named() {
-    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq"] {
+    for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq", "xtp"] {
         let port = free_ports(1);
         let ran = run(&["receive", &format!("{scheme}://127.0.0.1:{port}"), "null:", "--give-up", "200ms"]);
         assert_eq!(ran.code, Some(4), "{scheme}: {}", ran.err);

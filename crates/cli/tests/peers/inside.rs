@@ -139,7 +139,7 @@ fn check_known(packets: &[Shown], interface: &str, scheme: &str) {
 #[ignore = "needs tshark; scripts/install-peers brings it"]
 fn what_is_inside_every_transport_is_dissected() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let schemes = ["tcp", "sctp", "dccp", "srp", "arq"];
+    let schemes = ["tcp", "sctp", "dccp", "srp", "arq", "xtp"];
     std::thread::scope(|scope| {
         for (scheme, port) in schemes.into_iter().zip(free_ports(schemes.len())) {
             let directory = directory.path();
@@ -202,7 +202,7 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
     let figures: Vec<serde_json::Value> =
         ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let packets = shown(&file);
-    for scheme in ["sctp", "dccp", "srp", "arq"] {
+    for scheme in ["sctp", "dccp", "srp", "arq", "xtp"] {
         let figure =
             figures.iter().find(|figure| figure["transport"] == scheme && figure["packets_sent"].is_u64());
         let figure = figure.unwrap_or_else(|| panic!("{scheme}: {}", ended.out));
@@ -258,7 +258,7 @@ fn a_reflectors_capture_is_dissected() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (file, port) = (directory.path().join("peers.pcapng"), free_ports(1)[0]);
     let (name, at) = (file.display().to_string(), format!("127.0.0.1:{port}"));
-    let schemes = ["tcp", "sctp", "dccp", "srp", "arq"];
+    let schemes = ["tcp", "sctp", "dccp", "srp", "arq", "xtp"];
     let transports = schemes.join(",");
     let reflect = ["reflect", "--listen", &at, "--transports", &transports, "--json", "--capture", &name];
     let mut reflector = Child::start(&mut antiphon(reflect), DEADLINE);

@@ -288,6 +288,11 @@ impl Xtp {
         self.out.next()
     }
 
+    /// The position up to which everything has come or was given up.
+    pub fn received(&self) -> u64 {
+        self.incoming.next()
+    }
+
     /// The number of our first byte.
     pub fn first(&self) -> u64 {
         self.own_first
@@ -438,7 +443,7 @@ impl Endpoint for Xtp {
         let open = self.stage == Stage::Open;
         let idle = (open && repeat.is_none()).then(|| heard + IDLE);
         let gap = self.timers.gap_told.map(|told| told + self.rtt.base_rto());
-        let gap = gap.filter(|_| self.out.gave_up() && !self.due.gap);
+        let gap = gap.filter(|_| self.out.must_tell_of_gap(self.peer_next) && !self.due.gap);
         let all = [
             repeat,
             asked.map(|asked| asked + GONE),

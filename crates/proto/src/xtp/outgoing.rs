@@ -35,8 +35,8 @@ pub(super) struct Outgoing {
     any_lost: bool,
     /// Bytes that were sent and are not settled.
     in_flight: u64,
-    /// Something was given up, and the receiver may still wait for it.
-    gave_up: bool,
+    /// End of the last bytes that were given up, which the receiver may still wait for.
+    given_up_to: u64,
     /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
     large_lost: (u32, u64),
 }
@@ -114,7 +114,7 @@ impl Outgoing {
             reliability,
             any_lost: false,
             in_flight: 0,
-            gave_up: false,
+            given_up_to: 0,
             large_lost: (0, 0),
         }
     }
@@ -373,6 +373,7 @@ impl Outgoing {
                         self.limit.on_end(part.len);
                     }
                     if part.state != State::Settled {
+                        self.given_up_to = self.given_up_to.max(part.to());
                         self.in_flight -= part.len as u64;
                         self.messages[index].open -= 1;
                         part.state = State::Settled;
@@ -389,7 +390,6 @@ impl Outgoing {
             sent.given_up = true;
         }
         if found {
-            self.gave_up = true;
             self.finish(queue);
         }
         must_ask
@@ -429,16 +429,9 @@ impl Outgoing {
         self.in_flight = 0;
     }
 
-    /// Whether the peer, which waits for `rseq`, must be told that what it lacks is given up.
-    pub fn must_tell_of_gap(&mut self, rseq: u64) -> bool {
-        let behind = rseq < self.settled_to();
-        self.gave_up &= behind;
-        self.gave_up
-    }
-
-    /// Whether the peer may wait for something that was given up.
-    pub fn gave_up(&self) -> bool {
-        self.gave_up
+    /// Whether the peer, which waits for `rseq`, waits for something that was given up.
+    pub fn must_tell_of_gap(&self, rseq: u64) -> bool {
+        rseq < self.given_up_to.min(self.settled_to())
     }
 
     /// When [`Self::find_losses`] or [`Self::expire`] has something to do, or a copy is due.

@@ -220,6 +220,21 @@ fn order_waits_for_a_repair_until_it_is_given_up() {
 }
 
 #[test]
+fn what_is_given_up_behind_a_repair_is_told_once_that_has_come() {
+    let mut pair = Pair::open("");
+    for (n, budget) in [(0, None), (1, Some(Duration::from_millis(30)))] {
+        let bytes = [n; 400];
+        let deadline = budget.map(|budget| pair.now + budget);
+        pair.ends[0].send(pair.now, Message::new(Tag(0), &bytes, deadline)).expect("room");
+    }
+    // The second expires while the first is still on its way.
+    pair.run(300, &mut |_, _| false);
+    // Requests are half a second apart by now.
+    pair.run(900, &mut |_, _| true);
+    assert_eq!((pair.numbers(1), pair.ends[1].received()), (vec![0], 800));
+}
+
+#[test]
 fn a_receiver_that_fetches_nothing_stops_the_sender_and_lets_it_go_on() {
     let mut pair = Pair::open("reliability=full");
     pair.fetches = false;

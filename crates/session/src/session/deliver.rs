@@ -240,7 +240,11 @@ impl Session {
         else {
             return;
         };
-        let Some(at) = self.peers.iter().position(Option::is_some) else { return };
+        let Some(at) = self.peers.iter().position(Option::is_some) else {
+            // It has ended within [`CALL_AGAIN`] of the last call.
+            redial.next = None;
+            return;
+        };
         let peer = self.peers[at].as_ref();
         if peer.is_some_and(|peer| peer.connected) {
             redial.next = None;

@@ -100,7 +100,7 @@ fn in_time(name: &str, seed: u64) -> (f64, f64) {
 
 #[test]
 fn a_repair_that_can_arrive_in_time_is_sent() {
-    for name in ["srp", "sctp", "arq"] {
+    for name in ["srp", "sctp", "arq", "xtp"] {
         let (in_time, repaired) = in_time(name, 11);
         assert!(in_time >= 0.999 && repaired > 0.008, "{name}: {in_time} {repaired}");
     }

@@ -83,7 +83,9 @@ fn a_receiver_that_takes_nothing_stops_the_sender() {
 
 #[test]
 fn an_outage_costs_a_recording_nothing() {
-    for name in ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
+    for name in
+        ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full", "xtp?reliability=full"]
+    {
         for outage in [300, 8_000, 30_000, 90_000] {
             let frames = 15 * 48_000;
             let (mut world, kept) = linked(name, persistent(name, frames), None, "delay=10ms", 1);
@@ -101,7 +103,13 @@ fn an_outage_costs_a_recording_nothing() {
 /// A disk that takes a quarter of a second of sound, then nothing for a minute, as one that spins up.
 #[test]
 fn a_slow_disk_holds_up_the_sender() {
-    for name in ["tcp", "sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"] {
+    for name in [
+        "tcp",
+        "sctp?reliability=full",
+        "arq?reliability=full",
+        "srp?reliability=full",
+        "xtp?reliability=full",
+    ] {
         let (kept, frames) = (Kept::default(), 15 * 48_000);
         kept.set_room(12_000);
         let far = receive_session(name, None, &kept);
@@ -155,7 +163,8 @@ fn a_recording_is_as_long_as_the_performance() {
 
 #[test]
 fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
-    let names = ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full"];
+    let names =
+        ["sctp?reliability=full", "arq?reliability=full", "srp?reliability=full", "xtp?reliability=full"];
     for (name, seed) in names.into_iter().flat_map(|name| [(name, 1), (name, 2)]) {
         let frames = 15 * 48_000;
         let link = "delay=10ms,loss=20%,duplicate=5%,reorder=5%/30ms";
@@ -169,7 +178,15 @@ fn losses_duplicates_and_reordering_cost_a_recording_nothing() {
 /// What arq and srp give up in an outage is missing; all the rest is at its place.
 #[test]
 fn after_an_outage_everything_is_at_its_place() {
-    for (name, outage) in [("arq", 2_500), ("arq", 8_000), ("srp", 2_500), ("srp", 8_000), ("sctp", 8_000)] {
+    for (name, outage) in [
+        ("arq", 2_500),
+        ("arq", 8_000),
+        ("srp", 2_500),
+        ("srp", 8_000),
+        ("sctp", 8_000),
+        ("xtp", 2_500),
+        ("xtp", 8_000),
+    ] {
         let (kept, frames) = (Kept::default(), 20 * 48_000);
         let near = send_session(name, stereo(), frames, 5);
         let mut world = World::linked(near, recording_with(name, &kept, LongGaps::Silence), "delay=10ms", 1);

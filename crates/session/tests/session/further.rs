@@ -11,7 +11,7 @@ use crate::world::{heard, ms};
 #[test]
 fn a_stream_moves_through_all_transports_without_a_gap() {
     let path = "delay=10ms,jitter=1ms";
-    let names = [("rtp", path), ("sctp", path), ("arq", path), ("srp", path), ("dccp", path)];
+    let names = [("rtp", path), ("sctp", path), ("arq", path), ("srp", path), ("dccp", path), ("xtp", path)];
     for seed in 1..4 {
         let mut world = Wired::new(&names, ms(80), seed);
         world.run_for(ms(1500));

@@ -128,7 +128,7 @@ impl Live {
 
 #[test]
 fn a_source_that_ran_before_the_connection_is_not_delayed() {
-    for name in ["rtp", "sctp", "dccp", "srp", "arq"] {
+    for name in ["rtp", "sctp", "dccp", "srp", "arq", "xtp"] {
         let mut live = Live::new(name, "delay=5ms", 0.0, None);
         // No peer answers for two and a half seconds; then handshakes are repeated, later by the second.
         let out = Instant::ZERO..Instant::from_millis(2_500);

@@ -77,7 +77,7 @@ fn each_accepted_message_has_one_outcome_over_every_transport() {
 
 #[test]
 fn each_of_several_peers_tells_what_became_of_a_message() {
-    for name in ["srp", "sctp", "dccp", "arq"] {
+    for name in ["srp", "sctp", "dccp", "arq", "xtp"] {
         let told = Told::default();
         let config = SessionConfig { playout_delay: PlayoutDelay::Of(ms(80)), ..session_config("near", 5) };
         let mut server = Session::new(config, Instant::ZERO);

@@ -61,7 +61,7 @@ fn a_forged_packet_is_returned_once_at_most() {
         assert!(returned <= count && returned > count / 2, "{name}: {returned} of {count}");
     }
     // A caller is validated first.
-    for name in ["sctp", "dccp"] {
+    for name in ["sctp", "dccp", "xtp"] {
         assert_eq!(returned(name, true, &captured(name)), 0, "{name}");
     }
 }

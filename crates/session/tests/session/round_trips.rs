@@ -42,7 +42,7 @@ fn shown(scheme: &'static str, from_sender: bool) -> Vec<Duration> {
 
 #[test]
 fn a_repaired_report_measures_no_round_trip() {
-    for scheme in ["sctp", "srp", "arq"] {
+    for scheme in ["sctp", "srp", "arq", "xtp"] {
         for from_sender in [true, false] {
             let shown = shown(scheme, from_sender);
             let (least, most) = (shown.iter().min(), shown.iter().max());
