@@ -22,7 +22,7 @@ struct Shown {
     checksums: Vec<u8>,
 }
 
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "frame.interface_name",
     "frame.protocols",
     "udp.srcport",
@@ -34,6 +34,7 @@ const FIELDS: [&str; 11] = [
     "udp.checksum.status",
     "sctp.checksum.status",
     "dccp.checksum.status",
+    "xtp.checksum.status",
 ];
 
 fn tshark(file: &Path, rest: &[&str]) -> String {
@@ -58,7 +59,7 @@ fn guesses() -> Vec<String> {
     };
     let names: Vec<String> = listed.lines().filter_map(guess).collect();
     assert!(names.iter().any(|name| name == "stun"), "{listed}");
-    let ours = ["ip", "udp", "tcp", "sctp", "dccp", "rtp", "rtcp"];
+    let ours = ["ip", "udp", "tcp", "sctp", "dccp", "xtp", "rtp", "rtcp"];
     assert!(names.iter().all(|name| !ours.contains(&name.as_str())), "ours stay enabled: {names:?}");
     names
 }
@@ -155,7 +156,7 @@ fn what_is_inside_every_transport_is_dissected() {
                     );
                     check_frames(&packets, scheme, frames, sender);
                     let over_ip = packets.iter().any(|packet| packet.interface.ends_with("-ip"));
-                    assert_eq!(over_ip, ["sctp", "dccp"].contains(&scheme), "{scheme}");
+                    assert_eq!(over_ip, ["sctp", "dccp", "xtp"].contains(&scheme), "{scheme}");
                     if over_ip {
                         check_bare(&packets, scheme);
                     }
@@ -170,7 +171,7 @@ fn what_is_inside_every_transport_is_dissected() {
 fn packets_directly_over_ip_are_dissected_and_shown_once() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     std::thread::scope(|scope| {
-        for (scheme, port) in ["sctp", "dccp"].into_iter().zip(free_ports(2)) {
+        for (scheme, port) in ["sctp", "dccp", "xtp"].into_iter().zip(free_ports(3)) {
             let directory = directory.path();
             scope.spawn(move || {
                 let stream = stream_with(scheme, "?over=ip", port, directory);
@@ -197,7 +198,7 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
     let name = file.display().to_string();
     let arguments = ["compare", "--link", "delay=5ms,loss=3%", "--seconds", "3s", "--out", "none", "--json"];
     let mut command = antiphon(arguments);
-    command.args(["--transports", "sctp,dccp,srp,arq", "--capture", &name]);
+    command.args(["--transports", "sctp,dccp,srp,arq,xtp", "--capture", &name]);
     let ended = Child::start(&mut command, DEADLINE).succeed();
     let figures: Vec<serde_json::Value> =
         ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -220,7 +221,7 @@ fn a_comparison_shows_every_stream_once_whatever_was_repaired() {
         assert!(steps.map(|step| u64::from(step) - 1).sum::<u64>() <= kept, "{scheme}: {numbers:?}");
     }
     // Retransmissions are only on the wire. A transport without repairs shows that nothing else is counted here.
-    for scheme in ["srp", "arq"] {
+    for scheme in ["srp", "arq", "xtp"] {
         let (whole, frames) = sent_whole(&packets, scheme);
         assert!(whole > frames, "{scheme}: {whole} packets for {frames} messages, and 3 % were lost");
     }
@@ -293,7 +294,7 @@ fn a_reflectors_capture_is_dissected() {
             (figure["packets_sent"].as_u64(), figure["packets_sent"].as_u64()),
             "{scheme}"
         );
-        if ["sctp", "dccp"].contains(&scheme) {
+        if ["sctp", "dccp", "xtp"].contains(&scheme) {
             check_bare(&packets, scheme);
         }
     }
