@@ -235,6 +235,25 @@ fn what_is_given_up_behind_a_repair_is_told_once_that_has_come() {
 }
 
 #[test]
+fn a_dead_path_gets_requests_and_no_data_where_nothing_is_given_up() {
+    let mut pair = Pair::open("reliability=full");
+    for n in 0..200 {
+        let bytes = [n; 400];
+        pair.ends[0].send(pair.now, Message::new(Tag(0), &bytes, None)).expect("room");
+    }
+    let (mut data, mut requests) = (0, 0);
+    pair.run(10_000, &mut |at, packet| {
+        data += u32::from(at == 0 && data_of(packet).is_some());
+        requests += u32::from(at == 0 && is_status(packet));
+        false
+    });
+    // A window of ten packets of 1400 bytes; a request every half a second.
+    assert!(data <= 36 && (20..=26).contains(&requests), "{data} data, {requests} requests");
+    pair.run(3_000, &mut |_, _| true);
+    assert_eq!(pair.numbers(1).len(), 200);
+}
+
+#[test]
 fn a_receiver_that_fetches_nothing_stops_the_sender_and_lets_it_go_on() {
     let mut pair = Pair::open("reliability=full");
     pair.fetches = false;
@@ -270,6 +289,16 @@ fn urgent_messages_leave_and_are_fetched_first() {
     });
     assert_eq!(pair.numbers(1), [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19]);
     assert_eq!(sorts, [[0; 10], [1; 10]].concat());
+    // Credit counts for the message that leaves.
+    let mut pair = Pair::open("sort=on&rate=8kbit/s&burst=1500B");
+    pair.run(2000, &mut |_, _| true);
+    for (priority, len) in [(1, 1300), (0, 100)] {
+        let bytes = vec![priority; len];
+        let message = Message { priority, ..Message::new(Tag(0), &bytes, None) };
+        pair.ends[0].send(pair.now, message).expect("room");
+    }
+    pair.run(50, &mut |_, _| true);
+    assert_eq!(pair.numbers(1), [0, 1]);
     // What waits for the program is ordered, too.
     let mut pair = Pair::open("sort=on");
     pair.fetches = false;
@@ -439,6 +468,16 @@ fn a_caller_that_moves_is_followed_once_it_has_answered_from_there() {
         false
     });
     let input = Input::Datagram { path: PathId(7), bytes: &mut seen[0], received_at: pair.now };
+    pair.ends[1].handle_input(pair.now, input);
+    pair.run(2, &mut |_, _| true);
+    // Nor does an answer to an earlier request, sent again from there.
+    let (key, seq) = pair.ends[0].peer();
+    let mut answer = [0; 100];
+    let header = Header { key, returned: true, options: 0, sort: 0, sync: 1, seq };
+    let mut writer = Writer::new(&mut answer, &header, format::CNTL);
+    writer.status(&Status { rseq: pair.ends[1].first(), alloc: 0, echo: 1 });
+    let len = writer.finish();
+    let input = Input::Datagram { path: PathId(7), bytes: &mut answer[..len], received_at: pair.now };
     pair.ends[1].handle_input(pair.now, input);
     pair.stream(20, Some(Duration::from_millis(80)), &mut |_, _| true);
     assert!(!pair.events[1].contains(&Event::PathProved(PathId(7))));
@@ -621,6 +660,14 @@ fn a_listening_wire_answers_no_longer_than_it_was_asked_and_keeps_nothing() {
         }
     }
     assert_eq!(accepted, 1, "the proof alone");
+    // A call without limits is shorter than an answer.
+    let (header, _) = wire::header(&packets[0]).expect("a call");
+    let mut call = [0; 100];
+    let mut writer = Writer::new(&mut call, &header, format::FIRST);
+    writer.address([0; 4], header.ports());
+    writer.traffic(4, None);
+    let len = writer.finish();
+    assert_eq!(first.validate(pair.now, PathId(0), &call[..len], &mut buf), Verdict::Ignore);
 }
 
 #[test]
@@ -645,6 +692,19 @@ fn a_proof_is_valid_for_a_minute_at_its_address_alone() {
         !matches!(other.validate(now, PathId(0), proof, &mut buf), Verdict::AcceptWith { .. }),
         "another's"
     );
+    // The key alone is not enough: the numbers belong to the proof.
+    let (header, Segment::Traffic { status, key, .. }) = wire::parse(proof).expect("sound") else {
+        panic!("a proof")
+    };
+    for (seq, rseq) in [(0, 1), (1, 0)] {
+        let mut forged = [0; 200];
+        let header = Header { seq: header.seq.wrapping_add(seq), ..header };
+        let mut writer = Writer::new(&mut forged, &header, format::TCNTL);
+        writer.keyed_status(&Status { rseq: status.rseq.wrapping_add(rseq), ..status }, key);
+        writer.traffic(4, None);
+        let len = writer.finish();
+        assert!(!accepts(now, PathId(0), &forged[..len], &mut buf), "{seq} {rseq}");
+    }
     let label = |packet: &[u8]| validator().flow_label(packet);
     assert!(label(&packets[0]) != 0 && label(&packets[0]) == label(proof));
     assert!(validator().id_of(proof).is_some() && validator().id_of(&packets[0]).is_none());
