@@ -45,7 +45,7 @@ const MODES: &[(&str, &str)] = &[
     ("arq", "congestion=aimd"),
     ("arq", "reliability=full"),
     ("xtp", "reliability=full&order=ordered"),
-    ("xtp", "acks=gap&sort=on&rate=1Mbit/s"),
+    ("xtp", "acks=gap&sort=on&out-rate=1Mbit/s"),
     ("xtp", "acks=never"),
     ("xtp", "service=datagram"),
 ];

@@ -264,7 +264,7 @@ pub static COMMON_KEYS: &[Key] = &[
     Key { name: "dscp", help: "differentiated services code point, 0 to 63: dscp=46" },
     Key {
         name: "over",
-        help: "udp (default), or ip: sctp and dccp directly over IP, which needs raw sockets (root or CAP_NET_RAW); \
+        help: "udp (default), or ip: sctp, dccp and xtp directly over IP, which needs raw sockets (root or CAP_NET_RAW); \
                the port is then the transport's: over=ip",
     },
     Key {
@@ -427,6 +427,18 @@ mod tests {
         let sent = endpoint.poll_transmit(now, &mut datagram).expect("a caller has something to send");
         datagram.truncate(sent.len);
         datagram
+    }
+
+    #[test]
+    fn no_transport_has_a_key_that_all_have() {
+        for transport in TRANSPORTS {
+            // The kernel's congestion control is TCP's alone, which has no key of that name; arq's is its own.
+            let common = |key: &&Key| {
+                key.name != "congestion" && COMMON_KEYS.iter().any(|common| common.name == key.name)
+            };
+            let twice: Vec<&str> = transport.keys.iter().filter(common).map(|key| key.name).collect();
+            assert_eq!(twice, [""; 0], "{}: read in two ways", transport.scheme);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@
 //! | interface | shows |
 //! | --- | --- |
 //! | `NAME` | what crossed the socket |
-//! | `NAME-ip` | SCTP and DCCP out of UDP, as they are directly over IP: their own ports, DCCP's checksum for the addresses |
+//! | `NAME-ip` | SCTP, DCCP and XTP out of UDP, as they are directly over IP: their own ports, DCCP's checksum for the addresses |
 //! | `NAME-rtp` | the messages (RTP, RTCP) in the packets or in the stream, in UDP between ports [`MESSAGE_PORT`] (ours) and [`PEER_MESSAGE_PORT`] |
 //!
 //! A message is shown once, when it first crossed whole, so that the analyser's figures are those of the stream;

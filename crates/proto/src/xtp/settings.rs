@@ -92,8 +92,8 @@ pub(super) const KEYS: &[Key] = &[
         name: "sort",
         help: "on or off (default): urgent messages leave and are delivered before others (SORT): sort=on",
     },
-    Key { name: "rate", help: "sends no faster than this: rate=2Mbit/s" },
-    Key { name: "burst", help: "bytes that leave at once under rate or in-rate: burst=3kB" },
+    Key { name: "out-rate", help: "sends no faster than this: out-rate=2Mbit/s" },
+    Key { name: "burst", help: "bytes that leave at once under out-rate or in-rate: burst=3kB" },
     Key { name: "in-rate", help: "asks the peer to send no faster than this: in-rate=2Mbit/s" },
     Key {
         name: "service",
@@ -106,7 +106,7 @@ pub(super) const KEYS: &[Key] = &[
 pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError> {
     let service = query.read("service", |text| choose(text, SERVICES))?.unwrap_or(Service::Stream);
     if service == Service::Datagram {
-        let stream = ["acks", "reliability", "order", "flow", "rate", "burst", "in-rate"];
+        let stream = ["acks", "reliability", "order", "flow", "out-rate", "burst", "in-rate"];
         refuse(query, &stream, "a datagram service has none: use service=stream")?;
     }
     let reliability = query.read("reliability", |text| choose(text, RELIABILITIES))?;
@@ -182,9 +182,9 @@ fn read_acks(text: &str) -> Result<Acks, String> {
 
 fn read_traffic(query: &Query, max_data: usize) -> Result<Traffic, UriError> {
     let read = |key| query.read(key, rate);
-    let (out_rate, in_rate) = (read("rate")?.unwrap_or(0), read("in-rate")?.unwrap_or(0));
+    let (out_rate, in_rate) = (read("out-rate")?.unwrap_or(0), read("in-rate")?.unwrap_or(0));
     if out_rate == 0 && in_rate == 0 {
-        refuse(query, &["burst"], "needs a rate: add rate=2Mbit/s or in-rate=2Mbit/s")?;
+        refuse(query, &["burst"], "needs a rate: add out-rate=2Mbit/s or in-rate=2Mbit/s")?;
     }
     let burst = query.read("burst", |text| {
         let bytes = text.parse::<ByteCount>().map_err(|error| error.to_string())?.0;
@@ -251,9 +251,9 @@ mod tests {
         let traffic = |text| settings(text).map(|settings| settings.traffic);
         let none = Traffic { max_data: 1400, ..Traffic::default() };
         assert_eq!(traffic(""), Ok(none));
-        assert_eq!(traffic("rate=1Mbit/s"), Ok(Traffic { out_rate: 125_000, out_burst: 3000, ..none }));
+        assert_eq!(traffic("out-rate=1Mbit/s"), Ok(Traffic { out_rate: 125_000, out_burst: 3000, ..none }));
         let both = Traffic { out_rate: 125_000, out_burst: 6000, in_rate: 250_000, in_burst: 6000, ..none };
-        assert_eq!(traffic("rate=1Mbit/s&in-rate=2Mbit/s&burst=6kB"), Ok(both));
+        assert_eq!(traffic("out-rate=1Mbit/s&in-rate=2Mbit/s&burst=6kB"), Ok(both));
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
             ("acks=never&reliability=full", "acks=gap"),
             ("acks=never&flow=on", "flow=off"),
             ("reliability=ful", "did you mean 'full'"),
-            ("burst=3kB", "rate=2Mbit/s"),
-            ("rate=1Mbit/s&burst=100B", "1500B"),
-            ("rate=1kbit/s", "8kbit/s"),
+            ("burst=3kB", "out-rate=2Mbit/s"),
+            ("out-rate=1Mbit/s&burst=100B", "1500B"),
+            ("out-rate=1kbit/s", "8kbit/s"),
             ("xtp-port=0", "1 to 65535"),
             ("order=orderd", "did you mean 'ordered'"),
         ] {

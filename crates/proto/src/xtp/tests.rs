@@ -276,7 +276,7 @@ fn a_receiver_that_fetches_nothing_stops_the_sender_and_lets_it_go_on() {
 
 #[test]
 fn urgent_messages_leave_and_are_fetched_first() {
-    let mut pair = Pair::open("sort=on&rate=800kbit/s&burst=1500B");
+    let mut pair = Pair::open("sort=on&out-rate=800kbit/s&burst=1500B");
     for n in 0..20u8 {
         let bytes = [n; 1300];
         let message = Message { priority: n % 2, ..Message::new(Tag(0), &bytes, None) };
@@ -290,7 +290,7 @@ fn urgent_messages_leave_and_are_fetched_first() {
     assert_eq!(pair.numbers(1), [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19]);
     assert_eq!(sorts, [[0; 10], [1; 10]].concat());
     // Credit counts for the message that leaves.
-    let mut pair = Pair::open("sort=on&rate=8kbit/s&burst=1500B");
+    let mut pair = Pair::open("sort=on&out-rate=8kbit/s&burst=1500B");
     pair.run(2000, &mut |_, _| true);
     for (priority, len) in [(1, 1300), (0, 100)] {
         let bytes = vec![priority; len];

@@ -105,7 +105,7 @@ conformance! {
         xtp_never = "xtp?acks=never"
         xtp_full = "xtp?reliability=full&order=ordered"
         xtp_sorted = "xtp?sort=on&checksum=header&flow=off"
-        xtp_paced = "xtp?rate=50Mbit/s&flow=reserved"
+        xtp_paced = "xtp?out-rate=50Mbit/s&flow=reserved"
         xtp_datagrams = "xtp?service=datagram"
     }
     streams {
