@@ -1,6 +1,7 @@
 //! `antiphon help transports`: what each transport offers, from its description in `proto`.
 
-use antiphon::proto::{Capability, TRANSPORTS, Transport};
+use antiphon::COMMON_KEYS;
+use antiphon::proto::{Capability, Key, TRANSPORTS, Transport};
 use serde_json::{Map, Value, json};
 
 use crate::exit;
@@ -41,6 +42,7 @@ fn records(output: &mut Output) {
                 "title": transport.title,
                 "about": transport.summary,
                 "features": features,
+                "keys": keys(transport.keys),
             }),
         );
     }
@@ -74,7 +76,22 @@ fn text(width: usize, palette: Palette) -> String {
     }
     let source = "The table is that of Schiavoni, Queiroz and Wanderley (2013); the laboratory's tests find what it says. \
                   Packets with a deadline, as live sound has, are given up when it has passed.";
-    format!("{text}\n\n{}\n", wrap(source, width).join("\n"))
+    text += &format!("\n\n{}\n", wrap(source, width).join("\n"));
+    let settings = "Settings stand in the address after '?', with '&' between them.";
+    text += &format!("\n{}\n", wrap(settings, width).join("\n"));
+    let own = TRANSPORTS.iter().map(|transport| (transport.scheme, transport.keys));
+    for (scheme, keys) in own.chain([("all transports", COMMON_KEYS)]).filter(|(_, keys)| !keys.is_empty()) {
+        let mut grid = Grid::new([Align::Left, Align::Prose]);
+        for key in keys {
+            grid.row([Cell::from(format!("  {}", key.name)), Cell::new(key.help, Tone::Dim)]);
+        }
+        text += &format!("\n{scheme}\n{}", grid.render(width, palette));
+    }
+    text
+}
+
+fn keys(keys: &[Key]) -> Value {
+    keys.iter().map(|key| json!({ "name": key.name, "help": key.help })).collect()
 }
 
 fn cell(transport: &Transport, feature: Capability) -> Cell {
@@ -109,5 +126,9 @@ mod tests {
         assert_eq!(&row("reliable")[at("tcp")..at("tcp") + 3], "yes");
         assert_eq!(&row("reliable")[at("rtp")..at("rtp") + 1], "-");
         assert!(text.contains("set: sctp?order=ordered: ordered"), "{text}");
+        let all = TRANSPORTS.iter().flat_map(|transport| transport.keys).chain(COMMON_KEYS);
+        for key in all {
+            assert!(text.contains(&format!("\n  {} ", key.name)), "{}:\n{text}", key.name);
+        }
     }
 }
