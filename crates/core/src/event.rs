@@ -27,6 +27,9 @@ pub enum Event {
     /// A packet proved that the peer is at this additional path. Before, the endpoint may receive from there, but sends
     /// there only probes of the path.
     PathProved(PathId),
+    /// A member of a group has left, or has been silent for so long that it counts as gone: its path is no longer used. A member
+    /// that joins is reported by [`Event::PathProved`].
+    MemberLeft(PathId),
     /// Congestion control changed phase.
     Congestion(PathStats),
     /// There is room again; reported only after [`Endpoint::send`](crate::Endpoint::send) returned

@@ -15,6 +15,7 @@ pub mod dccp;
 mod deadline;
 mod dissect;
 mod events;
+mod gf256;
 mod inbox;
 mod internet_checksum;
 mod limit;

@@ -85,6 +85,8 @@ pub struct StackArgs<'a> {
     /// Whether a byte stream carries only the messages' bytes, without their boundaries, for framings that find their
     /// packets by themselves. Both sides need it. Not a query key, as messages that are bare RTP would be lost.
     pub undelimited: bool,
+    /// The address is that of a multicast group: callers send to it, and listeners receive what is sent to it.
+    pub group: bool,
 }
 
 impl<'a> StackArgs<'a> {
@@ -100,7 +102,7 @@ impl<'a> StackArgs<'a> {
         max_datagram: usize,
         playout_delay: Duration,
     ) -> Self {
-        StackArgs { query, secret, max_datagram, playout_delay, streams: None, undelimited: false }
+        StackArgs { query, secret, max_datagram, playout_delay, streams: None, undelimited: false, group: false }
     }
 }
 

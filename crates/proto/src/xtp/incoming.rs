@@ -24,6 +24,8 @@ pub(super) struct Incoming {
     ordered: bool,
     /// The end of the farthest byte that has come.
     farthest: u64,
+    /// Bytes that may come ahead of what is missing.
+    window: u64,
 }
 
 /// Part of a message.
@@ -81,7 +83,23 @@ impl Incoming {
             spare: Pool::new(MOST_SPARE),
             ordered,
             farthest: 0,
+            window: super::WINDOW as u64,
         }
+    }
+
+    /// With another window than [`super::WINDOW`], in bytes.
+    pub fn with_window(self, window: usize) -> Self {
+        Incoming { window: window as u64, ..self }
+    }
+
+    /// The first byte of interest is at this position: for a stream that had begun before.
+    pub fn start_at(&mut self, position: u64) {
+        (self.next, self.farthest) = (position, position);
+    }
+
+    /// Whether the byte at this position has come, or is given up.
+    pub fn has(&self, position: u64) -> bool {
+        position < self.next || self.spans.iter().any(|(a, b)| *a <= position && position < *b)
     }
 
     /// Reserves memory for `parts` of `typical` bytes.
@@ -108,7 +126,7 @@ impl Incoming {
 
     /// Whether a sender may have sent bytes up to this position.
     pub fn is_in_window(&self, to: u64) -> bool {
-        to <= self.next + super::WINDOW as u64
+        to <= self.next.saturating_add(self.window)
     }
 
     /// Takes what has come; complete messages go to `inbox`.

@@ -30,6 +30,7 @@
 mod datagram;
 mod dissector;
 mod endpoint;
+mod group;
 mod incoming;
 mod outgoing;
 mod pace;
@@ -57,7 +58,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     over_ip: Some(&stack::XtpOverIp),
     default_port: DEFAULT_PORT,
     reflect_offset: 7,
-    multicast: false,
+    multicast: true,
     broadcast: false,
     variants: &["order=ordered", "reliability=full"],
     keys: settings::KEYS,

@@ -35,7 +35,7 @@ impl Xtp {
         }
         self.on_path(path, newest);
         match segment {
-            Segment::Traffic { status, key, traffic } => {
+            Segment::Traffic { status, key, traffic, .. } => {
                 self.handle_traffic(now, received_at, &header, (status, key, traffic));
             }
             Segment::Status(status, spans) => {
@@ -43,7 +43,7 @@ impl Xtp {
                 self.handle_status(now, received_at, status, spans.iter());
             }
             Segment::Data { tag, bytes } => self.handle_data(now, received_at, &header, (tag, bytes)),
-            Segment::First { .. } | Segment::Join { .. } | Segment::Diag { .. } => {}
+            Segment::First { .. } | Segment::Join { .. } | Segment::Diag { .. } | Segment::Repair(_) => {}
         }
         self.handle_options(now, &header, &segment);
     }
@@ -60,7 +60,7 @@ impl Xtp {
                 let told = status.rseq.wrapping_sub(self.own_first);
                 told <= self.out.next() && self.number_of(status.echo).is_some()
             }
-            Segment::Join { .. } | Segment::First { .. } | Segment::Diag { .. } => false,
+            Segment::Join { .. } | Segment::First { .. } | Segment::Diag { .. } | Segment::Repair(_) => false,
         }
     }
 

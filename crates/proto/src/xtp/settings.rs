@@ -5,6 +5,7 @@ use std::time::Duration;
 use antiphon_core::units::{BitRate, ByteCount, parse_duration};
 use antiphon_core::uri::{Query, UriError};
 
+use super::group::MOST_MEMBERS;
 use super::wire::Traffic;
 use crate::Key;
 use crate::query::{bad, choose, refuse, unknown};
@@ -25,6 +26,8 @@ pub(super) struct Settings {
     /// The listener's port inside UDP, and over IP.
     pub port: u16,
     pub service: Service,
+    /// Members for which the sender to a group waits before it sends.
+    pub wait_for: usize,
 }
 
 /// What an association is.
@@ -99,6 +102,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "service",
         help: "stream (default) or datagram, at both ends: each message by itself, unacknowledged: service=datagram",
     },
+    Key {
+        name: "members",
+        help: "a sender to a group waits for so many members before it sends (default 1, without repairs 0): members=8",
+    },
     Key { name: "xtp-port", help: "the listener's XTP port inside UDP: xtp-port=5004" },
 ];
 
@@ -147,6 +154,12 @@ pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError>
                 Ok(port) => Ok(port),
             })?
             .unwrap_or(DEFAULT_PORT),
+        wait_for: query
+            .read("members", |text| {
+                let members = text.parse().ok().filter(|members| *members <= MOST_MEMBERS);
+                members.ok_or(format!("use 0 to {MOST_MEMBERS}"))
+            })?
+            .unwrap_or(usize::from(reliability != Reliability::None)),
     })
 }
 

@@ -7,6 +7,7 @@ use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Role, Stack, Validator
 
 use super::datagram::Datagrams;
 use super::endpoint::Xtp;
+use super::group::{GroupMember, GroupSender, GroupValidator};
 use super::settings::{self, Service, Settings};
 use super::validator::XtpValidator;
 use super::wire::{self, HEADER, TAG};
@@ -21,6 +22,8 @@ struct XtpStack {
     settings: Settings,
     /// Largest packet in bytes.
     packet: usize,
+    /// Callers send to a group, and listeners receive what is sent to one.
+    group: bool,
     seeds: Seeds,
 }
 
@@ -28,18 +31,27 @@ struct XtpStack {
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET);
     let settings = settings::read(args.query, packet - HEADER - TAG)?;
-    Ok(Rc::new(XtpStack { settings, packet, seeds: Seeds::new(args.secret) }))
+    let group = args.group && settings.service == Service::Stream;
+    Ok(Rc::new(XtpStack { settings, packet, group, seeds: Seeds::new(args.secret) }))
 }
 
 impl Stack for XtpStack {
     fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
-        match self.settings.service {
-            Service::Stream => Box::new(Xtp::new(self.settings, self.packet, role, &self.seeds, now)),
-            Service::Datagram => Box::new(Datagrams::open(self.settings, self.packet, role, &self.seeds)),
+        let XtpStack { settings, packet, ref seeds, .. } = *self;
+        match settings.service {
+            Service::Stream if self.group && role == Role::Caller => {
+                Box::new(GroupSender::open(settings, packet, seeds, now))
+            }
+            Service::Stream if self.group => Box::new(GroupMember::open(settings, packet, seeds, now)),
+            Service::Stream => Box::new(Xtp::new(settings, packet, role, seeds, now)),
+            Service::Datagram => Box::new(Datagrams::open(settings, packet, role, seeds)),
         }
     }
 
     fn validator(&self, _now: Instant) -> Box<dyn Validator> {
+        if self.group {
+            return Box::new(GroupValidator { port: self.settings.port });
+        }
         let datagrams = self.settings.service == Service::Datagram;
         Box::new(XtpValidator::new(&self.seeds.shared(), self.settings.port, datagrams))
     }

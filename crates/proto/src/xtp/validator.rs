@@ -54,7 +54,7 @@ impl XtpValidator {
     }
 
     /// Key and first number for a caller, in the time slot.
-    fn offer(&self, path: PathId, caller: Key, caller_seq: u64, slot: u32) -> (Key, u64) {
+    fn offer_in(&self, path: PathId, caller: Key, caller_seq: u64, slot: u32) -> (Key, u64) {
         let parts: [&[u8]; 4] =
             [&path.0.to_be_bytes(), &caller.0.to_be_bytes(), &caller_seq.to_be_bytes(), &[slot as u8]];
         let mark = self.seal.mark(&parts);
@@ -69,12 +69,19 @@ impl XtpValidator {
     pub fn open(&self, now: Instant, path: PathId, packet: &[u8]) -> Option<Introduction> {
         let (header, segment) = wire::parse(packet)?;
         let introduction = Introduction::read(&header, &segment)?;
-        let slot = header.key.rest() & (SLOTS - 1);
-        if slot_of(now).wrapping_sub(slot) & (SLOTS - 1) > MOST_SLOTS {
-            return None;
-        }
-        let offered = self.offer(path, introduction.caller, introduction.caller_seq, slot);
-        (offered == (introduction.listener, introduction.listener_seq)).then_some(introduction)
+        self.is_offer(now, path, &introduction).then_some(introduction)
+    }
+
+    /// Key and first number for a caller that calls now.
+    pub fn offer(&self, now: Instant, path: PathId, caller: Key, caller_seq: u64) -> (Key, u64) {
+        self.offer_in(path, caller, caller_seq, slot_of(now))
+    }
+
+    /// Whether a caller returns what was offered to it not long ago.
+    pub fn is_offer(&self, now: Instant, path: PathId, said: &Introduction) -> bool {
+        let slot = said.listener.rest() & (SLOTS - 1);
+        let lately = slot_of(now).wrapping_sub(slot) & (SLOTS - 1) <= MOST_SLOTS;
+        lately && self.offer_in(path, said.caller, said.caller_seq, slot) == (said.listener, said.listener_seq)
     }
 
     /// The answer to a packet that belongs to no association; returns its length, 0 for none. It is never longer than the
@@ -86,7 +93,7 @@ impl XtpValidator {
                 if packet.len() < FIRST || header.has(option::MULTI) {
                     return 0;
                 }
-                let (key, seq) = self.offer(path, header.key, header.seq, slot_of(now));
+                let (key, seq) = self.offer(now, path, header.key, header.seq);
                 let reply = Header { key: header.key, returned: true, options: 0, sort: 0, sync: 0, seq };
                 let mut writer = Writer::new(out, &reply, format::TCNTL);
                 // Nothing may be sent before the proof.
@@ -95,7 +102,7 @@ impl XtpValidator {
                 writer.traffic(service::RELIABLE_STREAM, None);
                 writer.finish()
             }
-            Segment::First { .. } | Segment::Diag { .. } | Segment::Join { .. } => 0,
+            Segment::First { .. } | Segment::Diag { .. } | Segment::Join { .. } | Segment::Repair(_) => 0,
             // Silence would leave a caller of an earlier listener waiting for its time-outs.
             _ if header.returned
                 && self.is_for_us(&header)

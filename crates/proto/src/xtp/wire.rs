@@ -125,9 +125,11 @@ pub(super) enum Segment<'a> {
         bytes: &'a [u8],
     },
     Status(Status, Spans<'a>),
-    /// `key`: the key that packets to its sender must carry.
+    /// `key`: the key that packets to its sender must carry. `spread`: to a group, the microseconds over which its members
+    /// spread their requests, in a field that XTP reserves.
     Traffic {
         status: Status,
+        spread: u32,
         key: Key,
         traffic: Traffic,
     },
@@ -145,6 +147,8 @@ pub(super) enum Segment<'a> {
         code: u32,
         value: u32,
     },
+    /// A coded repair of a group.
+    Repair(&'a [u8]),
 }
 
 /// Received ranges above `rseq`, ascending and disjoint.
@@ -153,7 +157,7 @@ pub(super) struct Spans<'a>(&'a [[u8; SPAN]]);
 
 impl<'a> Spans<'a> {
     /// Each as its first byte and the byte after its last.
-    pub fn iter(self) -> impl DoubleEndedIterator<Item = (u64, u64)> + 'a {
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = (u64, u64)> + Clone + 'a {
         self.0.iter().map(|span| (be64(&span[..8]), be64(&span[8..])))
     }
 
@@ -210,7 +214,8 @@ pub(super) fn parse(packet: &[u8]) -> Option<(Header, Segment<'_>)> {
             if !traffic.1.is_empty() {
                 return None;
             }
-            Segment::Traffic { status: status(body), key: key(body)?, traffic: traffic.0 }
+            let spread = be32(&body[STATUS..STATUS + 4]);
+            Segment::Traffic { status: status(body), spread, key: key(body)?, traffic: traffic.0 }
         }
         format::JCNTL => {
             let address: &[u8; ADDRESS] = body.get(KEYED_STATUS..)?.first_chunk()?;
@@ -221,6 +226,7 @@ pub(super) fn parse(packet: &[u8]) -> Option<(Header, Segment<'_>)> {
             let (traffic, bytes) = traffic(body.get(ADDRESS..)?)?;
             Segment::First { service: body[ADDRESS + 2], traffic, bytes }
         }
+        format::REPAIR => Segment::Repair(body),
         format::DIAG if body.len() >= 8 => Segment::Diag { code: be32(&body[..4]), value: be32(&body[4..8]) },
         _ => return None,
     };
@@ -302,6 +308,12 @@ impl<'a> Writer<'a> {
         self.len += len;
     }
 
+    /// The next `len` bytes, to be filled in.
+    pub fn space(&mut self, len: usize) -> &mut [u8] {
+        self.len += len;
+        &mut self.buf[self.len - len..self.len]
+    }
+
     pub fn u32(&mut self, number: u32) {
         self.bytes(&number.to_be_bytes());
     }
@@ -318,8 +330,13 @@ impl<'a> Writer<'a> {
 
     /// A status with the key that packets to its sender must carry.
     pub fn keyed_status(&mut self, status: &Status, key: Key) {
+        self.group_status(status, 0, key);
+    }
+
+    /// The same to a group, whose members spread their requests over so many microseconds.
+    pub fn group_status(&mut self, status: &Status, spread: u32, key: Key) {
         self.status(status);
-        self.u32(0);
+        self.u32(spread);
         self.u64(key.0);
     }
 
@@ -376,12 +393,16 @@ pub(super) mod format {
     pub const TCNTL: u8 = 5;
     pub const JCNTL: u8 = 7;
     pub const DIAG: u8 = 8;
+    /// Not of XTP: `group/combination.rs`.
+    pub const REPAIR: u8 = 9;
 }
 
 /// Services of a traffic specifier.
 pub(super) mod service {
     pub const UNACKNOWLEDGED_DATAGRAM: u8 = 1;
     pub const RELIABLE_STREAM: u8 = 4;
+    pub const UNACKNOWLEDGED_MULTICAST: u8 = 5;
+    pub const RELIABLE_MULTICAST: u8 = 6;
 }
 
 /// Codes and values of DIAG.
@@ -389,7 +410,9 @@ pub(super) mod diag {
     pub const INVALID_CONTEXT: u32 = 3;
     pub const CONTEXT_REFUSED: u32 = 1;
     pub const CONTEXT_ABANDONED: u32 = 2;
+    pub const JOIN_REFUSED: u32 = 5;
     pub const UNSPECIFIED: u32 = 0;
+    pub const NO_RESOURCE: u32 = 9;
 }
 
 /// Bytes of the header.
@@ -409,6 +432,8 @@ pub(super) const TRAFFIC: usize = 24;
 pub(super) const NO_TRAFFIC: usize = 8;
 /// Bytes of a FIRST without data, which are as many as those of the answer to it.
 pub(super) const FIRST: usize = HEADER + ADDRESS + TRAFFIC;
+/// Bytes of a JCNTL, whether it asks or answers.
+pub(super) const JOIN: usize = HEADER + KEYED_STATUS + ADDRESS + NO_TRAFFIC;
 /// Bytes of a DIAG without text.
 pub(super) const DIAG: usize = HEADER + 8;
 /// Most spans in a packet: more than fit the largest datagram that we send.

@@ -1,0 +1,332 @@
+//! A member's coded repairs: recent packets, and combinations of which several packets are missing.
+
+use std::collections::VecDeque;
+
+use super::combination::{Combination, Content, FIXED, coefficient};
+use crate::gf256;
+use crate::pool::Pool;
+
+/// Finds missing packets from combinations.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// Packets that have come, ascending by position, the newest [`MOST_KEPT`].
+    kept: VecDeque<Kept>,
+    /// Combinations reduced to what is missing. Each begins with an unknown that no other has.
+    equations: Vec<Equation>,
+    /// Equations that are not used now.
+    spare: Vec<Equation>,
+    pool: Pool,
+    /// Packets found, to be fetched.
+    found: VecDeque<Kept>,
+}
+
+/// A data packet.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub from: u64,
+    tag: Option<u64>,
+    ends: bool,
+    sort: u16,
+    bytes: Vec<u8>,
+}
+
+impl Kept {
+    pub fn content(&self) -> Content<'_> {
+        Content { tag: self.tag, ends: self.ends, sort: self.sort, bytes: &self.bytes }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Equation {
+    unknown: Vec<Unknown>,
+    sum: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unknown {
+    from: u64,
+    len: usize,
+    factor: u8,
+}
+
+impl Equation {
+    fn factor_of(&self, from: u64) -> Option<u8> {
+        self.unknown.iter().find(|unknown| unknown.from == from).map(|unknown| unknown.factor)
+    }
+
+    /// Adds `factor` times another.
+    fn add(&mut self, factor: u8, other: &Equation) {
+        for term in &other.unknown {
+            let product = gf256::multiply(factor, term.factor);
+            match self.unknown.iter_mut().find(|unknown| unknown.from == term.from) {
+                Some(unknown) => unknown.factor ^= product,
+                None => self.unknown.push(Unknown { factor: product, ..*term }),
+            }
+        }
+        self.unknown.retain(|unknown| unknown.factor != 0);
+        if self.sum.len() < other.sum.len() {
+            self.sum.resize(other.sum.len(), 0);
+        }
+        gf256::add_multiple(&mut self.sum, factor, &other.sum);
+    }
+}
+
+impl Decoder {
+    pub fn new() -> Self {
+        Decoder {
+            kept: VecDeque::new(),
+            equations: Vec::new(),
+            spare: Vec::new(),
+            pool: Pool::new(MOST_KEPT),
+            found: VecDeque::new(),
+        }
+    }
+
+    /// Allocates what it needs for packets of `typical` bytes.
+    pub fn reserve(&mut self, typical: usize) {
+        self.kept.reserve_exact(MOST_KEPT + 1 - self.kept.len());
+        self.found.reserve_exact(MOST_EQUATIONS);
+        self.equations.reserve_exact(MOST_EQUATIONS);
+        self.spare.reserve_exact(MOST_EQUATIONS + 1);
+        self.pool.fill(MOST_KEPT + 1, MOST_KEPT + 1, typical);
+        while self.spare.len() + self.equations.len() <= MOST_EQUATIONS {
+            let (unknown, sum) = (Vec::with_capacity(2 * MOST_EQUATIONS), Vec::with_capacity(typical));
+            self.spare.push(Equation { unknown, sum });
+        }
+    }
+
+    fn give_back(&mut self, mut equation: Equation) {
+        equation.unknown.clear();
+        equation.sum.clear();
+        if self.spare.len() <= MOST_EQUATIONS {
+            self.spare.push(equation);
+        }
+    }
+
+    /// Whether a packet of that position has come lately.
+    fn has(&self, from: u64) -> Result<usize, usize> {
+        self.kept.binary_search_by_key(&from, |kept| kept.from)
+    }
+
+    /// A packet has come or was found: what it is part of becomes simpler.
+    pub fn keep(&mut self, from: u64, content: Content<'_>) {
+        let Err(at) = self.has(from) else { return };
+        let mut bytes = self.pool.take();
+        bytes.extend_from_slice(content.bytes);
+        let Content { tag, ends, sort, .. } = content;
+        self.kept.insert(at, Kept { from, tag, ends, sort, bytes });
+        if self.kept.len() > MOST_KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.pool.give(oldest.bytes);
+        }
+        for equation in &mut self.equations {
+            if let Some(place) = equation.unknown.iter().position(|unknown| unknown.from == from) {
+                let Unknown { factor, len, .. } = equation.unknown.swap_remove(place);
+                if len == content.bytes.len() && equation.sum.len() >= FIXED + len {
+                    content.add_to(&mut equation.sum, factor);
+                } else {
+                    // The sender contradicts itself.
+                    equation.unknown.clear();
+                }
+            }
+        }
+        self.solve();
+    }
+
+    /// A combination has come. `is_missing` says of a position whether it has not come. False: it is of no use.
+    pub fn take(&mut self, combination: &Combination<'_>, is_missing: impl Fn(u64) -> bool) -> bool {
+        let mut equation = self.spare.pop().unwrap_or_default();
+        equation.sum.extend_from_slice(combination.sum);
+        for (from, len) in combination.packets() {
+            let factor = coefficient(combination.index, from);
+            match self.has(from) {
+                Ok(at) if self.kept[at].bytes.len() == len => {
+                    self.kept[at].content().add_to(&mut equation.sum, factor);
+                }
+                Err(_) if is_missing(from) => equation.unknown.push(Unknown { from, len, factor }),
+                // It has come, and is no longer kept.
+                _ => {
+                    self.give_back(equation);
+                    return false;
+                }
+            }
+        }
+        for other in &self.equations {
+            if let Some(factor) = equation.factor_of(other.unknown[0].from) {
+                equation.add(factor, other);
+            }
+        }
+        let useful = !equation.unknown.is_empty() && self.equations.len() < MOST_EQUATIONS;
+        if !useful {
+            self.give_back(equation);
+            return false;
+        }
+        let inverse = gf256::inverse(equation.unknown[0].factor);
+        gf256::scale(&mut equation.sum, inverse);
+        equation
+            .unknown
+            .iter_mut()
+            .for_each(|unknown| unknown.factor = gf256::multiply(unknown.factor, inverse));
+        let pivot = equation.unknown[0].from;
+        for other in &mut self.equations {
+            if let Some(factor) = other.factor_of(pivot) {
+                other.add(factor, &equation);
+            }
+        }
+        self.equations.push(equation);
+        self.solve();
+        true
+    }
+
+    /// Finds the packets of equations with one unknown.
+    fn solve(&mut self) {
+        while let Some(at) = self.equations.iter().position(|equation| equation.unknown.len() <= 1) {
+            let mut equation = self.equations.swap_remove(at);
+            if let Some(unknown) = equation.unknown.first().copied() {
+                gf256::scale(&mut equation.sum, gf256::inverse(unknown.factor));
+                if let Some(content) = Content::read(&equation.sum, unknown.len) {
+                    let mut bytes = self.pool.take();
+                    bytes.extend_from_slice(content.bytes);
+                    let Content { tag, ends, sort, .. } = content;
+                    self.found.push_back(Kept { from: unknown.from, tag, ends, sort, bytes });
+                }
+            }
+            self.give_back(equation);
+        }
+    }
+
+    /// Combinations that wait for others.
+    pub fn waiting(&self) -> usize {
+        self.equations.len()
+    }
+
+    /// A packet that was found. It must be kept or given up by the caller.
+    pub fn poll_found(&mut self) -> Option<Kept> {
+        self.found.pop_front()
+    }
+
+    /// The packet of [`Self::poll_found`] has been taken: it is kept as if it had come.
+    pub fn keep_found(&mut self, kept: Kept) {
+        self.keep(kept.from, kept.content());
+        self.pool.give(kept.bytes);
+    }
+
+    /// What is missing before `position` is given up: nothing is searched there any more.
+    pub fn give_up(&mut self, position: u64) {
+        let is_over = |equation: &Equation| equation.unknown.iter().any(|unknown| unknown.from < position);
+        while let Some(at) = self.equations.iter().position(is_over) {
+            let equation = self.equations.swap_remove(at);
+            self.give_back(equation);
+        }
+    }
+}
+
+/// Packets kept for combinations: what a sender repairs is no older. At 5 ms a packet 2.5 s.
+const MOST_KEPT: usize = 512;
+/// Combinations that wait for others: the packets that one names.
+const MOST_EQUATIONS: usize = super::combination::MOST_NAMED;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::Rng;
+
+    use super::super::combination::{names, write_names};
+    use super::*;
+
+    /// Packets of a stream: positions and data.
+    fn stream(rng: &mut Rng, count: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut at = 5_000;
+        (0..count)
+            .map(|_| {
+                let mut bytes = vec![0; 1 + rng.below(40) as usize];
+                rng.fill(&mut bytes);
+                at += bytes.len() as u64;
+                (at - bytes.len() as u64, bytes)
+            })
+            .collect()
+    }
+
+    fn content(packet: &(u64, Vec<u8>)) -> Content<'_> {
+        Content { tag: packet.0.is_multiple_of(2).then_some(packet.0), ends: true, sort: 9, bytes: &packet.1 }
+    }
+
+    /// The body of a combination of those marked.
+    fn combine(packets: &[(u64, Vec<u8>)], included: &[bool], index: u32) -> Vec<u8> {
+        let of = packets.iter().zip(included).filter(|(_, included)| **included);
+        let longest = of.clone().map(|(packet, _)| packet.1.len()).max().expect("one");
+        let mut body = vec![0; names(packets.len()) + FIXED + longest];
+        let named: Vec<_> = packets.iter().zip(included).map(|(packet, on)| (packet.1.len(), *on)).collect();
+        write_names(&mut body, index, packets.len(), named.into_iter());
+        of.for_each(|(packet, _)| {
+            content(packet).add_to(&mut body[names(packets.len())..], coefficient(index, packet.0));
+        });
+        body
+    }
+
+    #[test]
+    fn as_many_combinations_as_are_missing_find_them_whichever_come() {
+        let mut rng = Rng::new(7);
+        let mut unlucky = 0;
+        for round in 0..300 {
+            let packets = stream(&mut rng, 20);
+            let mut decoder = Decoder::new();
+            let lost: Vec<bool> = packets.iter().map(|_| rng.chance(0.2)).collect();
+            let mut missing: Vec<u64> =
+                packets.iter().zip(&lost).filter(|(_, lost)| **lost).map(|(packet, _)| packet.0).collect();
+            packets
+                .iter()
+                .zip(&lost)
+                .filter(|(_, lost)| !**lost)
+                .for_each(|(packet, _)| decoder.keep(packet.0, content(packet)));
+            let needed = missing.len();
+            let mut sent = 0;
+            while !missing.is_empty() {
+                let body = combine(&packets, &[true; 20], round * 100 + sent);
+                let combination = Combination::read(packets[0].0, &body).expect("a combination");
+                decoder.take(&combination, |from| missing.contains(&from));
+                sent += 1;
+                while let Some(kept) = decoder.poll_found() {
+                    let right = packets.iter().find(|packet| packet.0 == kept.from).expect("a packet of the stream");
+                    assert_eq!(kept.content(), content(right));
+                    missing.retain(|from| *from != kept.from);
+                    decoder.keep_found(kept);
+                }
+                assert!(sent as usize <= needed + 2, "{needed} were missing");
+            }
+            unlucky += u32::from(sent as usize > needed);
+        }
+        // A random square matrix over 256 elements has no inverse with a probability of 1/255 at least.
+        assert!(unlucky <= 8, "{unlucky} of 300 needed one more");
+    }
+
+    #[test]
+    fn a_packet_that_comes_after_all_completes_what_was_waiting() {
+        let mut rng = Rng::new(8);
+        let packets = stream(&mut rng, 4);
+        let mut decoder = Decoder::new();
+        decoder.keep(packets[0].0, content(&packets[0]));
+        let body = combine(&packets, &[true, true, false, true], 1);
+        let missing = |from| from != packets[0].0;
+        assert!(decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing));
+        assert!(!decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing), "nothing new");
+        assert!(decoder.poll_found().is_none());
+        decoder.keep(packets[3].0, content(&packets[3]));
+        let found = decoder.poll_found().expect("the second");
+        assert_eq!((found.from, found.content()), (packets[1].0, content(&packets[1])));
+    }
+
+    #[test]
+    fn what_is_given_up_or_no_longer_kept_is_not_searched() {
+        let mut rng = Rng::new(9);
+        let packets = stream(&mut rng, 3);
+        let body = combine(&packets, &[true; 3], 1);
+        let combination = Combination::read(packets[0].0, &body).expect("one");
+        let mut decoder = Decoder::new();
+        assert!(!decoder.take(&combination, |from| from != packets[0].0), "the first came long ago");
+        assert!(decoder.take(&combination, |_| true));
+        decoder.give_up(packets[0].0 + 1);
+        packets.iter().for_each(|packet| decoder.keep(packet.0, content(packet)));
+        assert!(decoder.poll_found().is_none() && decoder.equations.is_empty());
+    }
+}

@@ -1,0 +1,388 @@
+//! A sender and its members, with a path of 10 ms to each that loses packets independently.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{
+    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, Rng, Secret, Tag, handle_due,
+};
+
+use super::{GroupMember, GroupSender};
+use crate::seeds::Seeds;
+use crate::xtp::settings;
+use crate::xtp::wire::{self, Header, Segment, option};
+
+const ONE_WAY: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(1);
+const PACKET: usize = 1400;
+const LEN: usize = 1000;
+
+struct Member {
+    end: GroupMember,
+    /// Share of packets from the sender, and to it, that are lost.
+    loss: f64,
+    messages: Vec<u64>,
+    events: Vec<Event>,
+    alive: bool,
+}
+
+struct Group {
+    sender: GroupSender,
+    members: Vec<Member>,
+    now: Instant,
+    /// When, to whom (0: the sender), from whom.
+    flight: VecDeque<(Instant, usize, PathId, Vec<u8>)>,
+    rng: Rng,
+    events: Vec<Event>,
+    came: Vec<(PathId, Vec<u8>)>,
+    next: u64,
+    traffic: Traffic,
+    /// Bytes that came to the sender, and left it, by path.
+    seen: Vec<(PathId, usize, bool)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Traffic {
+    data: usize,
+    repairs: usize,
+    coded: usize,
+    reports: usize,
+    /// Packets with data that were sent before.
+    first_of: u64,
+}
+
+impl Group {
+    fn new(query: &str, members: usize, loss: f64) -> Self {
+        let read = || settings::read(&query.parse().expect("a query"), PACKET - 40).expect("settings");
+        let now = Instant::from_millis(1000);
+        let seeds = Seeds::new(Secret::for_laboratory(1));
+        let members = (0..members as u64).map(|n| {
+            let end = GroupMember::open(read(), PACKET, &Seeds::new(Secret::for_laboratory(100 + n)), now);
+            Member { end, loss, messages: Vec::new(), events: Vec::new(), alive: true }
+        });
+        Group {
+            sender: GroupSender::open(read(), PACKET, &seeds, now),
+            members: members.collect(),
+            now,
+            flight: VecDeque::new(),
+            rng: Rng::new(77),
+            events: Vec::new(),
+            came: Vec::new(),
+            next: 0,
+            traffic: Traffic::default(),
+            seen: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, packet: &[u8], path: PathId) {
+        let Some((header, segment)) = wire::parse(packet) else { panic!("our own packet is sound") };
+        match segment {
+            Segment::Data { .. } if path == PathId(0) && header.seq >= self.traffic.first_of => {
+                self.traffic.first_of = header.seq + 1;
+                self.traffic.data += packet.len();
+            }
+            Segment::Data { .. } => self.traffic.repairs += packet.len(),
+            Segment::Repair(_) => {
+                self.traffic.repairs += packet.len();
+                self.traffic.coded += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, steps: u32) {
+        for _ in 0..steps {
+            self.now += STEP;
+            let now = self.now;
+            while let Some((_, to, path, mut bytes)) = self.flight.pop_front_if(|(at, ..)| *at <= now) {
+                let input = Input::Datagram { path, bytes: &mut bytes, received_at: now };
+                match to.checked_sub(1) {
+                    None => self.sender.handle_input(now, input),
+                    Some(at) if self.members[at].alive => self.members[at].end.handle_input(now, input),
+                    Some(_) => {}
+                }
+            }
+            let mut buf = [0; PACKET];
+            handle_due(&mut self.sender, now);
+            while let Some(sent) = self.sender.poll_transmit(now, &mut buf) {
+                self.count(&buf[..sent.len], sent.path);
+                self.seen.push((sent.path, sent.len, true));
+                for (at, member) in self.members.iter().enumerate() {
+                    let reaches = sent.path == PathId(0) || sent.path == PathId(at as u32 + 1);
+                    if reaches && !self.rng.chance(member.loss) {
+                        self.flight.push_back((now + ONE_WAY, at + 1, PathId(0), buf[..sent.len].to_vec()));
+                    }
+                }
+            }
+            let mut room = vec![0; crate::xtp::MAX_MESSAGE];
+            while let Some(received) = self.sender.poll_message(&mut room) {
+                self.came.push((received.path, room[..received.len].to_vec()));
+            }
+            self.events.extend(std::iter::from_fn(|| self.sender.poll_event()));
+            for (at, member) in self.members.iter_mut().enumerate().filter(|(_, member)| member.alive) {
+                handle_due(&mut member.end, now);
+                while let Some(sent) = member.end.poll_transmit(now, &mut buf) {
+                    self.traffic.reports += sent.len;
+                    if !self.rng.chance(member.loss) {
+                        let path = PathId(at as u32 + 1);
+                        self.seen.push((path, sent.len, false));
+                        self.flight.push_back((now + ONE_WAY, 0, path, buf[..sent.len].to_vec()));
+                    }
+                }
+                while let Some(received) = member.end.poll_message(&mut room) {
+                    let number = u64::from_be_bytes(*room.first_chunk().expect("eight bytes"));
+                    assert!(room[8..received.len].iter().all(|byte| *byte == number as u8), "{number}");
+                    member.messages.push(number);
+                }
+                member.events.extend(std::iter::from_fn(|| member.end.poll_event()));
+            }
+        }
+    }
+
+    fn send(&mut self, len: usize, budget: Option<Duration>) {
+        let mut bytes = vec![self.next as u8; len];
+        bytes[..8].copy_from_slice(&self.next.to_be_bytes());
+        let deadline = budget.map(|budget| self.now + budget);
+        self.sender.send(self.now, Message::new(Tag(self.next), &bytes, deadline)).expect("room");
+        self.next += 1;
+    }
+
+    /// A message each 5 ms.
+    fn stream(&mut self, count: u64, budget: Option<Duration>) {
+        for _ in 0..count {
+            self.send(LEN, budget);
+            self.run(5);
+        }
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let outcome =
+            |event: &Event| if let Event::Outcome { outcome, .. } = event { Some(*outcome) } else { None };
+        self.events.iter().filter_map(outcome).collect()
+    }
+
+    fn joined(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::PathProved(_))).count()
+    }
+
+    fn missing(&self, member: usize) -> usize {
+        let mut got = self.members[member].messages.clone();
+        got.sort_unstable();
+        got.dedup();
+        assert_eq!(got.len(), self.members[member].messages.len(), "nothing comes twice");
+        self.next as usize - got.len()
+    }
+}
+
+#[test]
+fn eight_members_get_everything_through_ten_percent_loss_each() {
+    let mut group = Group::new("reliability=full&order=ordered&members=8", 8, 0.1);
+    group.run(2_000);
+    assert_eq!(group.joined(), 8);
+    group.stream(2_000, None);
+    group.run(3_000);
+    for (at, member) in group.members.iter().enumerate() {
+        assert_eq!(member.messages, (0..2_000).collect::<Vec<_>>(), "member {at}");
+    }
+    assert_eq!(group.outcomes(), vec![Outcome::Acked; 2_000]);
+    let Traffic { data, repairs, coded, reports, .. } = group.traffic;
+    // Each packet is lost by one of eight with 57 %: without codes repairs would take more than that.
+    assert!(4 * repairs <= data + 4 * 15_000, "{repairs} bytes of repairs for {data}");
+    assert!(coded > 100, "{coded} coded repairs");
+    assert!(reports < data / 4, "{reports} bytes of reports for {data}");
+    group.sender.close(group.now, CloseMode::Graceful);
+    group.run(200);
+    assert_eq!(group.events.last(), Some(&Event::Closed(CloseReason::Local)));
+    let closed = |member: &Member| member.events.last() == Some(&Event::Closed(CloseReason::Peer));
+    // The end is said three times: one of 1000 misses it.
+    assert!(group.members.iter().filter(|member| closed(member)).count() >= 7);
+}
+
+#[test]
+fn long_messages_are_cut_and_joined() {
+    let mut group = Group::new("reliability=full&members=3", 3, 0.1);
+    group.run(2_000);
+    for _ in 0..100 {
+        group.send(10_000, None);
+        group.run(50);
+    }
+    group.run(3_000);
+    assert!((0..3).all(|member| group.missing(member) == 0));
+}
+
+#[test]
+fn what_can_still_be_played_is_repaired_and_nothing_later() {
+    let mut group = Group::new("", 8, 0.02);
+    group.run(500);
+    assert_eq!(group.joined(), 8);
+    group.stream(2_000, Some(Duration::from_millis(80)));
+    group.run(2_000);
+    let missing: usize = (0..8).map(|member| group.missing(member)).sum();
+    // 320 are lost; a repair is lost as often, and a second one comes in time, too.
+    assert!(missing <= 32, "{missing} of 16000 are missing");
+    let outcomes = group.outcomes();
+    assert_eq!(outcomes.len(), 2_000);
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let expired = count(|outcome| *outcome == Outcome::Expired { maybe_received: true });
+    let acked = count(|outcome| *outcome == Outcome::Acked);
+    // Some came after the last report on them that was not lost.
+    assert!(expired <= missing + 5 && acked >= 1_950, "{expired} expired, {acked} acknowledged");
+}
+
+#[test]
+fn a_member_that_dies_stalls_nobody() {
+    let mut group = Group::new("reliability=full&order=ordered&members=8", 8, 0.02);
+    group.run(500);
+    group.stream(200, None);
+    group.members[3].alive = false;
+    let before = group.now;
+    group.stream(200, None);
+    let others = |group: &Group| {
+        (0..8).filter(|at| *at != 3).map(|at| group.members[at].messages.len()).min().expect("seven")
+    };
+    // 400 were sent, the last 50 within the quarter of a second that repairs take.
+    assert!(others(&group) >= 350, "{}", others(&group));
+    group.stream(500, None);
+    group.run(500);
+    let left = group.events.iter().position(|event| *event == Event::MemberLeft(PathId(4)));
+    assert!(left.is_some() && group.now.since(before) < Duration::from_millis(4_600));
+    assert_eq!(others(&group), 900);
+    assert!(group.outcomes().iter().all(|outcome| *outcome == Outcome::Acked));
+}
+
+#[test]
+fn a_member_that_comes_late_has_all_from_then_and_one_that_leaves_has_left() {
+    let mut group = Group::new("", 3, 0.0);
+    group.members[2].alive = false;
+    group.run(500);
+    group.stream(100, Some(Duration::from_millis(80)));
+    group.members[2].alive = true;
+    group.stream(100, Some(Duration::from_millis(80)));
+    let late = &group.members[2].messages;
+    assert!(late[0] >= 97 && late[0] <= 101, "{}", late[0]);
+    // The last two are on their way.
+    assert_eq!(late.len() as u64, 198 - late[0]);
+    group.members[1].end.close(group.now, CloseMode::Graceful);
+    group.stream(20, Some(Duration::from_millis(80)));
+    assert_eq!(group.members[1].events.last(), Some(&Event::Closed(CloseReason::Local)));
+    assert!(group.events.contains(&Event::MemberLeft(PathId(2))));
+}
+
+#[test]
+fn a_member_whose_path_carries_a_tenth_is_told_and_leaves() {
+    let mut group = Group::new("reliability=full&members=4", 4, 0.01);
+    group.run(500);
+    group.stream(20, None);
+    group.members[0].loss = 0.9;
+    group.stream(1_600, None);
+    group.run(2_000);
+    assert!(group.events.contains(&Event::MemberLeft(PathId(1))));
+    let told = group.members[0].events.contains(&Event::Closed(CloseReason::Refused));
+    // What tells it may be lost as all else is.
+    assert!(told || group.members[0].loss > 0.5);
+    assert!((1..4).all(|member| group.missing(member) == 0));
+}
+
+#[test]
+fn members_send_their_reports_to_the_sender() {
+    let mut group = Group::new("", 2, 0.0);
+    group.run(500);
+    for (at, member) in group.members.iter_mut().enumerate() {
+        let bytes = vec![at as u8; 30];
+        member.end.send(group.now, Message::new(Tag(0), &bytes, None)).expect("room");
+    }
+    group.run(50);
+    assert_eq!(group.came, [(PathId(1), vec![0; 30]), (PathId(2), vec![1; 30])]);
+}
+
+#[test]
+fn without_repairs_it_sends_once_and_waits_for_nobody() {
+    let mut group = Group::new("acks=never", 3, 0.1);
+    group.stream(500, None);
+    group.run(500);
+    assert_eq!((group.traffic.repairs, group.outcomes()), (0, vec![Outcome::Released; 500]));
+    assert!((0..3).all(|member| (20..90).contains(&group.missing(member))));
+}
+
+#[test]
+fn damped_requests_of_hundreds_stay_few() {
+    let mut group = Group::new("members=300", 300, 0.02);
+    group.run(3_000);
+    assert_eq!(group.joined(), 300);
+    group.traffic = Traffic { first_of: group.traffic.first_of, ..Traffic::default() };
+    group.stream(1_000, Some(Duration::from_millis(300)));
+    group.run(1_000);
+    let missing: usize = (0..300).map(|member| group.missing(member)).sum();
+    let Traffic { data, repairs, reports, .. } = group.traffic;
+    // 6000 are lost. Without damping each would be asked for: 100 bytes of request for 20 bytes a member.
+    assert!(missing < 600, "{missing} of 300000 are missing");
+    assert!(4 * repairs <= data + 4 * 15_000, "{repairs} bytes of repairs for {data}");
+    assert!(reports < data / 4, "{reports} bytes of reports for {data}");
+}
+
+#[test]
+fn an_address_that_has_proved_nothing_gets_no_more_than_it_sent() {
+    let mut group = Group::new("", 3, 0.3);
+    group.run(4_000);
+    group.stream(300, Some(Duration::from_millis(80)));
+    for at in 1..=3 {
+        let path = PathId(at);
+        let (mut came, mut left) = (0, 0);
+        let proved = group.events.contains(&Event::PathProved(path));
+        assert!(proved, "even so it becomes a member");
+        for (_, len, is_ours) in group.seen.iter().filter(|(seen, ..)| *seen == path) {
+            match is_ours {
+                true => left += len,
+                false => came += len,
+            }
+            assert!(left <= came, "path {at}: {left} bytes for {came}");
+        }
+    }
+}
+
+/// A packet of `len` bytes in the name of the member on path 1, with the numbers of its last packet.
+fn forged(group: &Group, change: impl Fn(&mut Header)) -> Vec<u8> {
+    let member = group.sender.member_for_tests(PathId(1));
+    let mut header = Header {
+        key: member.0,
+        returned: true,
+        options: option::MULTI | option::END,
+        sort: 0,
+        sync: 900,
+        seq: member.1,
+    };
+    change(&mut header);
+    let mut buf = vec![0; 200];
+    let mut writer = wire::Writer::new(&mut buf, &header, wire::format::CNTL);
+    writer.status(&wire::Status { rseq: 0, alloc: 0, echo: 0 });
+    let len = writer.finish();
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn only_a_member_itself_leaves_and_what_is_forged_is_counted() {
+    let mut group = Group::new("", 2, 0.0);
+    group.run(500);
+    let right = forged(&group, |_| {});
+    let wrong = [
+        (PathId(1), forged(&group, |header| header.seq ^= 1)),
+        (PathId(1), forged(&group, |header| header.key.0 ^= 1 << 40)),
+        (PathId(2), right.clone()),
+        (PathId(9), right.clone()),
+        (PathId(1), forged(&group, |header| header.options &= !option::MULTI)),
+    ];
+    let count = wrong.len() as u64;
+    let before = group.sender.stats().counters.malformed;
+    for (path, mut bytes) in wrong {
+        let input = Input::Datagram { path, bytes: &mut bytes, received_at: group.now };
+        group.sender.handle_input(group.now, input);
+    }
+    group.run(10);
+    assert_eq!(group.sender.stats().counters.malformed - before, count);
+    assert!(!group.events.iter().any(|event| matches!(event, Event::MemberLeft(_))));
+    let mut bytes = right;
+    group.sender.handle_input(group.now, Input::Datagram { path: PathId(1), bytes: &mut bytes, received_at: group.now });
+    group.run(1);
+    assert!(group.events.contains(&Event::MemberLeft(PathId(1))), "its own packet counts");
+}
