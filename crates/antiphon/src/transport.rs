@@ -121,10 +121,16 @@ pub struct StackPlan {
 impl StackPlan {
     /// Makes the stack for datagrams of at most so many bytes, the framing around it.
     pub fn open(&self, max_datagram: usize) -> Result<Rc<dyn Stack>, Error> {
+        self.open_to(max_datagram, false)
+    }
+
+    /// The same; `group`: of a multicast group's address.
+    pub fn open_to(&self, max_datagram: usize, group: bool) -> Result<Rc<dyn Stack>, Error> {
         let args = StackArgs {
             streams: (self.groups > 1).then_some(self.groups as u16 + 1),
             // The framing uses the whole stream of bytes, so that it finds its packets again after any inserted bytes.
             undelimited: self.framing == StreamFraming::Medusa,
+            group,
             ..StackArgs::with_secret(&self.query, system_secret(), max_datagram, self.playout_delay)
         };
         Ok(self.framing.around((self.transport.stack)(&args)?))

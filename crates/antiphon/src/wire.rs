@@ -75,7 +75,9 @@ impl WirePlan {
         }
         match (self.stack.transport.substrate, self.target) {
             (Substrate::Udp, target) => {
-                let line = UdpLine::open(target, &self.socket)?;
+                let mut socket = self.socket.clone();
+                socket.multicast.members = self.stack.transport.members;
+                let line = UdpLine::open(target, &socket)?;
                 let most = line.max_datagram();
                 Ok((Opened::Line(Box::new(line)), most))
             }
@@ -112,7 +114,8 @@ impl OpenedWire {
         lines: &mut Lines<'static>,
         stacks: &Stacks,
     ) -> Result<AddedWire, Error> {
-        let stack = self.plan.stack.open(self.max_datagram)?;
+        let group = self.plan.target.address().ip().is_multicast();
+        let stack = self.plan.stack.open_to(self.max_datagram, group)?;
         let profile = stack.open(Instant::ZERO, self.plan.role()).profile();
         // A line that is added asks for its name.
         stacks.insert(wire, Known { name: name.into(), kind: profile.wire, stack: Rc::clone(&stack) });

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use antiphon::net::netns::{Namespace, NetnsError};
-use antiphon::{ReceiveOptions, SendMember, SendOptions, SendSummary, Stop, send};
-use common::{NOISE, free_port, listen};
+use antiphon::{ReceiveOptions, SendMember, SendOptions, SendStatus, SendSummary, Stop, send};
+use common::{NOISE, free_port, listen, recorded, samples, scratch};
 
 /// Receivers of each group.
 const MEMBERS: usize = 8;
@@ -79,12 +79,9 @@ impl Network {
         }
     }
 
-    /// Takes every 20th RTP packet from those that a host is to receive: those whose sequence numbers modulo 20 are 10.
-    fn lose(&self, host: usize) {
+    /// Takes from what a host is to receive the packets that a classic BPF program chooses.
+    fn lose(&self, host: usize, program_of_filter: &str) {
         let (port, sink) = (format!("port{host}"), format!("lost{host}"));
-        // A classic BPF program: the sequence number, behind 14, 20 and 8 bytes of headers and 2 of RTP's own. In RTCP, the
-        // length of the report is there, which is less; ARP's packets end before.
-        let program_of_filter = "5,40 0 0 44,148 0 0 20,21 0 1 10,6 0 0 4294967295,6 0 0 0";
         self.in_hub(|| {
             // Its other end receives what was lost, and nobody reads it.
             program(&format!("ip link add {sink} up type veth peer name end{host}"));
@@ -95,6 +92,11 @@ impl Network {
                  dev {sink}"
             ));
         });
+    }
+
+    /// Nothing reaches a host any more, nor leaves it.
+    fn cut_off(&self, host: usize) {
+        self.in_hub(|| program(&format!("ip link set port{host} down")));
     }
 
     /// Packets that a host did not get since [`Self::lose`].
@@ -132,6 +134,12 @@ fn program(line: &str) -> String {
 const DELAYS: [(u64, bool); MEMBERS] =
     [(80, false), (120, true), (80, false), (80, false), (80, true), (160, false), (80, false), (80, false)];
 
+/// Every 20th RTP packet: those whose sequence numbers modulo 20 are 10. The number is behind 14, 20 and 8 bytes of headers and 2 of
+/// RTP's own. In RTCP, the length of the report is there, which is less; ARP's packets end before.
+const EVERY_20TH: &str = "5,40 0 0 44,148 0 0 20,21 0 1 10,6 0 0 4294967295,6 0 0 0";
+/// One IPv4 packet of ten, at random: the kernel's random number is at least 9/10 of 2³².
+const A_TENTH: &str = "6,40 0 0 12,21 0 3 2048,32 0 0 4294963256,53 0 1 3865470566,6 0 0 4294967295,6 0 0 0";
+
 #[test]
 #[ignore = "needs ip, tc and root, to make namespaces; scripts/install-peers brings them"]
 fn members_in_namespaces_report_their_own_losses() {
@@ -140,7 +148,7 @@ fn members_in_namespaces_report_their_own_losses() {
         Err(why) => return antiphon_testkit::skip_without_namespace(&why),
     };
     let lossy = || (1..=MEMBERS).filter(|host| DELAYS[host - 1].1);
-    lossy().for_each(|host| network.lose(host));
+    lossy().for_each(|host| network.lose(host, EVERY_20TH));
     let members: Vec<_> = (1..=MEMBERS)
         .map(|host| {
             let options = ReceiveOptions {
@@ -197,4 +205,79 @@ fn told_apart(sent: &SendSummary) {
     expected.sort_unstable();
     assert_eq!(told, expected);
     assert_eq!(sent.status.members, 8);
+}
+
+/// Sends `seconds` of noise by reliable multicast to members that record it, all of which lose a tenth; says when so many packets have
+/// left.
+fn reliable_multicast(name: &str, seconds: u64, on_packets: &mut (dyn FnMut(&Network, u64) + Send)) -> Option<Vec<Vec<i16>>> {
+    let network = match Network::new(1 + MEMBERS) {
+        Ok(network) => network,
+        Err(why) => {
+            antiphon_testkit::skip_without_namespace(&why);
+            return None;
+        }
+    };
+    (1..=MEMBERS).for_each(|host| network.lose(host, A_TENTH));
+    let directory = scratch(name);
+    let file = |host: usize| directory.join(format!("{host}.wav"));
+    let members: Vec<_> = (1..=MEMBERS)
+        .map(|host| {
+            let options = ReceiveOptions {
+                source: format!("xtp://@239.61.7.9:7710?order=ordered&iface={}", address(host)),
+                sink: file(host).display().to_string(),
+                length: Some(Duration::from_secs(seconds + 30)),
+                give_up: Some(Duration::from_secs(5)),
+                seed: host as u64,
+                ..ReceiveOptions::default()
+            };
+            network.hosts[host].run(|| listen(options)).expect("a namespace")
+        })
+        .collect();
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("xtp://239.61.7.9:7710?reliability=full&members={MEMBERS}&iface={}", address(0)),
+        length: Some(Duration::from_secs(seconds)),
+        ..SendOptions::default()
+    };
+    let mut status = |status: &SendStatus| on_packets(&network, status.packets_sent);
+    let sent = network.hosts[0].run(|| send(&options, &Stop::new(), &mut |_| {}, &mut status));
+    println!("{:?}", sent.expect("a namespace").expect("the bridge carries multicast").status);
+    let recordings = members.into_iter().zip(1..).map(|(member, host)| {
+        let received = member.join().unwrap();
+        let lost = network.lost(host);
+        println!("member {host}: {lost} packets dropped, {:?}", received.map(|received| received.status));
+        assert!(lost > 100 * seconds / 10, "{lost} packets dropped");
+        recorded(&file(host))
+    });
+    let recordings = recordings.collect();
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+    Some(recordings)
+}
+
+#[test]
+#[ignore = "needs ip, tc and root, to make namespaces; scripts/install-peers brings them"]
+fn reliable_multicast_loses_nothing_where_each_member_loses_a_tenth() {
+    let Some(recordings) = reliable_multicast("reliable", 15, &mut |_, _| {}) else { return };
+    let sent = samples(NOISE, 15 * 48_000);
+    for (at, recording) in recordings.iter().enumerate() {
+        assert!(*recording == sent, "member {}: {} of {} samples", at + 1, recording.len(), sent.len());
+    }
+}
+
+#[test]
+#[ignore = "needs ip, tc and root, to make namespaces; scripts/install-peers brings them"]
+fn a_member_that_is_cut_off_costs_the_others_nothing() {
+    let mut is_cut = false;
+    let cut = &mut |network: &Network, packets: u64| {
+        if packets > 500 && !std::mem::replace(&mut is_cut, true) {
+            network.cut_off(3);
+        }
+    };
+    let Some(recordings) = reliable_multicast("cut-off", 15, cut) else { return };
+    assert!(is_cut);
+    let sent = samples(NOISE, 15 * 48_000);
+    for (at, recording) in recordings.iter().enumerate() {
+        let whole = *recording == sent;
+        assert_eq!(whole, at + 1 != 3, "member {}: {} of {} samples", at + 1, recording.len(), sent.len());
+    }
 }

@@ -49,6 +49,9 @@ pub struct Multicast {
     pub ttl: Option<u8>,
     /// Network interface by name or by its address; `None`: the system's choice.
     pub interface: Option<String>,
+    /// Each member has an address of its own, from which it sends and where it receives what is for it alone; the sender has
+    /// a path to each, beside path 0 to the group.
+    pub members: bool,
     /// The only sender to listen to in a group (RFC 4607, source-specific multicast); `None`: anyone.
     pub source: Option<IpAddr>,
 }

@@ -14,13 +14,14 @@ use crate::batch::{Ask, BATCH, ReceiveBatch, SendBatch, Taken};
 use crate::capture::{Direction, Ends, Marks, Tap};
 use crate::clock::OsClock;
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND, path_mtu};
-use crate::line::{Line, LineCommon, LineError, Wait};
+use crate::line::{IDLE, Line, LineCommon, LineError, Wait};
 use crate::multicast::{join, set_up_sending, with_scope};
 use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
-use crate::poll::Readiness;
+use crate::poll::{NO_FD, Readiness, wait_for_any};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::tcp_setup::address_of;
+use crate::wake::Waker;
 use crate::way::Way;
 
 /// A UDP socket with its buffers and the table of its peers' addresses.
@@ -38,12 +39,21 @@ pub struct UdpLine {
     dropped: u32,
     way: Way,
     receive: ReceiveBatch,
+    /// Of a group's member: the other socket, from which it sends. A socket bound to a group's address receives nothing else.
+    own: Option<Own>,
     send: SendBatch,
     /// Whether several datagrams waited when it last sent.
     in_bursts: bool,
     timeout: ReceiveTimeout,
     max_datagram: usize,
     common: LineCommon,
+}
+
+/// A second socket, which takes the place of the first while it is read.
+struct Own {
+    socket: Socket,
+    receive: ReceiveBatch,
+    dropped: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -89,6 +99,12 @@ impl UdpLine {
             let why = format!("{peer} has another IP version than the other addresses: use one version");
             return Err(LineError::Unreachable { address, why });
         }
+        if group && options.multicast.members {
+            let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
+            let to_group = line.peers.path_of((peer, None), |_| true);
+            assert_eq!(to_group, Some(PathId(0)), "the first path of a table");
+            return Ok(line);
+        }
         // A connected socket receives from one address only.
         let connected = !group && others.is_empty() && connect(&socket, peer)?;
         let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
@@ -116,7 +132,8 @@ impl UdpLine {
             join(&socket, local.ip(), options)
                 .map_err(LineError::system(format!("cannot join {}", local.ip())))?;
         }
-        Self::with(socket, options, local.is_ipv6(), notes)
+        let own = if group && options.multicast.members { Some(Own::open(local, options)?) } else { None };
+        Ok(UdpLine { own, ..Self::with(socket, options, local.is_ipv6(), notes)? })
     }
 
     fn with(
@@ -136,6 +153,7 @@ impl UdpLine {
             dropped: 0,
             way: Way::default(),
             receive: ReceiveBatch::new(),
+            own: None,
             send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
             in_bursts: false,
             timeout: ReceiveTimeout::new(),
@@ -203,6 +221,9 @@ impl UdpLine {
     /// Waits as told, as far as the receiving call does not: returns whether that call is to wait, and `None` if
     /// nothing came.
     fn sleep(&mut self, wait: Wait) -> Option<bool> {
+        if let Some(own) = &self.own {
+            return self.sleep_for_both(own.socket.as_raw_fd(), wait);
+        }
         let sleep = match &self.common.waker {
             Some(_) => Sleep::polling(wait),
             None if self.receive.is_behind() => Sleep::No,
@@ -213,6 +234,64 @@ impl UdpLine {
             Sleep::InCall => Some(true),
             Sleep::Poll(time) => self.common.poll(self.fd(), Readiness::READABLE, time).then_some(false),
         }
+    }
+
+    /// As [`Self::sleep`], for a line with two sockets.
+    fn sleep_for_both(&self, own: RawFd, wait: Wait) -> Option<bool> {
+        let time = match wait {
+            Wait::No => return Some(false),
+            Wait::For(time) => time,
+            Wait::Idle => IDLE,
+        };
+        let waker = self.common.waker.as_ref();
+        let fds = [self.fd(), own, waker.map_or(NO_FD, Waker::fd)];
+        let [group, own, woken] = wait_for_any(fds, time);
+        if let (true, Some(waker)) = (woken, waker) {
+            waker.clear();
+        }
+        (group || own).then_some(false)
+    }
+
+    /// Exchanges the two sockets.
+    fn exchange(&mut self) {
+        if let Some(own) = &mut self.own {
+            std::mem::swap(&mut self.socket, &mut own.socket);
+            std::mem::swap(&mut self.receive, &mut own.receive);
+            std::mem::swap(&mut self.dropped, &mut own.dropped);
+        }
+    }
+
+    /// Reads what waits in the socket; returns when that was, if anything came.
+    fn read(
+        &mut self,
+        clock: &OsClock,
+        participant: &mut WireView<'_>,
+        wait: bool,
+    ) -> Result<Option<Instant>, LineError> {
+        // A socket connected to one peer receives from that peer only.
+        let names = !self.peer.is_some_and(|peer| peer.connected);
+        let mut ask = Ask { wait, names };
+        let mut looked = None;
+        // A flood must not delay the media thread's other work.
+        for _ in 0..MOST_BATCHES {
+            match self.receive.receive(self.fd(), ask) {
+                Ok(0) => {
+                    if ask.wait {
+                        self.timeout.on_empty();
+                    }
+                    break;
+                }
+                Ok(n) => {
+                    looked = Some(self.pass_on(n, clock, participant));
+                    if !self.receive.has_more(n) {
+                        break;
+                    }
+                }
+                Err(error) => looked = Some(self.common.on_error(clock.now(), error, participant)?),
+            }
+            ask.wait = false;
+        }
+        Ok(looked)
     }
 
     /// Lets the participant write its next datagram into the batch; returns whether it had one.
@@ -282,28 +361,12 @@ impl Line for UdpLine {
         wait: Wait,
     ) -> Result<Instant, LineError> {
         let Some(wait) = self.sleep(wait) else { return Ok(clock.now()) };
-        // A socket connected to one peer receives from that peer only.
-        let names = !self.peer.is_some_and(|peer| peer.connected);
-        let mut ask = Ask { wait, names };
-        let mut looked = None;
-        // A flood must not delay the media thread's other work.
-        for _ in 0..MOST_BATCHES {
-            match self.receive.receive(self.fd(), ask) {
-                Ok(0) => {
-                    if ask.wait {
-                        self.timeout.on_empty();
-                    }
-                    break;
-                }
-                Ok(n) => {
-                    looked = Some(self.pass_on(n, clock, participant));
-                    if !self.receive.has_more(n) {
-                        break;
-                    }
-                }
-                Err(error) => looked = Some(self.common.on_error(clock.now(), error, participant)?),
-            }
-            ask.wait = false;
+        let mut looked = self.read(clock, participant, wait)?;
+        if self.own.is_some() {
+            self.exchange();
+            let own = self.read(clock, participant, false);
+            self.exchange();
+            looked = own?.or(looked);
         }
         Ok(looked.unwrap_or_else(|| clock.now()))
     }
@@ -319,7 +382,8 @@ impl Line for UdpLine {
                 return Ok(());
             }
             sent += self.send.len();
-            let batch = self.send.flush(self.fd());
+            let from = self.own.as_ref().map_or(self.fd(), |own| own.socket.as_raw_fd());
+            let batch = self.send.flush(from);
             self.show_sent(now, batch.taken);
             if let Some(peer) = self.peer.filter(|peer| peer.connected) {
                 if batch.too_large {
@@ -337,6 +401,9 @@ impl Line for UdpLine {
 
     fn watch(&self, each: &mut dyn FnMut(BorrowedFd<'_>, Readiness)) {
         each(self.socket.as_fd(), Readiness::READABLE);
+        if let Some(own) = &self.own {
+            each(own.socket.as_fd(), Readiness::READABLE);
+        }
     }
 
     fn peer_address(&self, path: PathId) -> Option<SocketAddr> {
@@ -352,6 +419,14 @@ impl Line for UdpLine {
 
     fn common_mut(&mut self) -> &mut LineCommon {
         &mut self.common
+    }
+}
+
+impl Own {
+    fn open(group: SocketAddr, options: &SocketOptions) -> Result<Self, LineError> {
+        let socket = new_socket(group, options, &mut Vec::new())?;
+        socket.bind(&any_for(group).into()).map_err(LineError::system("cannot open a UDP socket"))?;
+        Ok(Own { socket, receive: ReceiveBatch::new(), dropped: 0 })
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Transport {
     /// Whether one sender can reach many receivers with one datagram. Other properties depend on settings: see the
     /// opened endpoint's [`Profile`](antiphon_core::Profile).
     pub multicast: bool,
+    /// Whether a sender to a group has a path to each of its members, and they one to the sender beside the group's address.
+    pub members: bool,
     /// Whether a datagram to a broadcast address reaches all receivers of a network, though none of them answers.
     pub broadcast: bool,
     /// Queries under which it offers capabilities ([`crate::Capability`]) that it doesn't by default.

@@ -27,6 +27,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 0,
     multicast: true,
+    members: false,
     broadcast: true,
     variants: &[],
     keys: &[],

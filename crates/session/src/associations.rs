@@ -64,6 +64,8 @@ pub struct Associations {
     /// By wire, path and flow label: the association, and which of its paths it is.
     routes: BTreeMap<(WireId, PathId, u16), (AssociationId, PathId)>,
     ids: BTreeMap<(WireId, ConnectionId), AssociationId>,
+    /// Associations with a group: all that comes on their wires is theirs, and their paths are numbered as the wire's.
+    groups: BTreeMap<WireId, AssociationId>,
     admissions: BTreeMap<WireId, Admission>,
     wires: Wires,
     timers: Timers,
@@ -144,6 +146,13 @@ impl Associations {
         for path in paths {
             self.add_path(id, *path, true);
         }
+        id
+    }
+
+    /// Calls a multicast group over `wire`, whose path 0 leads to all members, and further ones to each.
+    pub fn call_group(&mut self, now: Instant, wire: WireId, stack: &dyn Stack) -> AssociationId {
+        let id = self.call(now, wire, &[PathId::default()], stack);
+        self.groups.insert(wire, id);
         id
     }
 
@@ -267,6 +276,7 @@ impl Associations {
     }
 
     fn on_event(&mut self, id: AssociationId, event: &Event) {
+        let is_group = self.groups.values().any(|group| *group == id);
         let Some(association) = &mut self.slots[id.index()] else { return };
         match event {
             Event::IdAdded(name) => {
@@ -280,6 +290,16 @@ impl Associations {
                 let key = association.wire.map(|wire| (wire, *name));
                 if let Some(key) = key.filter(|key| self.ids.get(key) == Some(&id)) {
                     self.ids.remove(&key);
+                }
+            }
+            Event::PathProved(member) if is_group => {
+                if let Some(wire) = association.wire {
+                    self.routes.insert((wire, *member, association.flow), (id, *member));
+                }
+            }
+            Event::MemberLeft(member) => {
+                if let Some(wire) = association.wire {
+                    self.routes.remove(&(wire, *member, association.flow));
                 }
             }
             Event::PathProved(local) => {

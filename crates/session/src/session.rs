@@ -247,11 +247,24 @@ impl Session {
 
     /// Calls a peer over `wire`, on which it has these paths.
     pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
-        let id = self.associations.call(now, wire, paths, stack);
+        let id = self.associate(now, wire, paths, stack);
         let at = self.new_peer(now);
         self.attach(now, id, at);
         self.begin_asking(now, id);
         id
+    }
+
+    pub(crate) fn associate(
+        &mut self,
+        now: Instant,
+        wire: WireId,
+        paths: &[PathId],
+        stack: &dyn Stack,
+    ) -> AssociationId {
+        match self.group {
+            true => self.associations.call_group(now, wire, stack),
+            false => self.associations.call(now, wire, paths, stack),
+        }
     }
 
     /// Waits for one peer on `wire`. Another may take its place when it has been silent for `silence` or has ended its

@@ -10,7 +10,7 @@ use antiphon_proto::{Capability, Substrate};
 use crate::world::{Node, Party, endpoint, lane, local, message, private};
 
 fn options(interface: Option<String>, ttl: u8) -> SocketOptions {
-    let multicast = Multicast { ttl: Some(ttl), interface, source: None };
+    let multicast = Multicast { ttl: Some(ttl), interface, ..Multicast::default() };
     SocketOptions { multicast, ..SocketOptions::default() }
 }
 

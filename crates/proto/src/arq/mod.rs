@@ -45,6 +45,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 4,
     multicast: false,
+    members: false,
     broadcast: false,
     variants: &["reliability=full"],
     keys: settings::KEYS,

@@ -90,6 +90,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: 6511,
     reflect_offset: 5,
     multicast: false,
+    members: false,
     broadcast: false,
     variants: &[],
     keys: settings::KEYS,

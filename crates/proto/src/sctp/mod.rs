@@ -98,6 +98,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: 9899,
     reflect_offset: 6,
     multicast: false,
+    members: false,
     broadcast: false,
     variants: &["order=ordered"],
     keys: settings::KEYS,

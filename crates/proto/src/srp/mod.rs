@@ -68,6 +68,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 3,
     multicast: false,
+    members: false,
     broadcast: false,
     variants: &["mode=as-published", "reliability=full"],
     keys: &[

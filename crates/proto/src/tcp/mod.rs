@@ -34,6 +34,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 0,
     multicast: false,
+    members: false,
     broadcast: false,
     variants: &[],
     keys: &[],

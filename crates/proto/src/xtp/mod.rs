@@ -59,6 +59,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     default_port: DEFAULT_PORT,
     reflect_offset: 7,
     multicast: true,
+    members: true,
     broadcast: false,
     variants: &["order=ordered", "reliability=full"],
     keys: settings::KEYS,

@@ -18,6 +18,7 @@ impl Associations {
     /// Ends an association at once, without telling its peer. Its outcomes and its end are reported.
     pub(crate) fn end(&mut self, now: Instant, id: AssociationId, reason: CloseReason) {
         self.detach(id);
+        self.groups.retain(|_, group| *group != id);
         if let Some(association) = &mut self.slots[id.index()] {
             association.endpoint.close(now, CloseMode::Abort);
             association.ending = Some(reason);
@@ -53,6 +54,7 @@ impl Associations {
 
     pub(super) fn remove(&mut self, id: AssociationId) {
         self.detach(id);
+        self.groups.retain(|_, group| *group != id);
         if let Some(association) = self.slots[id.index()].take() {
             self.last_stats = association.endpoint.stats();
         }

@@ -52,6 +52,7 @@ impl Associations {
         let admission = self.admissions.get(&wire);
         let flow = admission.map_or(0, |admission| admission.validator.flow_label(datagram.bytes));
         let known = self.routes.get(&(wire, path, flow)).copied();
+        let known = known.or_else(|| self.groups.get(&wire).map(|id| (*id, path)));
         let known = known.or_else(|| self.by_id(&datagram, flow)).or_else(|| self.move_to(&datagram));
         let Some((id, local)) = known else { return self.admit(datagram, flow) };
         self.heard(now, id, local, datagram.bytes);

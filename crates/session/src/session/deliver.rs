@@ -18,6 +18,7 @@ use crate::protect::Emit;
 use crate::send_track::{SendTrack, tag};
 
 /// How a wire was called.
+#[derive(Clone)]
 pub(super) struct Called {
     pub wire: WireId,
     pub paths: Vec<PathId>,
@@ -256,8 +257,8 @@ impl Session {
             self.peer_of[id.index()] = None;
             self.associations.end(now, id, CloseReason::TimedOut);
         }
-        let Called { wire, paths, stack } = &redial.called;
-        let id = self.associations.call(now, *wire, paths, &**stack);
+        let Called { wire, paths, stack } = redial.called.clone();
+        let id = self.associate(now, wire, &paths, &*stack);
         self.attach(now, id, at);
     }
 
