@@ -62,7 +62,8 @@ mod tests {
 
     /// Multiplication of polynomials as in a textbook.
     fn long_product(a: u8, b: u8) -> u8 {
-        let mut product = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ u16::from(a) << bit);
+        let mut product =
+            (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ u16::from(a) << bit);
         for bit in (8..16).rev().filter(|bit| *bit < 16) {
             if product >> bit & 1 == 1 {
                 product ^= POLYNOMIAL << (bit - 8);

@@ -104,7 +104,15 @@ impl<'a> StackArgs<'a> {
         max_datagram: usize,
         playout_delay: Duration,
     ) -> Self {
-        StackArgs { query, secret, max_datagram, playout_delay, streams: None, undelimited: false, group: false }
+        StackArgs {
+            query,
+            secret,
+            max_datagram,
+            playout_delay,
+            streams: None,
+            undelimited: false,
+            group: false,
+        }
     }
 }
 

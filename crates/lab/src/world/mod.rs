@@ -271,9 +271,15 @@ fn stream_flow(map: &Map<'_>, spec: &StreamSpec) -> Result<Flow, WorldError> {
     for to in &spec.to {
         ways.push(map.way(&spec.name, *to, spec.from)?);
     }
+    let receivers = spec.to.len() as u16;
+    if receivers > 1 {
+        for to in &spec.to {
+            ways.push(map.way(&spec.name, spec.from, *to)?);
+        }
+    }
     let forks = if spec.to.len() > 1 { map.forks(&spec.name, spec.from, &spec.to)? } else { Vec::new() };
     let kind = if is_tcp(&spec.transport) { tcp_flow(&spec.tcp) } else { FlowKind::Stream };
-    Ok(Flow { kind, ways, forks, treatment: spec.treatment, wire_bytes: 0 })
+    Ok(Flow { kind, ways, receivers, forks, treatment: spec.treatment, wire_bytes: 0 })
 }
 
 fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
@@ -284,7 +290,7 @@ fn traffic_flow(map: &Map<'_>, spec: &TrafficSpec) -> Result<Flow, WorldError> {
         TrafficKind::Ping { .. } => FlowKind::Ping,
         _ => FlowKind::Filler,
     };
-    Ok(Flow { kind, ways, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
+    Ok(Flow { kind, ways, receivers: 1, forks: Vec::new(), treatment: spec.treatment, wire_bytes: 0 })
 }
 
 /// Segments reserved for each connection: more than a queue of 100 packets and the packets in flight.

@@ -56,8 +56,10 @@ pub enum FlowKind {
 pub struct Flow {
     /// Its content.
     pub kind: FlowKind,
-    /// 0 is forward, *n* back from the *n*-th receiver.
+    /// 0 is forward, *n* back from the *n*-th receiver. If there are several receivers, a way to each follows.
     pub ways: Vec<routes::Way>,
+    /// Receivers.
+    pub receivers: u16,
     /// Of a multicast flow.
     pub forks: Vec<Fork>,
     /// How media treat its packets.
@@ -235,7 +237,9 @@ impl Network {
             self.leave(now, node, parcel);
             return None;
         }
-        let receiver = (parcel.way == 0).then_some(0);
+        // Beyond the ways back are those to single members of a group.
+        let alone = parcel.way.checked_sub(flow.receivers + 1).map(usize::from);
+        let receiver = if parcel.way == 0 { Some(0) } else { alone };
         Some(Arrival { at: now, receiver, parcel })
     }
 
@@ -245,7 +249,8 @@ impl Network {
         let flow = parcel.flow as usize;
         if parcel.way != GROUP {
             let hop = self.flows[flow].ways[usize::from(parcel.way)][usize::from(parcel.hop)];
-            let first = parcel.way == 0 && parcel.hop == 0;
+            let forward = parcel.way == 0 || parcel.way > self.flows[flow].receivers;
+            let first = forward && parcel.hop == 0;
             self.offer(now, flow, hop, None, first, parcel);
             return;
         }
@@ -301,6 +306,13 @@ impl Network {
                 treatment,
                 limit,
             )
+    }
+
+    /// The way of a packet from the sender to one member of a group, the *n*-th from 1.
+    pub fn way_to(&self, flow: u32, member: u32) -> Option<u16> {
+        let flow = &self.flows[flow as usize];
+        let known = (1..=u32::from(flow.receivers)).contains(&member);
+        known.then(|| flow.receivers + member as u16)
     }
 
     /// When the sender of a flow has processed the packets that wait at its processor.

@@ -114,7 +114,9 @@ impl Socket {
                 if let Some(copies) = &port.copies {
                     copies.borrow_mut().on_arrival(bytes, mark);
                 }
-                let input = Input::Datagram { path: PathId::default(), bytes, received_at: now };
+                // The sender to a group tells its members apart.
+                let path = PathId(if port.way == GROUP { u32::from(parcel.way) } else { 0 });
+                let input = Input::Datagram { path, bytes, received_at: now };
                 self.participant.get_mut().handle_input(now, port.id, input);
             }
             (Body::Segment(segment), Wire::Stream(end, _)) => end.on_segment(now, segment, net),
@@ -230,6 +232,8 @@ impl Port {
                     let mut datagram = net.pool.take::<Datagram>();
                     let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
                     datagram.len = sent.len;
+                    let member = if way == GROUP { net.way_to(flow, sent.path.0) } else { None };
+                    let way = member.unwrap_or(way);
                     if let Some(copies) = &self.copies {
                         datagram.mark = copies.borrow_mut().on_sent(datagram.payload());
                     }

@@ -106,6 +106,9 @@ pub fn near(
         Seen::Began { .. } | Seen::Arrived(_) => {}
     }));
     let stack = builder.stack(builder.fork("near"))?;
+    if builder.transport.members && builder.spec.to.len() > 1 {
+        session.set_group();
+    }
     session.call(builder.start, WIRE, &[PathId::default()], &*stack);
     Ok(StreamParticipant::new(Kind::Sender(Box::new(session)), None))
 }

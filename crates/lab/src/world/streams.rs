@@ -168,7 +168,8 @@ impl<'a> StreamBuilder<'a> {
     /// Opens its endpoints.
     pub fn stack(&self, seed: u64) -> Result<Rc<dyn Stack>, WorldError> {
         let query = &self.spec.query;
-        let args = StackArgs::new(query, seed, self.most, self.spec.latency);
+        let group = self.spec.to.len() > 1;
+        let args = StackArgs { group, ..StackArgs::new(query, seed, self.most, self.spec.latency) };
         (self.transport.stack)(&args)
             .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error: Box::new(error) })
     }

@@ -81,7 +81,8 @@ impl XtpValidator {
     pub fn is_offer(&self, now: Instant, path: PathId, said: &Introduction) -> bool {
         let slot = said.listener.rest() & (SLOTS - 1);
         let lately = slot_of(now).wrapping_sub(slot) & (SLOTS - 1) <= MOST_SLOTS;
-        lately && self.offer_in(path, said.caller, said.caller_seq, slot) == (said.listener, said.listener_seq)
+        lately
+            && self.offer_in(path, said.caller, said.caller_seq, slot) == (said.listener, said.listener_seq)
     }
 
     /// The answer to a packet that belongs to no association; returns its length, 0 for none. It is never longer than the

@@ -209,6 +209,32 @@ fn multicast_in_a_cell_is_sent_once_and_lost_by_each_alone() {
 }
 
 #[test]
+fn reliable_multicast_in_a_cell_repairs_what_each_lost_alone() {
+    let mut setup = cell("xtp", 0, 60);
+    let MediumKind::Cell { spec, .. } = &mut setup.media[0].kind else { unreachable!("it is a cell") };
+    spec.phy.multicast_rate = antiphon_link::wlan::Rate::Dsss11;
+    for station in &mut spec.stations[1..] {
+        station.frame_error = Ratio(0.05);
+    }
+    setup.streams[0].to = [1, 2, 3].map(NodeId).to_vec();
+    setup.streams[0].query = "members=3".parse().expect("a query");
+    setup.streams[0].latency = ms(200);
+    let (_, figures) = finished(&setup, 1);
+    let audio = || figures.streams.iter().map(|(_, audio)| audio);
+    assert!(counter(&figures, 0, "missed") > 600.0, "packets were lost");
+    for audio in audio() {
+        assert!(audio.lost_percent.is_some_and(|lost| lost < 0.1), "{audio:?}");
+    }
+    let (sent, repaired) =
+        (audio().next().and_then(|one| one.sent), audio().next().and_then(|one| one.retransmissions));
+    // Each of three loses 5 %, of two packets a message: one by one 29 % would be sent again.
+    assert!(
+        repaired.zip(sent).is_some_and(|(repaired, sent)| repaired > 0.03 * sent && repaired < 0.2 * sent),
+        "{repaired:?} {sent:?}"
+    );
+}
+
+#[test]
 fn multicast_goes_along_the_tree() {
     // a - b, from where a switch leads to c, d and e; f is behind c. Members are c, which forwards, e and f.
     let mut setup = setup(6, 10);

@@ -106,7 +106,12 @@ pub(super) fn names(count: usize) -> usize {
 }
 
 /// Writes what precedes the sum: `named` are the lengths of the packets, and whether each is in it.
-pub(super) fn write_names(buf: &mut [u8], index: u32, count: usize, named: impl Iterator<Item = (usize, bool)>) {
+pub(super) fn write_names(
+    buf: &mut [u8],
+    index: u32,
+    count: usize,
+    named: impl Iterator<Item = (usize, bool)>,
+) {
     buf[..4].copy_from_slice(&index.to_be_bytes());
     buf[4..6].copy_from_slice(&(count as u16).to_be_bytes());
     for (place, (len, included)) in buf[6..].chunks_exact_mut(2).zip(named) {
@@ -139,7 +144,8 @@ mod tests {
             .iter()
             .map(|(from, bytes, _)| Content { tag: Some(*from), ends: true, sort: 3, bytes })
             .collect();
-        for ((from, _, _), content) in packets.iter().zip(&contents).filter(|((_, _, included), _)| *included) {
+        for ((from, _, _), content) in packets.iter().zip(&contents).filter(|((_, _, included), _)| *included)
+        {
             content.add_to(&mut body[names(3)..], coefficient(77, *from));
         }
         let read = Combination::read(100, &body).expect("a combination");

@@ -287,7 +287,8 @@ mod tests {
                 decoder.take(&combination, |from| missing.contains(&from));
                 sent += 1;
                 while let Some(kept) = decoder.poll_found() {
-                    let right = packets.iter().find(|packet| packet.0 == kept.from).expect("a packet of the stream");
+                    let right =
+                        packets.iter().find(|packet| packet.0 == kept.from).expect("a packet of the stream");
                     assert_eq!(kept.content(), content(right));
                     missing.retain(|from| *from != kept.from);
                     decoder.keep_found(kept);

@@ -150,7 +150,8 @@ impl Held {
 
     /// What is not cut yet of a message past its deadline is never sent.
     pub fn expire_cutting(&mut self, now: Instant, queue: &mut SendQueue) {
-        let past = |(message, _): &mut (Queued, usize)| message.deadline.is_some_and(|deadline| now > deadline);
+        let past =
+            |(message, _): &mut (Queued, usize)| message.deadline.is_some_and(|deadline| now > deadline);
         if let Some((message, at)) = self.cutting.take_if(past) {
             queue.finish(message, Outcome::Expired { maybe_received: at > 0 });
         }
@@ -192,7 +193,8 @@ impl Held {
         known: impl Fn(&Packet) -> Known,
     ) {
         while let Some(packet) = self.packets.front() {
-            let late = packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
+            let late =
+                packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
             match known(packet) {
                 Known::All => {}
                 Known::Nobody => self.unknown = true,

@@ -14,7 +14,8 @@ pub(in crate::xtp) struct GroupValidator {
 impl Validator for GroupValidator {
     fn validate(&mut self, _now: Instant, _path: PathId, datagram: &[u8], _out: &mut [u8]) -> Verdict {
         let Some((header, segment)) = wire::parse(datagram) else { return Verdict::Ignore };
-        let begins = matches!(segment, Segment::First { .. } | Segment::Data { .. } | Segment::Traffic { .. });
+        let begins =
+            matches!(segment, Segment::First { .. } | Segment::Data { .. } | Segment::Traffic { .. });
         let to_all = header.has(option::MULTI) && !header.returned && !header.has(option::END);
         if begins && to_all && header.ports().1 == self.port { Verdict::Accept } else { Verdict::Ignore }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, PathStats, Profile, Received,
-    Rng, SendError, Transmit,
+    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, PathStats, Profile,
+    Received, Rng, SendError, Transmit,
 };
 
 use super::backoff::draw;
@@ -67,12 +67,30 @@ pub(in crate::xtp) struct GroupMember {
 enum Membership {
     /// It asks to become one: when next, how often it has asked, when it last did, and the bytes that the sender has sent it more than it
     /// has answered: an address that has proved nothing gets no more than that.
-    Asking { at: Instant, due: bool, times: u32, asked: Instant, credit: usize },
+    Asking {
+        at: Instant,
+        due: bool,
+        times: u32,
+        asked: Instant,
+        credit: usize,
+    },
     /// It returns what it was offered.
-    Proving { at: Instant, due: bool, times: u32, key: Key, number: u64, sync: u32 },
-    Member { key: Key, number: u64 },
+    Proving {
+        at: Instant,
+        due: bool,
+        times: u32,
+        key: Key,
+        number: u64,
+        sync: u32,
+    },
+    Member {
+        key: Key,
+        number: u64,
+    },
     /// The sender takes no more; it listens, and asks again later.
-    Refused { until: Instant },
+    Refused {
+        until: Instant,
+    },
     /// No sender has been heard.
     Unheard,
 }
@@ -294,7 +312,10 @@ impl GroupMember {
             (Segment::Diag { code: diag::CONTEXT_ABANDONED, .. }, Membership::Member { .. }) => {
                 self.end(CloseReason::Refused);
             }
-            (Segment::Diag { code: diag::JOIN_REFUSED, .. }, Membership::Asking { .. } | Membership::Proving { .. }) => {
+            (
+                Segment::Diag { code: diag::JOIN_REFUSED, .. },
+                Membership::Asking { .. } | Membership::Proving { .. },
+            ) => {
                 self.membership = Membership::Refused { until: now + REFUSED };
             }
             _ => self.tally.on_malformed(),
@@ -342,13 +363,16 @@ impl GroupMember {
     fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         let (sender, _) = self.sender?;
         match &mut self.membership {
-            Membership::Asking { at, due, times, asked, credit } if *credit >= JOIN && (*due || now >= *at) => {
+            Membership::Asking { at, due, times, asked, credit }
+                if *credit >= JOIN && (*due || now >= *at) =>
+            {
                 *credit -= JOIN;
                 (*due, *asked) = (false, now);
                 let again = (FIRST_AGAIN * (1 << *times.min(&mut 5))).min(LONGEST_JOIN);
                 *at = now + again.mul_f64(0.5 + self.rng.unit());
                 *times += 1;
-                let join = Header { key: sender, returned: true, options: 0, sort: 0, sync: self.echo, seq: 0 };
+                let join =
+                    Header { key: sender, returned: true, options: 0, sort: 0, sync: self.echo, seq: 0 };
                 return Some(self.write_join(&join, self.echo, buf));
             }
             Membership::Proving { at, due, times, key, number, sync } if *due => {
@@ -485,14 +509,16 @@ impl Endpoint for GroupMember {
                 *at = now + FIRST_AGAIN;
             }
             Membership::Proving { at, times, .. } if *at <= now && *times >= MOST_PROOFS => {
-                self.membership = Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
+                self.membership =
+                    Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
             }
             Membership::Proving { at, due, .. } if *at <= now => {
                 *due = true;
                 *at = now + FIRST_AGAIN;
             }
             Membership::Refused { until } if *until <= now => {
-                self.membership = Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
+                self.membership =
+                    Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
             }
             _ => {}
         }

@@ -119,7 +119,8 @@ impl Repairs {
             return;
         }
         self.round = None;
-        let is_wanted = |packet: &Packet, echo: u64| !packet.queued && packet.sent <= echo && !packet.is_past(now);
+        let is_wanted =
+            |packet: &Packet, echo: u64| !packet.queued && packet.sent <= echo && !packet.is_past(now);
         self.wanted.clear();
         for member in roster.all() {
             let of_use = |from: &&u64| held.at(**from).is_some_and(|packet| is_wanted(packet, member.echo));
@@ -138,7 +139,8 @@ impl Repairs {
             let stretch = &stretch[..count];
             let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
                 let lacks = member.missing.iter().filter(|from| stretch.binary_search(from).is_ok());
-                let of_use = |from: &&u64| held.at(**from).is_some_and(|packet| is_wanted(packet, member.echo));
+                let of_use =
+                    |from: &&u64| held.at(**from).is_some_and(|packet| is_wanted(packet, member.echo));
                 let lacks = lacks.filter(of_use).count();
                 // What it has of them was not enough, so one more at least is.
                 let has = (*spare).min(lacks.saturating_sub(1));
@@ -173,7 +175,9 @@ impl Repairs {
         while let Some(repair) = self.queue.front().copied() {
             let of_use = match repair {
                 Repair::Packet(from) => held.at(from).is_some_and(|packet| !packet.is_past(now)),
-                Repair::Combination(first, mask) => held.at(first).is_some() && chosen(held, first, mask).any(|packet| !packet.is_past(now)),
+                Repair::Combination(first, mask) => {
+                    held.at(first).is_some() && chosen(held, first, mask).any(|packet| !packet.is_past(now))
+                }
             };
             if of_use {
                 return (self.credit >= 0.0).then_some(repair);
@@ -190,8 +194,12 @@ impl Repairs {
                     packet.queued = false;
                 }
             }
-            Some(Repair::Combination(first, mask)) if !self.queue.contains(&Repair::Combination(first, mask)) => {
-                for (at, packet) in held.all_mut().skip_while(|packet| packet.from < first).take(64).enumerate() {
+            Some(Repair::Combination(first, mask))
+                if !self.queue.contains(&Repair::Combination(first, mask)) =>
+            {
+                for (at, packet) in
+                    held.all_mut().skip_while(|packet| packet.from < first).take(64).enumerate()
+                {
                     packet.queued &= mask >> at & 1 == 0;
                 }
             }
@@ -225,12 +233,19 @@ impl Repairs {
                 let mut writer = start(buf, first);
                 let body = writer.space(names(count) + FIXED + longest);
                 let lens = held.from(first).take(count).enumerate();
-                write_names(body, index, count, lens.map(|(at, packet)| (packet.bytes.len(), mask >> at & 1 == 1)));
+                write_names(
+                    body,
+                    index,
+                    count,
+                    lens.map(|(at, packet)| (packet.bytes.len(), mask >> at & 1 == 1)),
+                );
                 let sum = &mut body[names(count)..];
                 sum.fill(0);
                 chosen(held, first, mask)
                     .for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
-                for (at, packet) in held.all_mut().skip_while(|packet| packet.from < first).take(count).enumerate() {
+                for (at, packet) in
+                    held.all_mut().skip_while(|packet| packet.from < first).take(count).enumerate()
+                {
                     if mask >> at & 1 == 1 {
                         (packet.sent, packet.sent_at) = (number, now);
                         packet.repairs += 1;
@@ -254,7 +269,11 @@ impl Repairs {
 
 /// The packets that a mask chooses, of those from a position on.
 fn chosen(held: &Held, first: u64, mask: u64) -> impl Iterator<Item = &Packet> {
-    held.from(first).take(MOST_NAMED).enumerate().filter(move |(at, _)| mask >> at & 1 == 1).map(|(_, packet)| packet)
+    held.from(first)
+        .take(MOST_NAMED)
+        .enumerate()
+        .filter(move |(at, _)| mask >> at & 1 == 1)
+        .map(|(_, packet)| packet)
 }
 
 /// Repairs have at most a quarter of the data's rate.

@@ -193,7 +193,9 @@ impl Roster {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Joined {
     /// It is a member now; whether it takes the place of one on the same path.
-    Now { replaces: bool },
+    Now {
+        replaces: bool,
+    },
     /// It was one already, and has not heard that it is.
     Before,
     TooMany,
@@ -222,9 +224,14 @@ impl Member {
         self.missing.clear();
         let told = spans.clone().count();
         // Behind the last of as many as a report holds nothing is known.
-        let end = if told >= MOST_SPANS { spans.clone().last().map_or(rseq, |span| span.1) } else { u64::MAX };
+        let end =
+            if told >= MOST_SPANS { spans.clone().last().map_or(rseq, |span| span.1) } else { u64::MAX };
         // Up to where what is not reported is missing.
-        let told = held.from(rseq).find(|packet| packet.sent > echo).map_or(held.next(), |packet| packet.from).min(end);
+        let told = held
+            .from(rseq)
+            .find(|packet| packet.sent > echo)
+            .map_or(held.next(), |packet| packet.from)
+            .min(end);
         self.count_losses(now, told, rseq, spans.clone());
         let mut spans = spans.peekable();
         for packet in held.from(rseq).take_while(|packet| packet.to() <= end) {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message, Outcome,
-    PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
+    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
 };
 
 use super::combination::OVERHEAD;
@@ -22,7 +22,8 @@ use crate::xtp::pace::Pace;
 use crate::xtp::settings::{Reliability, Settings};
 use crate::xtp::validator::{Introduction, XtpValidator};
 use crate::xtp::wire::{
-    self, DIAG, HEADER, Header, JOIN, Key, Segment, Spans, Status, TAG, Traffic, Writer, diag, format, option, service,
+    self, DIAG, HEADER, Header, JOIN, Key, Segment, Spans, Status, TAG, Traffic, Writer, diag, format,
+    option, service,
 };
 use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
 
@@ -191,7 +192,8 @@ impl GroupSender {
 
     fn handle_packet(&mut self, now: Instant, datagram: Datagram<'_>) {
         let Datagram { path, bytes, received_at } = datagram;
-        let Some((header, segment)) = wire::parse(bytes).filter(|(header, _)| header.has(option::MULTI)) else {
+        let Some((header, segment)) = wire::parse(bytes).filter(|(header, _)| header.has(option::MULTI))
+        else {
             return self.tally.on_malformed();
         };
         if let Segment::Join { status, key, .. } = segment {
@@ -592,7 +594,8 @@ impl Endpoint for GroupSender {
             wire: Wire::Datagram,
             max_message: MAX_MESSAGE,
             max_receive: MAX_MESSAGE,
-            message_overhead: HEADER + TAG,
+            // Room for what a combination adds to a packet.
+            message_overhead: HEADER + OVERHEAD,
             bare: false,
             acknowledged: repairs,
             ordered: self.settings.ordered,

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, Rng, Secret, Tag, handle_due,
+    CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, Rng, Secret, Tag,
+    handle_due,
 };
 
 use super::{GroupMember, GroupSender};
@@ -382,7 +383,10 @@ fn only_a_member_itself_leaves_and_what_is_forged_is_counted() {
     assert_eq!(group.sender.stats().counters.malformed - before, count);
     assert!(!group.events.iter().any(|event| matches!(event, Event::MemberLeft(_))));
     let mut bytes = right;
-    group.sender.handle_input(group.now, Input::Datagram { path: PathId(1), bytes: &mut bytes, received_at: group.now });
+    group.sender.handle_input(
+        group.now,
+        Input::Datagram { path: PathId(1), bytes: &mut bytes, received_at: group.now },
+    );
     group.run(1);
     assert!(group.events.contains(&Event::MemberLeft(PathId(1))), "its own packet counts");
 }
