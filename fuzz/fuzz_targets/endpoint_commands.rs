@@ -35,19 +35,21 @@ struct Side {
 }
 
 const MAX_DATAGRAM: usize = 1452;
-/// Modes beside the default ones.
-const MODES: &[(&str, &str)] = &[
-    ("sctp", "order=ordered&reliability=full&streams=2&interleaving=on"),
-    ("sctp", "retransmissions=0&style=many"),
-    ("sctp", "paths=both&peers=192.0.2.1:1"),
-    ("arq", "mode=as-published"),
-    ("arq", "mode=as-published&tick=1ms&pace=5ms"),
-    ("arq", "congestion=aimd"),
-    ("arq", "reliability=full"),
-    ("xtp", "reliability=full&order=ordered"),
-    ("xtp", "acks=gap&sort=on&out-rate=1Mbit/s"),
-    ("xtp", "acks=never"),
-    ("xtp", "service=datagram"),
+/// Modes beside the default ones; whether they are of a group.
+const MODES: &[(&str, &str, bool)] = &[
+    ("sctp", "order=ordered&reliability=full&streams=2&interleaving=on", false),
+    ("sctp", "retransmissions=0&style=many", false),
+    ("sctp", "paths=both&peers=192.0.2.1:1", false),
+    ("arq", "mode=as-published", false),
+    ("arq", "mode=as-published&tick=1ms&pace=5ms", false),
+    ("arq", "congestion=aimd", false),
+    ("arq", "reliability=full", false),
+    ("xtp", "reliability=full&order=ordered", false),
+    ("xtp", "acks=gap&sort=on&out-rate=1Mbit/s", false),
+    ("xtp", "acks=never", false),
+    ("xtp", "service=datagram", false),
+    ("xtp", "", true),
+    ("xtp", "reliability=full&order=ordered&parity=30%25&members=0", true),
 ];
 
 impl Side {
@@ -101,12 +103,12 @@ impl Side {
 fuzz_target!(|input: (u8, Vec<Command>)| {
     let (choice, commands) = input;
     let choice = usize::from(choice) % (TRANSPORTS.len() + MODES.len());
-    let (scheme, query) =
-        TRANSPORTS.get(choice).map_or_else(|| MODES[choice - TRANSPORTS.len()], |t| (t.scheme, ""));
+    let (scheme, query, group) =
+        TRANSPORTS.get(choice).map_or_else(|| MODES[choice - TRANSPORTS.len()], |t| (t.scheme, "", false));
     let (query, playout_delay): (Query, _) = (query.parse().expect("a query"), Duration::from_millis(80));
     let mut now = Instant::from_millis(1);
     let open = |role| {
-        let args = StackArgs::new(&query, 1, MAX_DATAGRAM, playout_delay);
+        let args = StackArgs { group, ..StackArgs::new(&query, 1, MAX_DATAGRAM, playout_delay) };
         let endpoint = antiphon_proto::stack(scheme, &args).expect("defaults open").open(now, role);
         let buf = vec![0; endpoint.profile().max_receive];
         Side { endpoint, open: BTreeSet::new(), accepted: 0, closed: false, buf }

@@ -12,9 +12,14 @@ use antiphon_proto::StackArgs;
 
 /// A stack of that scheme.
 pub fn stack(scheme: &str, query: &str, seed: u64) -> Rc<dyn Stack> {
+    stack_to(scheme, query, seed, false)
+}
+
+/// The same; `group`: of a multicast group's address.
+pub fn stack_to(scheme: &str, query: &str, seed: u64, group: bool) -> Rc<dyn Stack> {
     let query: Query = query.parse().expect("a query");
     let playout_delay = Duration::from_millis(80);
-    let args = StackArgs::new(&query, seed, 1452, playout_delay);
+    let args = StackArgs { group, ..StackArgs::new(&query, seed, 1452, playout_delay) };
     antiphon_proto::stack(scheme, &args).expect("opens")
 }
 

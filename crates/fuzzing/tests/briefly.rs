@@ -61,6 +61,7 @@ targets! {
     srp 200_000 "../../../fuzz/fuzz_targets/srp.rs"
     uri 200_000 "../../../fuzz/fuzz_targets/uri.rs"
     wav 30_000 "../../../fuzz/fuzz_targets/wav.rs"
+    xtp 30_000 "../../../fuzz/fuzz_targets/xtp.rs"
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {

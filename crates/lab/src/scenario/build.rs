@@ -41,8 +41,8 @@ const KINDS: [&str; 8] = ["node", "link", "cable", "switch", "cell", "ring", "tr
 /// More elements than any study has, and few enough to build a setup quickly.
 const MAX_ELEMENTS: usize = 4096;
 
-/// More receivers than a shared medium carries.
-const MAX_COPIES: u64 = 256;
+/// As many receivers as the largest group has.
+const MAX_COPIES: u64 = 1000;
 
 /// Enough for what waits in the queues of the papers' networks to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     top.finish()?;
     let names = unique_names(top.table)?;
     let nodes = Nodes::read(kinds["node"].as_ref(), top, &names)?;
-    let (media, places) = media(&kinds, &nodes)?;
+    let (media, places) = media(top, &kinds, &nodes, &names)?;
     let (mut traffic, mut streams) = (Vec::new(), Vec::new());
     let specs = nodes.specs.to_vec();
     let setup = Setup { duration, drain, nodes: specs, media, traffic: Vec::new(), streams: Vec::new() };
@@ -126,7 +126,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     Ok(Setup { traffic, streams, ..setup })
 }
 
-/// The streams that a table describes, each with the nodes as it sees them: one, or one `for-each` copy of a node.
+/// The streams, or media, that a table describes, each with the nodes as it sees them: one, or one `for-each` copy of a node.
 fn copies(name: &str, section: &Section<'_>, nodes: &Nodes, names: &Names<'_>) -> Read<Vec<(String, Nodes)>> {
     let Some(value) = section.find("for-each")? else { return Ok(vec![(name.into(), nodes.clone())]) };
     let node = value.text("\"NODE\"")?;
@@ -155,19 +155,28 @@ fn sections<'a>(kinds: &Kinds<'a>, kind: &str) -> Read<Vec<(&'a str, Section<'a>
 }
 
 /// All media, and where each is in the text with its name there.
-fn media(kinds: &Kinds<'_>, nodes: &Nodes) -> Read<(Vec<MediumSpec>, Vec<Place>)> {
+fn media(
+    top: &Section<'_>,
+    kinds: &Kinds<'_>,
+    nodes: &Nodes,
+    names: &Names<'_>,
+) -> Read<(Vec<MediumSpec>, Vec<Place>)> {
     let (mut specs, mut places) = (Vec::new(), Vec::new());
     for (kind, name, section) in in_order(kinds)? {
-        let medium = match kind {
-            "link" => media::link(&section, nodes)?,
-            "cable" => media::cable(&section, nodes)?,
-            "switch" => media::switch(&section, nodes)?,
-            "cell" => cell::cell(&section, nodes)?,
-            _ => ring::ring(&section, nodes)?,
-        };
+        let copies = copies(name, &section, nodes, names)?;
+        top.context.each(copies, |(name, nodes)| {
+            let medium = match kind {
+                "link" => media::link(&section, &nodes)?,
+                "cable" => media::cable(&section, &nodes)?,
+                "switch" => media::switch(&section, &nodes)?,
+                "cell" => cell::cell(&section, &nodes)?,
+                _ => ring::ring(&section, &nodes)?,
+            };
+            places.push((section.span.clone(), section.place.clone()));
+            specs.push(MediumSpec::new(name, medium));
+            Ok(())
+        })?;
         section.finish()?;
-        places.push((section.span.clone(), section.place.clone()));
-        specs.push(MediumSpec::new(name, medium));
     }
     Ok((specs, places))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::units::{BitRate, ByteCount, parse_duration};
+use antiphon_core::units::{BitRate, ByteCount, Ratio, parse_duration};
 use antiphon_core::uri::{Query, UriError};
 
 use super::group::MOST_MEMBERS;
@@ -11,7 +11,7 @@ use crate::Key;
 use crate::query::{bad, choose, refuse, unknown};
 
 /// Settings from a URI.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Settings {
     pub acks: Acks,
     pub reliability: Reliability,
@@ -26,6 +26,8 @@ pub(super) struct Settings {
     /// The listener's port inside UDP, and over IP.
     pub port: u16,
     pub service: Service,
+    /// Combinations that leave with so many packets to a group, unasked: a share.
+    pub parity: f64,
     /// Members for which the sender to a group waits before it sends.
     pub wait_for: usize,
 }
@@ -106,6 +108,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "members",
         help: "a sender to a group waits for so many members before it sends (default 1, without repairs 0): members=8",
     },
+    Key {
+        name: "parity",
+        help: "a sender to a group adds so much redundancy unasked, 0 (default) to 100 %: parity=10%25",
+    },
     Key { name: "xtp-port", help: "the listener's XTP port inside UDP: xtp-port=5004" },
 ];
 
@@ -154,6 +160,12 @@ pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError>
                 Ok(port) => Ok(port),
             })?
             .unwrap_or(DEFAULT_PORT),
+        parity: query
+            .read("parity", |text| {
+                let share = text.parse::<Ratio>().ok().map(|share| share.0);
+                share.filter(|share| (0.0..=1.0).contains(share)).ok_or("use 0% to 100%")
+            })?
+            .unwrap_or(0.0),
         wait_for: query
             .read("members", |text| {
                 let members = text.parse().ok().filter(|members| *members <= MOST_MEMBERS);

@@ -32,6 +32,9 @@ pub(super) struct Repairs {
     index: u32,
     /// What is missing somewhere, while a round is made.
     wanted: Vec<u64>,
+    /// Share of combinations that leave unasked, and the packets that wait for theirs: how many, and the first one's position.
+    parity: f64,
+    block: (usize, u64),
     /// Combinations that each member has and that are not yet counted for a stretch.
     spare: Vec<usize>,
 }
@@ -43,10 +46,13 @@ enum Repair {
     Packet(u64),
     /// A combination of packets from this position on: which of them.
     Combination(u64, u64),
+    /// The same, which nobody asked for.
+    Parity(u64, u64),
 }
 
 impl Repairs {
-    pub fn new(now: Instant) -> Self {
+    /// `parity`: the share of combinations that leave unasked.
+    pub fn new(now: Instant, parity: f64) -> Self {
         Repairs {
             queue: VecDeque::new(),
             round: None,
@@ -55,6 +61,8 @@ impl Repairs {
             counted: now,
             index: 0,
             wanted: Vec::new(),
+            parity,
+            block: (0, 0),
             spare: Vec::new(),
         }
     }
@@ -75,6 +83,39 @@ impl Repairs {
         } else {
             self.rate += len as f64 / RATE_TIME;
         }
+    }
+
+    /// A packet at this position waits for its combinations, if there are to be any.
+    pub fn add_to_block(&mut self, from: u64, held: &Held) {
+        if self.parity == 0.0 {
+            return;
+        }
+        if self.block.0 == 0 {
+            self.block.1 = from;
+        }
+        self.block.0 += 1;
+        if self.block.0 >= BLOCK {
+            self.end_block(held);
+        }
+    }
+
+    /// Adds the combinations of the packets that wait for some.
+    pub fn end_block(&mut self, held: &Held) {
+        let (count, from) = std::mem::take(&mut self.block);
+        let Some(first) = held.from(from).next().filter(|_| count > 0) else { return };
+        let mask = u64::MAX >> (64 - held.from(from).take(BLOCK).count());
+        let parity = (self.parity * count as f64).ceil() as usize;
+        self.queue.extend((0..parity).map(|_| Repair::Parity(first.from, mask)));
+    }
+
+    /// Whether the packet waits for its combinations.
+    pub fn needs(&self, packet: &Packet) -> bool {
+        let parity = |repair: &Repair| match repair {
+            Repair::Parity(first, _) => Some(*first),
+            Repair::Packet(_) | Repair::Combination(..) => None,
+        };
+        let first = self.queue.iter().find_map(parity).or((self.block.0 > 0).then_some(self.block.1));
+        first.is_some_and(|first| packet.from >= first)
     }
 
     /// Nothing new is sent: what repairs may have grows as if the stream went on.
@@ -175,12 +216,13 @@ impl Repairs {
         while let Some(repair) = self.queue.front().copied() {
             let of_use = match repair {
                 Repair::Packet(from) => held.at(from).is_some_and(|packet| !packet.is_past(now)),
-                Repair::Combination(first, mask) => {
+                Repair::Combination(first, mask) | Repair::Parity(first, mask) => {
                     held.at(first).is_some() && chosen(held, first, mask).any(|packet| !packet.is_past(now))
                 }
             };
             if of_use {
-                return (self.credit >= 0.0).then_some(repair);
+                let free = matches!(repair, Repair::Parity(..));
+                return (free || self.credit >= 0.0).then_some(repair);
             }
             self.drop_first(held);
         }
@@ -218,14 +260,15 @@ impl Repairs {
         plain: impl FnOnce(&'a mut [u8], &Packet) -> usize,
         start: impl FnOnce(&'a mut [u8], u64) -> Writer<'a>,
     ) -> Option<usize> {
-        let len = match self.next(now, held)? {
+        let repair = self.next(now, held)?;
+        let len = match repair {
             Repair::Packet(from) => {
                 let packet = held.at_mut(from)?;
                 (packet.sent, packet.sent_at) = (number, now);
                 packet.repairs += 1;
                 plain(buf, packet)
             }
-            Repair::Combination(first, mask) => {
+            Repair::Combination(first, mask) | Repair::Parity(first, mask) => {
                 let index = self.index;
                 self.index = self.index.wrapping_add(1);
                 let count = 64 - mask.leading_zeros() as usize;
@@ -255,7 +298,9 @@ impl Repairs {
             }
         };
         self.drop_first(held);
-        self.credit -= len as f64;
+        if !matches!(repair, Repair::Parity(..)) {
+            self.credit -= len as f64;
+        }
         Some(len)
     }
 
@@ -276,6 +321,8 @@ fn chosen(held: &Held, first: u64, mask: u64) -> impl Iterator<Item = &Packet> {
         .map(|(_, packet)| packet)
 }
 
+/// Packets that have combinations of their own, unasked.
+const BLOCK: usize = 16;
 /// Repairs have at most a quarter of the data's rate.
 const SHARE: f64 = 0.25;
 /// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).

@@ -9,7 +9,7 @@ use antiphon_core::{
 };
 
 use super::combination::OVERHEAD;
-use super::held::{Held, Packet};
+use super::held::{Held, Known, Packet};
 use super::repair::Repairs;
 use super::roster::{Joined, Joiner, Report, Roster};
 use super::{LARGE_GROUP, MOST_MEMBERS, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE};
@@ -98,7 +98,7 @@ impl GroupSender {
             // Positions never wrap: a stream begins low in their range.
             held: Held::new(u64::from(draws.next_u32())),
             roster: Roster::new(MOST_MEMBERS),
-            repairs: Repairs::new(now),
+            repairs: Repairs::new(now, settings.parity),
             pace: Pace::new(settings.traffic.out_rate, settings.traffic.out_burst, now),
             key: Key::new(draws.next_u32(), settings.port, port),
             number: 0,
@@ -360,11 +360,12 @@ impl GroupSender {
 
     fn settle(&mut self, now: Instant) {
         let patience = self.patience();
-        let GroupSender { held, queue, roster, settings, .. } = self;
+        let GroupSender { held, queue, roster, settings, repairs, .. } = self;
         let asks = settings.reliability != Reliability::None;
         held.settle(now, patience, queue, |packet: &Packet| match asks {
             true => roster.known(packet),
-            false => super::held::Known::Nobody,
+            false if repairs.needs(packet) => Known::NotAll { lacking: false },
+            false => Known::Nobody,
         });
     }
 
@@ -421,6 +422,10 @@ impl GroupSender {
         }
         if self.announce || now >= self.announce_at {
             self.announce = false;
+            if self.last_data.is_some_and(|at| now.since(at) >= LEAST_ANNOUNCEMENT) {
+                // The block before a pause is complete.
+                self.repairs.end_block(&self.held);
+            }
             self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
             self.announce_every = (2 * self.announce_every).min(MOST_ANNOUNCEMENT);
@@ -517,7 +522,9 @@ impl GroupSender {
         self.number = number;
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
         let written = write_packet(buf, &header, packet);
+        let from = packet.from;
         self.repairs.on_data(now, written);
+        self.repairs.add_to_block(from, &self.held);
         let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
         // Whoever lacks the last packet before a pause hears of it soon.
         let soon = (2 * gap).clamp(LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT);

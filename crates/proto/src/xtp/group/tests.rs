@@ -306,6 +306,20 @@ fn without_repairs_it_sends_once_and_waits_for_nobody() {
 }
 
 #[test]
+fn redundancy_alone_mends_most_without_asking() {
+    let mut group = Group::new("acks=never&parity=20%25", 3, 0.02);
+    group.stream(1_000, Some(Duration::from_millis(200)));
+    group.run(500);
+    let Traffic { data, repairs, coded, .. } = group.traffic;
+    // Four for 16: mended unless five or more of twenty are lost.
+    let missing: usize = (0..3).map(|member| group.missing(member)).sum();
+    assert!(missing <= 3, "{missing} of 3000 are missing; 60 were lost");
+    // 62 blocks of 16 packets, and one of 8.
+    assert!(coded == 4 * 62 + 2 && 5 * repairs < 2 * data, "{coded} coded, {repairs} bytes");
+    assert_eq!(group.outcomes(), vec![Outcome::Released; 1_000]);
+}
+
+#[test]
 fn damped_requests_of_hundreds_stay_few() {
     let mut group = Group::new("members=300", 300, 0.02);
     group.run(3_000);
