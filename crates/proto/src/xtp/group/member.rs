@@ -53,7 +53,11 @@ pub(in crate::xtp) struct GroupMember {
     /// When it asks for what it lacks, and how long it waits before it asks again.
     ask_at: Option<Instant>,
     ask_again: Duration,
+    /// When it asked last, and the position up to which all had come then.
+    asked: (Instant, u64),
     report_at: Option<Instant>,
+    /// A packet has come behind a gap that was not there before.
+    new_gap: bool,
     /// A report is to be sent now.
     report: bool,
     leave: bool,
@@ -123,7 +127,9 @@ impl GroupMember {
             rtt: FIRST_RTT,
             ask_at: None,
             ask_again: LEAST_AGAIN,
+            asked: (now, 0),
             report_at: None,
+            new_gap: false,
             report: false,
             leave: false,
             sync: 0,
@@ -220,7 +226,8 @@ impl GroupMember {
         let (path, received_at) = via;
         let arrival = Arrival { from, bytes, begins: tag.is_some(), ends, sort, path, received_at };
         match self.incoming.take(arrival, &mut self.inbox) {
-            Taken::New { .. } => {
+            Taken::New { gap } => {
+                self.new_gap |= gap;
                 self.sent_to = self.sent_to.max(from + bytes.len() as u64);
                 self.decoder.keep(from, content);
                 self.take_found(via);
@@ -331,10 +338,12 @@ impl GroupMember {
         let lacks = self.started && self.incoming.next() < self.sent_to && !self.no_repairs;
         if !lacks || !self.is_member() {
             self.ask_at = None;
-            self.ask_again = self.rtt.mul_f64(2.0).max(LEAST_AGAIN);
-        } else if self.ask_at.is_none() {
+        } else if self.ask_at.is_none() || std::mem::take(&mut self.new_gap) {
+            // What is newly missing does not wait for the time at which the rest is asked for again.
             let spread = draw(&mut self.rng, self.spread, self.members);
-            self.ask_at = Some(now + REORDERED + spread);
+            let between = (self.interval / ASKS_PER_REPORT).max(BETWEEN_ASKS);
+            let at = (now + REORDERED).max(self.asked.0 + between) + spread;
+            self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
         }
     }
 
@@ -377,7 +386,8 @@ impl GroupMember {
             }
             Membership::Proving { at, due, times, key, number, sync } if *due => {
                 *due = false;
-                *at = now + FIRST_AGAIN;
+                // Soon, as the sender waits for a member that it knows; it counts as silent after half a second.
+                *at = now + (self.rtt.mul_f64(1.5).max(LEAST_AGAIN) * (1 << *times)).min(FIRST_AGAIN);
                 *times += 1;
                 let (key, number, echo) = (*key, *number, *sync);
                 let proof = Header { key, returned: true, options: 0, sort: 0, sync: self.sync, seq: number };
@@ -495,8 +505,16 @@ impl Endpoint for GroupMember {
         self.queue.expire(now);
         if self.ask_at.is_some_and(|at| at <= now) {
             self.report = true;
+            // Repairs come: it asks as soon as ever.
+            let least = self.rtt.mul_f64(1.5).max(LEAST_AGAIN).max(self.interval / ASKS_PER_REPORT);
+            let next = self.incoming.next();
+            self.ask_again = if next > self.asked.1 {
+                least
+            } else {
+                (2 * self.ask_again).clamp(least, MOST_AGAIN.max(least))
+            };
+            self.asked = (now, next);
             self.ask_at = Some(now + self.ask_again + draw(&mut self.rng, self.spread, self.members));
-            self.ask_again = (2 * self.ask_again).min(MOST_AGAIN);
         }
         if self.report_at.is_some_and(|at| at <= now) {
             self.report = true;
@@ -570,6 +588,10 @@ impl Endpoint for GroupMember {
 
 /// A packet that comes this late is not asked for: packets overtake each other by little.
 const REORDERED: Duration = Duration::from_millis(2);
+/// So many requests at most in the time from one report to the next: all members' requests together have a quarter of the data's rate.
+const ASKS_PER_REPORT: u32 = 5;
+/// The shortest time from one request to the next.
+const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 /// The shortest and the longest wait before what is still missing is asked for again.
 const LEAST_AGAIN: Duration = Duration::from_millis(20);
 const MOST_AGAIN: Duration = Duration::from_millis(500);
@@ -580,11 +602,11 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(15);
 const FIRST_RTT: Duration = Duration::from_millis(20);
 /// A join without an answer is repeated first after this, then ever more rarely.
 const FIRST_AGAIN: Duration = Duration::from_millis(250);
-const LONGEST_JOIN: Duration = Duration::from_secs(5);
+const LONGEST_JOIN: Duration = Duration::from_secs(1);
 /// Joins are spread over this.
 const SPREAD_JOINS: Duration = Duration::from_millis(50);
 /// Proofs without an answer, after which a member asks anew.
-const MOST_PROOFS: u32 = 4;
+const MOST_PROOFS: u32 = 8;
 /// Bytes of a sender's packets that its own packets are weighed against.
 const MOST_CREDIT: usize = 10_000;
 /// How long a member that was refused waits.

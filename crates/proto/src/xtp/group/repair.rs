@@ -28,6 +28,8 @@ pub(super) struct Repairs {
     /// Bytes of data a second, smoothed over about a second, and when the last were counted.
     rate: f64,
     counted: Instant,
+    /// When the first data left.
+    began: Option<Instant>,
     /// Index of the next combination.
     index: u32,
     /// What is missing somewhere, while a round is made.
@@ -59,6 +61,7 @@ impl Repairs {
             credit: INITIAL_CREDIT,
             rate: 0.0,
             counted: now,
+            began: None,
             index: 0,
             wanted: Vec::new(),
             parity,
@@ -75,6 +78,7 @@ impl Repairs {
     /// A data packet of so many bytes leaves for the first time.
     pub fn on_data(&mut self, now: Instant, len: usize) {
         self.credit = (self.credit + SHARE * len as f64).min(MOST_CREDIT);
+        self.began.get_or_insert(now);
         let gap = now.since(self.counted).as_secs_f64();
         let weight = (gap / RATE_TIME).min(1.0);
         if gap > 0.0 {
@@ -127,14 +131,18 @@ impl Repairs {
         }
     }
 
-    /// Bytes of data a second.
-    pub fn rate(&self) -> f64 {
-        self.rate
+    /// Bytes of data a second; before it is known, that of stereo sound.
+    pub fn rate(&self, now: Instant) -> f64 {
+        let known = self.began.is_some_and(|began| now.since(began).as_secs_f64() >= 2.0 * RATE_TIME);
+        if known { self.rate } else { self.rate.max(USUAL_RATE) }
     }
 
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
-        let most = deadline.map_or(UNHURRIED, |deadline| deadline.since(now) / 4).min(UNHURRIED);
+        // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
+        let scarcity = 1.0 - (self.credit / ENOUGH_CREDIT).clamp(0.0, 1.0);
+        let share = SHORT_ROUND + scarcity * (LONG_ROUND - SHORT_ROUND);
+        let most = deadline.map_or(UNHURRIED, |deadline| deadline.since(now).mul_f64(share)).min(UNHURRIED);
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
     }
@@ -196,6 +204,14 @@ impl Repairs {
                 if whole_stretches && !packet.is_past(now) || stretch.binary_search(&packet.from).is_ok() {
                     mask |= 1 << at;
                 }
+            }
+            // If this repair is lost as well, nobody can ask for another in time: where many are lost and bytes are left, one more leaves.
+            let answer_by = now + 2 * roster.longest_rtt();
+            let is_last =
+                held.at(first).and_then(|packet| packet.deadline).is_some_and(|last| last < answer_by);
+            let spare = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
+            if spare {
+                self.queue.push_back(Repair::Combination(first, mask));
             }
             if alone {
                 self.queue.extend(stretch.iter().map(|from| Repair::Packet(*from)));
@@ -329,6 +345,15 @@ const SHARE: f64 = 0.25;
 const INITIAL_CREDIT: f64 = 10.0 * 1500.0;
 /// Bytes of repairs that may be saved up.
 const MOST_CREDIT: f64 = 64.0 * 1500.0;
+/// Bytes of repairs that let a round be short.
+const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
+/// A member that lacks this share of the packets loses repairs, too.
+const MANY_LOST: f64 = 0.05;
+/// A round's share of the time until the deadline.
+const SHORT_ROUND: f64 = 0.25;
+const LONG_ROUND: f64 = 0.7;
+/// Bytes a second of stereo sound of 16 bits at 48 kHz.
+const USUAL_RATE: f64 = 192_000.0;
 /// Seconds over which the rate is smoothed.
 const RATE_TIME: f64 = 1.0;
 /// Nothing new was sent for a while.

@@ -168,6 +168,13 @@ impl Roster {
         self.active().map(|member| member.alloc).min()
     }
 
+    /// The greatest share of the data that any active member lacked lately when it first told of it.
+    pub fn worst_loss(&self) -> f64 {
+        self.active()
+            .map(|member| member.losses.lost as f64 / member.losses.sent.max(FEW_BYTES) as f64)
+            .fold(0.0, f64::max)
+    }
+
     /// What is known of a packet.
     pub fn known(&self, packet: &Packet) -> Known {
         let mut any = false;

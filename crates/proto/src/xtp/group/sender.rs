@@ -60,6 +60,9 @@ pub(in crate::xtp) struct GroupSender {
     last_data: Option<Instant>,
     /// From when a message is handed over to its deadline, of the latest that had one.
     horizon: Option<Duration>,
+    /// How often members report: the longer of what they were told last and before.
+    interval: Duration,
+    told: Duration,
     closing: Option<Instant>,
     ends: Ends,
 }
@@ -113,6 +116,8 @@ impl GroupSender {
             blocked_since: None,
             last_data: None,
             horizon: None,
+            interval: SHORTEST_STATUS,
+            told: SHORTEST_STATUS,
             closing: None,
             ends: Ends { left: 0, at: now, due: false },
         };
@@ -164,15 +169,15 @@ impl GroupSender {
     }
 
     /// The share of each member's reports, in bytes a second: together 5 % of the data's, as RFC 3550 §6.2 has it for RTCP.
-    fn status_rate(&self) -> u32 {
+    fn status_rate(&self, now: Instant) -> u32 {
         let members = self.roster.len().max(1) as f64;
         let fastest = STATUS_SIZE as f64 / SHORTEST_STATUS.as_secs_f64();
-        let share = STATUS_SHARE * self.repairs.rate() / members;
+        let share = STATUS_SHARE * self.repairs.rate(now) / members;
         share.clamp(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64(), fastest) as u32
     }
 
-    fn status_interval(&self) -> Duration {
-        Duration::from_secs_f64(STATUS_SIZE as f64 / f64::from(self.status_rate()))
+    fn status_interval(&self, now: Instant) -> Duration {
+        Duration::from_secs_f64(STATUS_SIZE as f64 / f64::from(self.status_rate(now)))
     }
 
     /// Over how long members spread their requests.
@@ -187,7 +192,7 @@ impl GroupSender {
 
     /// How long after its deadline a packet's fate is asked for.
     fn patience(&self) -> Duration {
-        (3 * self.status_interval() + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
+        (3 * self.interval + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
     }
 
     fn handle_packet(&mut self, now: Instant, datagram: Datagram<'_>) {
@@ -372,7 +377,7 @@ impl GroupSender {
     /// Looks after members that are silent or lag behind.
     fn check_members(&mut self, now: Instant) {
         self.checked_at = now;
-        let interval = self.status_interval();
+        let interval = self.interval;
         let silence = STALL.max(4 * self.roster.longest_rtt()).max(2 * interval);
         let gone = GONE.max(3 * interval);
         let mut at = 0;
@@ -429,6 +434,8 @@ impl GroupSender {
             self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
             self.announce_every = (2 * self.announce_every).min(MOST_ANNOUNCEMENT);
+            let told = self.status_interval(now);
+            self.interval = told.max(std::mem::replace(&mut self.told, told));
             let before_data = self.held.count() == 0;
             let len = if before_data { self.write_first(buf) } else { self.write_announcement(now, 0, buf) };
             return Some((GROUP, len));
@@ -472,7 +479,7 @@ impl GroupSender {
         let status = Status { rseq, alloc, echo: self.roster.len() as u32 };
         writer.group_status(&status, self.spread().as_micros() as u32, key);
         let burst = STATUS_SIZE as u32;
-        let traffic = Traffic { in_rate: self.status_rate(), in_burst: burst, ..self.settings.traffic };
+        let traffic = Traffic { in_rate: self.status_rate(now), in_burst: burst, ..self.settings.traffic };
         writer.traffic(self.service(), Some(&traffic));
         writer.finish()
     }

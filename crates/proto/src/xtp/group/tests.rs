@@ -183,7 +183,7 @@ fn eight_members_get_everything_through_ten_percent_loss_each() {
     group.stream(2_000, None);
     group.run(3_000);
     for (at, member) in group.members.iter().enumerate() {
-        assert_eq!(member.messages, (0..2_000).collect::<Vec<_>>(), "member {at}");
+        assert!(member.messages.iter().copied().eq(0..2_000), "member {at}: {}", member.messages.len());
     }
     assert_eq!(group.outcomes(), vec![Outcome::Acked; 2_000]);
     let Traffic { data, repairs, coded, reports, .. } = group.traffic;
@@ -208,7 +208,8 @@ fn long_messages_are_cut_and_joined() {
         group.run(50);
     }
     group.run(3_000);
-    assert!((0..3).all(|member| group.missing(member) == 0));
+    let missing: Vec<usize> = (0..3).map(|member| group.missing(member)).collect();
+    assert_eq!(missing, [0; 3]);
 }
 
 #[test]
@@ -227,7 +228,7 @@ fn what_can_still_be_played_is_repaired_and_nothing_later() {
     let expired = count(|outcome| *outcome == Outcome::Expired { maybe_received: true });
     let acked = count(|outcome| *outcome == Outcome::Acked);
     // Some came after the last report on them that was not lost.
-    assert!(expired <= missing + 5 && acked >= 1_950, "{expired} expired, {acked} acknowledged");
+    assert!(expired <= missing + 5 && acked >= 1_900, "{expired} expired, {acked} acknowledged");
 }
 
 #[test]
@@ -244,9 +245,9 @@ fn a_member_that_dies_stalls_nobody() {
     // 400 were sent, the last 50 within the quarter of a second that repairs take.
     assert!(others(&group) >= 350, "{}", others(&group));
     group.stream(500, None);
-    group.run(500);
-    let left = group.events.iter().position(|event| *event == Event::MemberLeft(PathId(4)));
-    assert!(left.is_some() && group.now.since(before) < Duration::from_millis(4_600));
+    assert!(group.events.contains(&Event::MemberLeft(PathId(4))));
+    assert!(group.now.since(before) < Duration::from_millis(4_000));
+    group.run(1_500);
     assert_eq!(others(&group), 900);
     assert!(group.outcomes().iter().all(|outcome| *outcome == Outcome::Acked));
 }
@@ -403,4 +404,35 @@ fn only_a_member_itself_leaves_and_what_is_forged_is_counted() {
     );
     group.run(1);
     assert!(group.events.contains(&Event::MemberLeft(PathId(1))), "its own packet counts");
+}
+
+#[test]
+fn repairs_and_requests_keep_their_share_and_mend_most() {
+    // Members, loss, deadline in ms; most that may be missing, in percent. Without repairs it is the loss.
+    let cases = [
+        (2, 0.1, 80, 1.0),
+        (10, 0.02, 80, 0.2),
+        (10, 0.1, 80, 4.0),
+        (10, 0.1, 300, 0.5),
+        (100, 0.02, 80, 0.5),
+        (100, 0.02, 300, 0.1),
+        (100, 0.1, 300, 0.5),
+    ];
+    for (members, loss, budget, most) in cases {
+        let mut group = Group::new(&format!("members={members}"), members, loss);
+        group.run(3_000);
+        assert_eq!(group.joined(), members);
+        group.traffic = Traffic { first_of: group.traffic.first_of, ..Traffic::default() };
+        group.stream(1_000, Some(Duration::from_millis(budget)));
+        group.run(1_000);
+        let missing: usize = (0..members).map(|member| group.missing(member)).sum();
+        let missing = missing as f64 / (10 * members) as f64;
+        let Traffic { data, repairs, reports, .. } = group.traffic;
+        let case = format!("{members} members, {loss}, {budget} ms: {missing:.2} % missing");
+        assert!(missing <= most, "{case}");
+        // Ten packets before any data, and a second as if the stream went on; the last one may go beyond.
+        let granted = data / 4 + 15_000 + 200 * PACKET / 4 + PACKET;
+        assert!(repairs <= granted, "{case}, {repairs} bytes of repairs for {data}");
+        assert!(4 * reports <= data, "{case}, {reports} bytes of reports for {data}");
+    }
 }
