@@ -22,6 +22,16 @@ pub enum Piece<'a> {
     Pause(u64, NoiseLevel),
 }
 
+impl Piece<'_> {
+    /// Bytes that the sink takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Piece::Sound(sound) => sound.len() as u64,
+            Piece::Missing(bytes) | Piece::Underflow(bytes) | Piece::Pause(bytes, _) => *bytes,
+        }
+    }
+}
+
 /// What a FIFO has counted, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FifoCounters {
@@ -103,6 +113,20 @@ impl VoiceFifo {
     /// Bytes in it, those that have not come included.
     pub fn level(&self) -> usize {
         (self.end - self.read) as usize
+    }
+
+    /// Makes room for `len` bytes, if it has less; returns how many more it holds. Allocates: for a channel that begins.
+    pub fn grow(&mut self, len: usize) -> usize {
+        let had = self.bytes.len();
+        if len <= had {
+            return 0;
+        }
+        let mut bytes = vec![QUIET; len].into_boxed_slice();
+        for place in self.read..self.end {
+            bytes[(place % len as u64) as usize] = self.bytes[self.index(place)];
+        }
+        self.bytes = bytes;
+        len - had
     }
 
     /// Whether the sender pauses and everything before the pause was taken.

@@ -1,0 +1,361 @@
+//! The channels that a port sends.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
+use antiphon_media::rtcp::write_bye;
+use antiphon_media::voice::{
+    ByteClock, Datum, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent, VoiceSource,
+    write_voice_header,
+};
+
+use super::VoiceSending;
+
+/// What was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VoiceSent {
+    /// Bytes of voice that sources have put into FIFOs, or that found no room there.
+    pub captured: u64,
+    /// Bytes of voice that the transport took.
+    pub bytes: u64,
+    /// Packets of voice that it took.
+    pub packets: u64,
+    /// Bytes that found no room in their FIFO, as the transport took nothing.
+    pub overflow: u64,
+    /// Bytes of pauses, which are not sent.
+    pub paused: u64,
+    /// Bytes that the transport refused.
+    pub refused: u64,
+    /// Messages without an outcome yet.
+    pub open: u64,
+    /// Messages that the peer has confirmed.
+    pub acked: u64,
+    /// Messages given up as their time was over.
+    pub expired: u64,
+    /// Messages given up otherwise.
+    pub lost: u64,
+}
+
+/// All channels of one direction.
+///
+/// Channels are invoked in groups: every channel when its FIFO holds a datum, the groups spread over that time. So the
+/// work of a thousand channels comes evenly, and a wake-up serves several channels.
+pub(super) struct Outgoing {
+    settings: VoiceSending,
+    channels: Vec<Channel>,
+    /// The upper half of our SSRCs.
+    sender: u16,
+    clock: Option<ByteClock>,
+    /// Bytes before a channel's source begins, the same for each group: `group * size / groups`.
+    groups: usize,
+    /// Which invocation of its channels the group is due for, counted from 0.
+    cycle: u64,
+    group: usize,
+    /// The next channel of the group.
+    next: usize,
+    blocked: bool,
+    buf: Vec<u8>,
+    sent: VoiceSent,
+    /// When the last message was accepted.
+    last: Instant,
+    byes: usize,
+}
+
+struct Channel {
+    source: VoiceSource,
+    /// Bytes in all.
+    end: u64,
+    /// Bytes that left its FIFO or found no room in it.
+    taken: u64,
+    sequence: u16,
+    /// Time stamp of its first byte.
+    origin: u32,
+    priority: u8,
+    detector: SilenceDetector,
+    /// The bytes after which the pause was last told; `None` while sound is sent.
+    paused: Option<u64>,
+    /// Whether sound was sent since the pause, or the beginning.
+    talks: bool,
+}
+
+impl Outgoing {
+    pub fn new(settings: VoiceSending, seed: u64) -> Self {
+        let mut rng = Rng::fork(seed, "voice");
+        let sender = rng.next_u32() as u16;
+        let channel = |(number, source): (usize, &VoiceSource)| Channel {
+            end: settings.length.unwrap_or(u64::MAX).min(source.len().unwrap_or(u64::MAX)),
+            source: source.clone(),
+            taken: 0,
+            sequence: rng.next_u32() as u16,
+            origin: rng.next_u32(),
+            priority: settings.priorities.get(number).copied().unwrap_or(0),
+            detector: SilenceDetector::default(),
+            paused: None,
+            talks: false,
+        };
+        let channels: Vec<Channel> = settings.sources.iter().enumerate().map(channel).collect();
+        let groups = (channels.len() / TOGETHER).clamp(1, (settings.size / LEAST_APART).max(1));
+        Outgoing {
+            channels,
+            sender,
+            clock: None,
+            groups,
+            cycle: 0,
+            group: 0,
+            next: 0,
+            blocked: false,
+            buf: vec![0; VOICE_HEADER + settings.fifo],
+            sent: VoiceSent::default(),
+            last: Instant::ZERO,
+            byes: 0,
+            settings,
+        }
+    }
+
+    /// Sources begin, if they have not begun.
+    pub fn begin(&mut self, now: Instant) {
+        self.clock.get_or_insert(ByteClock::new(now, self.settings.clock_ppm));
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub fn sent_mut(&mut self) -> &mut VoiceSent {
+        &mut self.sent
+    }
+
+    /// What was sent; `captured` up to `now`.
+    pub fn sent(&self, now: Instant) -> VoiceSent {
+        let at = self.clock.map_or(0, |clock| clock.bytes(now));
+        let captured = self.channels.iter().enumerate();
+        let captured = captured.map(|(number, channel)| channel.captured(at, self.phase_of(number))).sum();
+        VoiceSent { captured, ..self.sent }
+    }
+
+    /// The transport takes messages again.
+    pub fn unblock(&mut self) {
+        self.blocked = false;
+    }
+
+    /// Whether every source has ended and everything was handed over.
+    pub fn is_drained(&self) -> bool {
+        self.clock.is_some() && self.channels.iter().all(|channel| channel.taken >= channel.end)
+    }
+
+    /// Whether nothing of it is on its way any more that could still be of use.
+    pub fn is_settled(&self, now: Instant) -> bool {
+        self.sent.open == 0 || now.since(self.last) >= self.settings.lifetime
+    }
+
+    /// When what is on its way is of no use any more.
+    pub fn settles_at(&self) -> Instant {
+        self.last + self.settings.lifetime
+    }
+
+    /// When the next group is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let clock = self.clock.filter(|_| !self.blocked && !self.channels.is_empty())?;
+        Some(clock.at(self.due()))
+    }
+
+    fn due(&self) -> u64 {
+        self.phase(self.group) + (self.cycle + 1) * self.settings.size as u64
+    }
+
+    fn phase(&self, group: usize) -> u64 {
+        (group * self.settings.size / self.groups) as u64
+    }
+
+    fn first_of(&self, group: usize) -> usize {
+        (group * self.channels.len()).div_ceil(self.groups)
+    }
+
+    fn phase_of(&self, channel: usize) -> u64 {
+        self.phase(channel * self.groups / self.channels.len().max(1))
+    }
+
+    /// Invokes the channels that are due: each sends whatever has accumulated.
+    pub fn run(
+        &mut self,
+        now: Instant,
+        profile: &Profile,
+        send: &mut dyn FnMut(Message<'_>) -> Result<(), SendError>,
+    ) {
+        let Some(clock) = self.clock.filter(|_| !self.channels.is_empty()) else { return };
+        let at = clock.bytes(now);
+        while !self.blocked && self.due() <= at {
+            let end = self.first_of(self.group + 1);
+            while self.next < end {
+                if !self.invoke(now, self.next, at, profile, send) {
+                    self.blocked = true;
+                    return;
+                }
+                self.next += 1;
+            }
+            self.advance_group(at);
+        }
+    }
+
+    fn advance_group(&mut self, at: u64) {
+        self.group += 1;
+        if self.group < self.groups {
+            return;
+        }
+        (self.group, self.next) = (0, 0);
+        // Invocations that were missed are not made up for: the next one sends more.
+        let size = self.settings.size as u64;
+        self.cycle = (self.cycle + 1).max((at / size).saturating_sub(1));
+    }
+
+    /// Sends what has accumulated in a channel's FIFO at byte `at` of the clock; `false` if the transport takes nothing.
+    fn invoke(
+        &mut self,
+        now: Instant,
+        number: usize,
+        at: u64,
+        profile: &Profile,
+        send: &mut dyn FnMut(Message<'_>) -> Result<(), SendError>,
+    ) -> bool {
+        let phase = self.phase_of(number);
+        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        let accumulated = channel.captured(at, phase) - channel.taken;
+        if accumulated == 0 {
+            return true;
+        }
+        let held = accumulated.min(settings.fifo as u64) as usize;
+        channel.source.read(channel.taken, &mut buf[VOICE_HEADER..][..held]);
+        if let Some(threshold) = settings.silence
+            && let Some(level) = channel.detector.look(&buf[VOICE_HEADER..][..held], threshold)
+        {
+            let again = channel.paused.is_none_or(|told| channel.taken - told >= PAUSE_TOLD_AGAIN);
+            if again {
+                let content = VoiceContent::Pause(level);
+                let len = channel.header(*sender, number, content, buf);
+                let message = settings.message(now, channel.priority, number, profile, &buf[..len]);
+                match send(message) {
+                    Err(SendError::Blocked { .. }) => return false,
+                    Err(_) => {}
+                    Ok(()) => {
+                        channel.sequence = channel.sequence.wrapping_add(1);
+                        (sent.open, *last) = (sent.open + 1, now);
+                    }
+                }
+                (channel.paused, channel.talks) = (Some(channel.taken), false);
+            }
+            channel.taken += accumulated;
+            sent.paused += accumulated;
+            return true;
+        }
+        channel.paused = None;
+        // Transports that don't cut messages get them cut, by samples, so that IP never does.
+        let most = settings.most(profile);
+        let pieces = held.div_ceil(most);
+        for piece in 0..pieces {
+            let (from, to) = (piece * held / pieces, (piece + 1) * held / pieces);
+            // The header goes where the previous piece was, which has been handed over.
+            let content = VoiceContent::Sound(&[]);
+            let len = channel.header(*sender, number, content, &mut buf[from..]);
+            let message =
+                settings.message(now, channel.priority, number, profile, &buf[from..from + len + to - from]);
+            match send(message) {
+                Err(SendError::Blocked { .. }) => {
+                    // What the FIFO keeps is read again, and counted again, when there is room.
+                    return false;
+                }
+                Err(_) => sent.refused += (to - from) as u64,
+                Ok(()) => {
+                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, now);
+                    sent.bytes += (to - from) as u64;
+                }
+            }
+            channel.sequence = channel.sequence.wrapping_add(1);
+            channel.taken += (to - from) as u64;
+            channel.talks = true;
+        }
+        channel.taken += accumulated - held as u64;
+        sent.overflow += accumulated - held as u64;
+        true
+    }
+
+    /// Hands over the goodbyes of all channels once (RFC 3550 §6.6).
+    pub fn say_goodbye(&mut self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
+        let mut buf = [0; BYES_TOGETHER * BYE];
+        self.byes = 0;
+        while self.byes < self.channels.len() {
+            let count = BYES_TOGETHER.min(self.channels.len() - self.byes);
+            for (at, bye) in buf.chunks_exact_mut(BYE).take(count).enumerate() {
+                let written = write_bye(ssrc(self.sender, self.byes + at), bye);
+                debug_assert_eq!(written, Some(BYE));
+            }
+            // Goodbyes are said several times.
+            let _without_room = send(&buf[..count * BYE]);
+            self.byes += count;
+        }
+    }
+}
+
+impl Channel {
+    /// Bytes that its source has given at byte `at` of the clock.
+    fn captured(&self, at: u64, phase: u64) -> u64 {
+        at.saturating_sub(phase).min(self.end)
+    }
+
+    fn header(&self, sender: u16, number: usize, content: VoiceContent<'_>, buf: &mut [u8]) -> usize {
+        let datum = Datum {
+            sender,
+            channel: number as u16,
+            sequence: self.sequence,
+            timestamp: self.origin.wrapping_add(self.taken as u32),
+            marker: !self.talks && matches!(content, VoiceContent::Sound(_)),
+            content,
+        };
+        write_voice_header(&datum, buf).expect("the buffer has room for a header")
+    }
+}
+
+impl VoiceSending {
+    /// Bytes of voice in the longest message.
+    fn most(&self, profile: &Profile) -> usize {
+        let whole = if profile.capabilities.fragmentation { profile.max_message } else { self.max_packet };
+        whole.min(profile.max_message).saturating_sub(VOICE_HEADER).max(1)
+    }
+
+    fn message<'a>(
+        &self,
+        now: Instant,
+        priority: u8,
+        channel: usize,
+        profile: &Profile,
+        bytes: &'a [u8],
+    ) -> Message<'a> {
+        let stream = profile.media_stream(channel);
+        Message { priority, stream, ..Message::new(DATA, bytes, Some(now + self.lifetime)) }
+    }
+}
+
+fn ssrc(sender: u16, channel: usize) -> u32 {
+    u32::from(sender) << 16 | channel as u32
+}
+
+/// The tag of voice; goodbyes have none.
+pub(super) const DATA: Tag = Tag(0);
+/// Channels that are invoked together at least, where there are as many: a wake-up costs as much as some messages.
+const TOGETHER: usize = 10;
+/// Bytes between two groups at least: a millisecond, as timers are no more precise.
+const LEAST_APART: usize = 8;
+/// A pause is told again after so many bytes, as the first time may be lost: half a second.
+const PAUSE_TOLD_AGAIN: u64 = VOICE_RATE as u64 / 2;
+/// Bytes of a goodbye.
+const BYE: usize = 8;
+/// Goodbyes in a message, which fits into any packet.
+const BYES_TOGETHER: usize = 64;
+/// How long voice is of use at a receiver that keeps so many bytes.
+pub(super) fn time_of(bytes: usize) -> Duration {
+    Duration::from_micros(125 * bytes as u64)
+}
