@@ -28,9 +28,9 @@ pub struct VoiceReceived {
 ///
 /// A sink's bytes are counted and not taken one by one: whenever anything comes for a channel, its FIFO is brought up to that
 /// instant, with the same result as a tick every 125 us.
-pub(super) struct Incoming {
+pub(super) struct Incoming<S> {
     settings: VoiceReceiving,
-    sink: Box<dyn VoiceSink>,
+    sink: S,
     clock: ByteClock,
     /// The upper half of the peer's SSRCs.
     sender: Option<u16>,
@@ -53,8 +53,8 @@ struct Channel {
     ended: bool,
 }
 
-impl Incoming {
-    pub fn new(now: Instant, settings: VoiceReceiving, sink: Box<dyn VoiceSink>) -> Self {
+impl<S: VoiceSink> Incoming<S> {
+    pub fn new(now: Instant, settings: VoiceReceiving, sink: S) -> Self {
         Incoming {
             clock: ByteClock::new(now, settings.clock_ppm),
             settings,
@@ -80,7 +80,7 @@ impl Incoming {
         Some(self.channels.get(channel)?.as_ref()?.fifo.counters())
     }
 
-    pub fn into_sink(self) -> Box<dyn VoiceSink> {
+    pub fn into_sink(self) -> S {
         self.sink
     }
 
@@ -116,7 +116,7 @@ impl Incoming {
             if let Some(channel) = channel {
                 let rest = channel.fifo.level() as u64;
                 (channel.begins, channel.taken) = (at, at);
-                channel.take(number as u16, at + rest, &mut *self.sink);
+                channel.take(number as u16, at + rest, &mut self.sink);
             }
         }
         self.sink.on_taken(at + longest.unwrap_or(0));
@@ -125,7 +125,7 @@ impl Incoming {
     fn drain(&mut self, at: u64) {
         for (number, channel) in self.channels.iter_mut().enumerate() {
             if let Some(channel) = channel {
-                channel.take(number as u16, at, &mut *self.sink);
+                channel.take(number as u16, at, &mut self.sink);
             }
         }
         self.sink.on_taken(at);
@@ -154,8 +154,8 @@ impl Incoming {
             return;
         }
         let Some(channel) = self.channels[usize::from(number)].as_mut() else { return };
-        channel.take(number, at, &mut *self.sink);
-        let sink = &mut *self.sink;
+        channel.take(number, at, &mut self.sink);
+        let sink = &mut self.sink;
         let tick = channel.taken;
         let mut each = |piece: Piece<'_>| sink.piece(number, tick, piece);
         match datum.content {
@@ -221,7 +221,7 @@ impl Incoming {
 
 impl Channel {
     /// The sink takes what it wants until byte `at` of its clock.
-    fn take(&mut self, number: u16, at: u64, sink: &mut dyn VoiceSink) {
+    fn take(&mut self, number: u16, at: u64, sink: &mut impl VoiceSink) {
         if self.ended && self.fifo.level() == 0 {
             self.taken = at;
             return;

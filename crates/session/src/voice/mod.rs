@@ -95,13 +95,13 @@ pub trait VoiceSink {
 }
 
 /// A participant with voice channels.
-pub struct VoicePort {
+pub struct VoicePort<S> {
     associations: Associations,
     association: Option<AssociationId>,
     profile: Option<Profile>,
     connected: bool,
     outgoing: Option<Outgoing>,
-    incoming: Incoming,
+    incoming: Incoming<S>,
     forever: bool,
     listens: bool,
     state: State,
@@ -123,14 +123,14 @@ enum State {
     Finished,
 }
 
-impl VoicePort {
+impl<S: VoiceSink> VoicePort<S> {
     /// A port without a peer; `sends`: the channels of this side, if it has any.
     pub fn new(
         now: Instant,
         seed: u64,
         sends: Option<VoiceSending>,
         receives: VoiceReceiving,
-        sink: Box<dyn VoiceSink>,
+        sink: S,
     ) -> Self {
         VoicePort {
             associations: Associations::new(),
@@ -202,7 +202,7 @@ impl VoicePort {
     }
 
     /// The sink, at the end.
-    pub fn into_sink(self) -> Box<dyn VoiceSink> {
+    pub fn into_sink(self) -> S {
         self.incoming.into_sink()
     }
 
@@ -366,7 +366,7 @@ impl VoicePort {
     }
 }
 
-impl Participant for VoicePort {
+impl<S: VoiceSink> Participant for VoicePort<S> {
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         self.associations.handle_input(now, wire, input);
     }

@@ -60,17 +60,17 @@ impl Way {
         }
     }
 
-    fn sink(&self) -> (Rc<RefCell<Checked>>, Box<dyn VoiceSink>) {
+    fn sink(&self) -> (Rc<RefCell<Checked>>, Sink) {
         let sources = self.sends.sources.clone();
         let (heard, buf) = (vec![0; sources.len()], vec![0; 1 << 16]);
         let checked = Rc::new(RefCell::new(Checked { sources, heard, buf, wrong: 0, sound: 0 }));
-        (Rc::clone(&checked), Box::new(Sink(checked)))
+        (Rc::clone(&checked), Sink(checked))
     }
 }
 
 /// Two ports after their channels have ended.
 struct Ran {
-    world: World<VoicePort, VoicePort>,
+    world: World<VoicePort<Sink>, VoicePort<Sink>>,
     /// What the far end heard.
     up: Rc<RefCell<Checked>>,
     down: Option<Rc<RefCell<Checked>>>,
@@ -86,7 +86,7 @@ fn run_with(
     up: &Way,
     down: Option<&Way>,
     limit: Duration,
-    change: impl FnOnce(&mut World<VoicePort, VoicePort>),
+    change: impl FnOnce(&mut World<VoicePort<Sink>, VoicePort<Sink>>),
 ) -> Ran {
     let now = Instant::ZERO;
     let (heard_up, sink_up) = up.sink();
