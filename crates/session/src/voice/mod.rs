@@ -337,7 +337,11 @@ impl<S: VoiceSink> VoicePort<S> {
                     said => State::SayingGoodbye { said, next: now + BYE_GAP },
                 };
             }
-            State::Closing if self.associations.is_empty() => self.state = State::Finished,
+            State::Closing if self.associations.is_empty() => {
+                // What came while the association ended.
+                self.incoming.finish(now);
+                self.state = State::Finished;
+            }
             _ => {}
         }
     }
