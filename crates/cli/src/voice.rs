@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{Error, VoiceOptions, VoiceReceivedStatus, VoiceSentStatus, VoiceStatus, voice};
+use antiphon::{Error, VoiceOptions, VoiceStatus, voice};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -22,7 +22,7 @@ pub fn run(options: &VoiceOptions, global: &Global, output: &mut Output) -> Resu
             "run",
             json!({
                 "command": command, "uri": options.uri, "channels": options.channels, "source": options.source,
-                "sink": options.sink, "size": options.size, "seed": options.seed, "version": env!("CARGO_PKG_VERSION"),
+                "sink": options.sink, "voice_size_bytes": options.size, "seed": options.seed, "version": env!("CARGO_PKG_VERSION"),
             }),
         );
     }
@@ -80,35 +80,35 @@ pub fn run(options: &VoiceOptions, global: &Global, output: &mut Output) -> Resu
 
 /// Voice channels on one line: what went wrong only where something did.
 fn line(status: &VoiceStatus) -> String {
-    let mut line = format!("{:.1} s", status.elapsed_s);
-    let VoiceSentStatus { channels, packets, bytes, overflow, paused, refused, expired, lost, .. } =
-        &status.sent;
-    if *channels > 0 {
-        line += &format!("; sent {channels} channels, {packets} packets, {bytes} bytes");
-        for (count, name) in [
-            (overflow, "bytes overflowed"),
-            (paused, "bytes paused"),
-            (refused, "bytes refused"),
-            (expired, "expired"),
-            (lost, "lost"),
-        ] {
-            if *count > 0 {
-                line += &format!(", {count} {name}");
-            }
-        }
+    let VoiceStatus { elapsed_s, sent, received, .. } = status;
+    let mut line = format!("{elapsed_s:.1} s");
+    if sent.channels > 0 {
+        line += &format!("; sent {} channels, {} packets", sent.channels, sent.packets);
+        line += &counts(&[
+            (sent.overflow_bytes, "bytes overflowed"),
+            (sent.paused_bytes, "bytes paused"),
+            (sent.refused_bytes, "bytes refused"),
+            (sent.expired, "expired"),
+            (sent.lost, "lost"),
+        ]);
     }
-    let VoiceReceivedStatus { channels, packets, taken, missing, underflow, overflow, late, .. } =
-        &status.received;
-    if *channels > 0 {
-        line += &format!(
-            "; received {channels} channels, {packets} packets, {taken} bytes, missing {missing}, underflow {underflow}, overflow {overflow}"
-        );
-        let others = [(late, "late"), (&status.received.comfort_noise, "of comfort noise")];
-        for (count, name) in others.into_iter().filter(|(count, _)| **count > 0) {
-            line += &format!(", {count} {name}");
-        }
+    if received.channels > 0 {
+        line += &format!("; received {} channels, {} packets", received.channels, received.packets);
+        line += &format!(", {} bytes missing", received.missing_bytes);
+        line += &counts(&[
+            (received.underflow_bytes, "underflow"),
+            (received.overflow_bytes, "overflow"),
+            (received.late_bytes, "late"),
+            (received.comfort_noise_bytes, "of comfort noise"),
+            (received.malformed, "malformed"),
+        ]);
     }
     line
+}
+
+fn counts(counts: &[(u64, &str)]) -> String {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, name)| format!(", {count} {name}")).collect()
 }
 
 fn to_json(status: &impl serde::Serialize) -> Value {

@@ -28,17 +28,17 @@ pub struct VoiceSentStatus {
     /// Channels.
     pub channels: u64,
     /// Sound that the sources of all channels have given, in seconds of one channel.
-    pub channel_seconds: f64,
+    pub captured_s: f64,
     /// Packets handed to the transport.
     pub packets: u64,
     /// Bytes in them.
-    pub bytes: u64,
+    pub voice_bytes: u64,
     /// Bytes that found no room in their FIFO.
-    pub overflow: u64,
+    pub overflow_bytes: u64,
     /// Bytes of pauses, which were not sent.
-    pub paused: u64,
+    pub paused_bytes: u64,
     /// Bytes that the transport refused.
-    pub refused: u64,
+    pub refused_bytes: u64,
     /// Packets given up because their time was over.
     pub expired: u64,
     /// Packets given up otherwise.
@@ -55,19 +55,19 @@ pub struct VoiceReceivedStatus {
     /// Packets of voice.
     pub packets: u64,
     /// Bytes in them.
-    pub bytes: u64,
+    pub voice_bytes: u64,
     /// Bytes that sinks have taken as they were sent.
-    pub taken: u64,
+    pub taken_bytes: u64,
     /// Bytes that had not come when it was their turn.
-    pub missing: u64,
+    pub missing_bytes: u64,
     /// Bytes that sinks wanted from an empty FIFO.
-    pub underflow: u64,
+    pub underflow_bytes: u64,
     /// Bytes that found no room in their FIFO.
-    pub overflow: u64,
+    pub overflow_bytes: u64,
     /// Bytes that came after their turn, or twice.
-    pub late: u64,
+    pub late_bytes: u64,
     /// Bytes of noise in pauses.
-    pub comfort_noise: u64,
+    pub comfort_noise_bytes: u64,
     /// Messages that are no voice.
     pub malformed: u64,
 }
@@ -118,12 +118,12 @@ impl Snapshot {
             elapsed_s: self.elapsed.as_secs_f64(),
             sent: VoiceSentStatus {
                 channels: self.channels as u64,
-                channel_seconds: sent.captured as f64 / f64::from(VOICE_RATE),
+                captured_s: sent.captured as f64 / f64::from(VOICE_RATE),
                 packets: sent.packets,
-                bytes: sent.bytes,
-                overflow: sent.overflow,
-                paused: sent.paused,
-                refused: sent.refused,
+                voice_bytes: sent.bytes,
+                overflow_bytes: sent.overflow,
+                paused_bytes: sent.paused,
+                refused_bytes: sent.refused,
                 expired: sent.expired,
                 lost: sent.lost,
             },
@@ -131,13 +131,13 @@ impl Snapshot {
                 channels: received.channels,
                 ended: received.ended,
                 packets: received.packets,
-                bytes: received.bytes,
-                taken: fifos.taken,
-                missing: fifos.missing,
-                underflow: fifos.underflow,
-                overflow: fifos.overflow,
-                late: fifos.late,
-                comfort_noise: fifos.pause,
+                voice_bytes: received.bytes,
+                taken_bytes: fifos.taken,
+                missing_bytes: fifos.missing,
+                underflow_bytes: fifos.underflow,
+                overflow_bytes: fifos.overflow,
+                late_bytes: fifos.late,
+                comfort_noise_bytes: fifos.pause,
                 malformed: received.malformed,
             },
             rtt_ms: path.srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
