@@ -148,12 +148,12 @@ fn end(args: &[String]) {
     });
     let Some(status) = ended.map(|summary| summary.status).ok().or(last) else { return };
     let (sent, received) = (&status.sent, &status.received);
-    let bad = sent.overflow
-        + sent.refused
-        + received.missing
-        + received.underflow
-        + received.overflow
-        + received.late;
+    let bad = sent.overflow_bytes
+        + sent.refused_bytes
+        + received.missing_bytes
+        + received.underflow_bytes
+        + received.overflow_bytes
+        + received.late_bytes;
     let captured = sent.captured_s * 8000.0;
     // What never came is not known to be missing.
     let heard = received.taken_bytes + received.missing_bytes;
