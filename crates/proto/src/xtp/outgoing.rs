@@ -4,10 +4,11 @@
 //! 32 bits of it are its `sync`, so a status tells by its echo which packets left before one that has arrived, and what it
 //! does not list of these was lost (the synchronising handshake).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Outcome, Tag};
+use antiphon_core::{Instant, Outcome, Tag, sooner};
 
 use super::settings::Reliability;
 use super::wire::{HEADER, TAG};
@@ -39,6 +40,23 @@ pub(super) struct Outgoing {
     given_up_to: u64,
     /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
     large_lost: (u32, u64),
+    /// Parts of `parts` that were sent more than once. Where there are none, those that left later stand behind those that left
+    /// earlier.
+    repeated: usize,
+    /// Messages that are settled and not reported; at least so many are looked for.
+    unreported: usize,
+    /// No message is past its deadline before this.
+    first_deadline: Option<Instant>,
+    /// What [`Outgoing::next_timeout`] has found, or earlier; `None`: it must look.
+    known: Cell<Option<Known>>,
+}
+
+/// A time-out that is known without looking at every part: work for a packet must not grow with the packets on their way.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    at: Option<Instant>,
+    /// Whether it follows from deadlines alone, which no round trip changes.
+    by_deadlines: bool,
 }
 
 #[derive(Debug)]
@@ -116,6 +134,10 @@ impl Outgoing {
             in_flight: 0,
             given_up_to: 0,
             large_lost: (0, 0),
+            repeated: 0,
+            unreported: 0,
+            first_deadline: None,
+            known: Cell::new(None),
         }
     }
 
@@ -170,6 +192,10 @@ impl Outgoing {
     pub fn begin(&mut self, message: Queued) {
         let Queued { tag, bytes, deadline, priority, .. } = message;
         let sort = u16::from(priority);
+        self.first_deadline = sooner(self.first_deadline, deadline);
+        let due = deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
+        let with_it = |known: Known| Known { at: sooner(known.at, due), ..known };
+        self.known.set(self.known.get().map(with_it));
         self.messages.push_back(Sent { tag, bytes, deadline, sort, cut: 0, open: 0, given_up: false });
     }
 
@@ -234,7 +260,9 @@ impl Outgoing {
             self.split(at, most);
         }
         let sending = self.rack.on_send();
+        self.known.set(None);
         let part = &mut self.parts[at];
+        self.repeated += usize::from(part.times == 1);
         let deadline = self.messages[(part.message - self.first_message) as usize].deadline;
         self.limit.on_send(part.len);
         part.state = State::Flight;
@@ -256,6 +284,7 @@ impl Outgoing {
         let part = self.parts[at];
         let rest = Part { from: part.from + most as u64, len: part.len - most, at: part.at + most, ..part };
         self.parts[at].len = most;
+        self.repeated += usize::from(part.times > 1);
         self.messages[(part.message - self.first_message) as usize].open += 1;
         self.parts.insert(at + 1, rest);
     }
@@ -291,6 +320,7 @@ impl Outgoing {
         if settled {
             self.finish(queue);
         }
+        self.known.set(self.known.get().filter(|known| known.by_deadlines));
         self.find_losses(received_at, rtt);
         settled
     }
@@ -313,12 +343,19 @@ impl Outgoing {
             self.rack.note_order(sending);
         }
         self.limit.on_ack(received_at, len, on_way);
-        self.messages[(message - self.first_message) as usize].open -= 1;
+        let sent = &mut self.messages[(message - self.first_message) as usize];
+        sent.open -= 1;
+        self.unreported += usize::from(sent.open == 0);
     }
 
     /// Parts that left before a packet which has arrived, and that had their time, are lost.
     pub fn find_losses(&mut self, now: Instant, rtt: &RttEstimator) {
         for part in self.parts.iter_mut().filter(|part| part.state == State::Flight) {
+            if !self.rack.has_overtaken(part.sending) && self.repeated == 0 {
+                // Nor is any behind it overtaken, and copies are made of what was sent again.
+                break;
+            }
+            self.known.set(None);
             let missed =
                 self.rack.counts_misses() && self.rack.has_overtaken(part.sending + u64::from(MISSES - 1));
             if missed || lost_at(part, &self.rack, rtt).is_some_and(|at| at <= now) {
@@ -347,9 +384,10 @@ impl Outgoing {
     /// Gives up what is past its deadline: at once if it is lost, else when an answer is overdue. Whether one must be asked
     /// for.
     pub fn expire(&mut self, now: Instant, rtt: &RttEstimator, queue: &mut SendQueue) -> bool {
-        if self.reliability != Reliability::Deadline {
+        if self.reliability != Reliability::Deadline || self.first_deadline.is_none_or(|first| now <= first) {
             return false;
         }
+        self.known.set(None);
         let mut must_ask = false;
         let patience = rtt.base_rto();
         let mut found = false;
@@ -390,15 +428,23 @@ impl Outgoing {
             sent.given_up = true;
         }
         if found {
+            self.unreported = usize::MAX;
             self.finish(queue);
         }
+        let open = self.messages.iter().filter(|sent| !sent.bytes.is_empty());
+        self.first_deadline = open.filter_map(|sent| sent.deadline).min();
         must_ask
     }
 
     /// Reports the outcomes of settled messages, and forgets their parts.
     pub fn finish(&mut self, queue: &mut SendQueue) {
-        while self.parts.pop_front_if(|part| part.state == State::Settled).is_some() {}
+        while let Some(part) = self.parts.pop_front_if(|part| part.state == State::Settled) {
+            self.repeated -= usize::from(part.times > 1);
+        }
         for sent in &mut self.messages {
+            if self.unreported == 0 {
+                break;
+            }
             let whole = sent.cut == sent.bytes.len() || sent.given_up;
             if sent.open == 0 && whole && !sent.bytes.is_empty() {
                 let outcome = match sent.given_up {
@@ -407,8 +453,10 @@ impl Outgoing {
                 };
                 queue.recycle(std::mem::take(&mut sent.bytes));
                 queue.settle(sent.tag, outcome);
+                self.unreported = self.unreported.saturating_sub(1);
             }
         }
+        self.unreported = 0;
         // Parts in the middle keep their message's place.
         let first = self.parts.front().map_or(u64::MAX, |part| part.message);
         while self.first_message < first && self.messages.pop_front_if(|sent| sent.bytes.is_empty()).is_some()
@@ -426,7 +474,8 @@ impl Outgoing {
             queue.recycle(sent.bytes);
             queue.settle(sent.tag, Outcome::Aborted);
         }
-        self.in_flight = 0;
+        (self.in_flight, self.repeated) = (0, 0);
+        self.known.set(None);
     }
 
     /// Whether the peer, which waits for `rseq`, waits for something that was given up.
@@ -434,11 +483,26 @@ impl Outgoing {
         rseq < self.given_up_to.min(self.settled_to())
     }
 
-    /// When [`Self::find_losses`] or [`Self::expire`] has something to do, or a copy is due.
+    /// The time-out has come: the next one is looked for.
+    pub fn on_timeout(&mut self) {
+        self.known.set(None);
+    }
+
+    /// When [`Self::find_losses`] or [`Self::expire`] may have something to do, or a copy is due; after [`Self::on_timeout`]
+    /// when they have.
     pub fn next_timeout(&self, rtt: &RttEstimator) -> Option<Instant> {
+        if self.messages.is_empty() {
+            return None;
+        }
+        let known = self.known.get().unwrap_or_else(|| self.find_timeout(rtt));
+        self.known.set(Some(known));
+        known.at
+    }
+
+    fn find_timeout(&self, rtt: &RttEstimator) -> Known {
         let patience = rtt.base_rto();
-        let just_after = |deadline: Instant| deadline + Duration::from_nanos(1);
-        let of_part = |part: &Part| {
+        let mut by_deadlines = true;
+        let mut of_part = |part: &Part| {
             let sent = &self.messages[(part.message - self.first_message) as usize];
             let deadline =
                 sent.deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
@@ -449,15 +513,22 @@ impl Outgoing {
                     let lost = lost_at(part, &self.rack, rtt);
                     let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
                     let overdue = deadline.map(|deadline| deadline.max(answer_by));
+                    by_deadlines &= lost.is_none() && part.copy_at.is_none() && overdue == deadline;
                     [lost, overdue, part.copy_at].into_iter().flatten().min()
                 }
             }
         };
+        let of_parts = self.parts.iter().filter_map(&mut of_part).min();
         let uncut = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
         let uncut =
             uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
-        self.parts.iter().filter_map(of_part).chain(uncut.map(just_after)).min()
+        Known { at: sooner(of_parts, uncut.map(just_after)), by_deadlines }
     }
+}
+
+/// The first instant at which a message is past its deadline.
+fn just_after(deadline: Instant) -> Instant {
+    deadline + Duration::from_nanos(1)
 }
 
 /// When a part that was overtaken counts as lost. `None`: it was not overtaken, or no round trip has been measured, without

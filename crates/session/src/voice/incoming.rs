@@ -50,6 +50,8 @@ struct Channel {
     taken: u64,
     /// Byte of the clock at which the sink begins to take.
     begins: u64,
+    /// Byte of the clock from which on the FIFO keeps its length: all of the first datum has come. `None` before any sound.
+    sized: Option<u64>,
     ended: bool,
 }
 
@@ -163,10 +165,15 @@ impl<S: VoiceSink> Incoming<S> {
             VoiceContent::Sound(sound) => {
                 self.received.packets += 1;
                 self.received.bytes += sound.len() as u64;
-                if at < channel.begins && self.settings.fifo.is_none() {
+                if channel.sized.is_none_or(|sized| at < sized) && self.settings.fifo.is_none() {
+                    // A datum may come in several packets.
                     let wanted = self.settings.fifo_len(channel.fifo.level() + sound.len());
-                    self.held += channel.fifo.grow(wanted);
+                    if self.held + wanted <= MOST_HELD {
+                        self.held += channel.fifo.grow(wanted);
+                    }
                 }
+                let sized = at + self.settings.delay(sound.len());
+                channel.sized.get_or_insert(sized);
                 let begins = channel.fifo.is_pausing();
                 channel.fifo.push(datum.timestamp, sound, &mut each);
                 if begins {
@@ -212,7 +219,7 @@ impl<S: VoiceSink> Incoming<S> {
         }
         self.held += fifo;
         let begins = at + self.settings.delay(len);
-        let channel = Channel { fifo: VoiceFifo::new(fifo), taken: at, begins, ended: false };
+        let channel = Channel { fifo: VoiceFifo::new(fifo), taken: at, begins, sized: None, ended: false };
         self.channels[index] = Some(Box::new(channel));
         self.received.channels += 1;
         true
@@ -264,7 +271,7 @@ impl VoiceReceiving {
 
 /// How often all channels are brought up to date, in bytes of the sink's clock: a quarter of a second.
 const DRAIN: u64 = VOICE_RATE as u64 / 4;
-/// Bytes of all FIFOs of a peer: those of 16 384 channels with the largest data.
+/// Bytes of all FIFOs of a peer: those of 16 384 channels with the longest data.
 const MOST_HELD: usize = 128 << 20;
 /// A sender that was held up sends more than a datum.
 const LARGEST_DATUM: usize = 2 * *VOICE_SIZES.end();
