@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
 use antiphon_media::rtcp::write_bye;
 use antiphon_media::voice::{
-    ByteClock, Datum, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent, VoiceSource,
+    ByteClock, Datum, NoiseLevel, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent, VoiceSource,
     write_voice_header,
 };
 
@@ -46,7 +46,7 @@ pub(super) struct Outgoing {
     /// The upper half of our SSRCs.
     sender: u16,
     clock: Option<ByteClock>,
-    /// Bytes before a channel's source begins, the same for each group: `group * size / groups`.
+    /// The sources of each begin together, those of the next ones a part of a datum later.
     groups: usize,
     /// Which invocation of its channels the group is due for, counted from 0.
     cycle: u64,
@@ -58,7 +58,26 @@ pub(super) struct Outgoing {
     sent: VoiceSent,
     /// When the last message was accepted.
     last: Instant,
-    byes: usize,
+}
+
+/// Hands a message to the transport.
+pub(super) type Send<'a> = dyn FnMut(Message<'_>) -> Result<(), SendError> + 'a;
+
+/// What the channels that are due at one instant need.
+struct Turn<'a> {
+    now: Instant,
+    /// The byte of the clock.
+    at: u64,
+    profile: &'a Profile,
+    send: &'a mut Send<'a>,
+}
+
+/// How an invocation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Invoked {
+    Done,
+    /// The transport takes nothing more.
+    Blocked,
 }
 
 struct Channel {
@@ -107,7 +126,6 @@ impl Outgoing {
             buf: vec![0; VOICE_HEADER + settings.fifo],
             sent: VoiceSent::default(),
             last: Instant::ZERO,
-            byes: 0,
             settings,
         }
     }
@@ -180,24 +198,19 @@ impl Outgoing {
     }
 
     /// Invokes the channels that are due: each sends whatever has accumulated.
-    pub fn run(
-        &mut self,
-        now: Instant,
-        profile: &Profile,
-        send: &mut dyn FnMut(Message<'_>) -> Result<(), SendError>,
-    ) {
+    pub fn run(&mut self, now: Instant, profile: &Profile, send: &mut Send<'_>) {
         let Some(clock) = self.clock.filter(|_| !self.channels.is_empty()) else { return };
-        let at = clock.bytes(now);
-        while !self.blocked && self.due() <= at {
+        let mut turn = Turn { now, at: clock.bytes(now), profile, send };
+        while !self.blocked && self.due() <= turn.at {
             let end = self.first_of(self.group + 1);
             while self.next < end {
-                if !self.invoke(now, self.next, at, profile, send) {
+                if self.invoke(&mut turn, self.next) == Invoked::Blocked {
                     self.blocked = true;
                     return;
                 }
                 self.next += 1;
             }
-            self.advance_group(at);
+            self.advance_group(turn.at);
         }
     }
 
@@ -212,65 +225,65 @@ impl Outgoing {
         self.cycle = (self.cycle + 1).max((at / size).saturating_sub(1));
     }
 
-    /// Sends what has accumulated in a channel's FIFO at byte `at` of the clock; `false` if the transport takes nothing.
-    fn invoke(
-        &mut self,
-        now: Instant,
-        number: usize,
-        at: u64,
-        profile: &Profile,
-        send: &mut dyn FnMut(Message<'_>) -> Result<(), SendError>,
-    ) -> bool {
+    /// Sends what has accumulated in a channel's FIFO.
+    fn invoke(&mut self, turn: &mut Turn<'_>, number: usize) -> Invoked {
         let phase = self.phase_of(number);
-        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let Outgoing { settings, channels, buf, .. } = self;
         let channel = &mut channels[number];
-        let accumulated = channel.captured(at, phase) - channel.taken;
+        let accumulated = channel.captured(turn.at, phase) - channel.taken;
         if accumulated == 0 {
-            return true;
+            return Invoked::Done;
         }
         let held = accumulated.min(settings.fifo as u64) as usize;
-        channel.source.read(channel.taken, &mut buf[VOICE_HEADER..][..held]);
-        if let Some(threshold) = settings.silence
-            && let Some(level) = channel.detector.look(&buf[VOICE_HEADER..][..held], threshold)
-        {
-            let again = channel.paused.is_none_or(|told| channel.taken - told >= PAUSE_TOLD_AGAIN);
-            if again {
-                let content = VoiceContent::Pause(level);
-                let len = channel.header(*sender, number, content, buf);
-                let message = settings.message(now, channel.priority, number, profile, &buf[..len]);
-                match send(message) {
-                    Err(SendError::Blocked { .. }) => return false,
-                    Err(_) => {}
-                    Ok(()) => {
-                        channel.sequence = channel.sequence.wrapping_add(1);
-                        (sent.open, *last) = (sent.open + 1, now);
-                    }
-                }
-                (channel.paused, channel.talks) = (Some(channel.taken), false);
-            }
-            channel.taken += accumulated;
-            sent.paused += accumulated;
-            return true;
+        let voice = &mut buf[VOICE_HEADER..][..held];
+        channel.source.read(channel.taken, voice);
+        match settings.silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
+            Some(level) => self.pause(turn, number, accumulated, level),
+            None => self.talk(turn, number, accumulated, held),
         }
+    }
+
+    /// What has accumulated belongs to a pause, of which the peer is told now and then.
+    fn pause(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, level: NoiseLevel) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        if channel.paused.is_none_or(|told| channel.taken - told >= PAUSE_TOLD_AGAIN) {
+            let len = channel.header(*sender, number, VoiceContent::Pause(level), buf);
+            let message = settings.message(turn, channel.priority, number, &buf[..len]);
+            match (turn.send)(message) {
+                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
+                // It is told again.
+                Err(_) => {}
+                Ok(()) => {
+                    channel.sequence = channel.sequence.wrapping_add(1);
+                    (sent.open, *last) = (sent.open + 1, turn.now);
+                }
+            }
+            (channel.paused, channel.talks) = (Some(channel.taken), false);
+        }
+        channel.taken += accumulated;
+        sent.paused += accumulated;
+        Invoked::Done
+    }
+
+    /// Sends the `held` bytes behind the header's place; the rest of what has accumulated has found the FIFO full.
+    fn talk(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let channel = &mut channels[number];
         channel.paused = None;
         // Transports that don't cut messages get them cut, by samples, so that IP never does.
-        let most = settings.most(profile);
-        let pieces = held.div_ceil(most);
+        let pieces = held.div_ceil(settings.most(turn.profile));
         for piece in 0..pieces {
             let (from, to) = (piece * held / pieces, (piece + 1) * held / pieces);
-            // The header goes where the previous piece was, which has been handed over.
-            let content = VoiceContent::Sound(&[]);
-            let len = channel.header(*sender, number, content, &mut buf[from..]);
-            let message =
-                settings.message(now, channel.priority, number, profile, &buf[from..from + len + to - from]);
-            match send(message) {
-                Err(SendError::Blocked { .. }) => {
-                    // What the FIFO keeps is read again, and counted again, when there is room.
-                    return false;
-                }
+            // The header stands where the end of the previous piece was, which has been handed over.
+            let header = channel.header(*sender, number, VoiceContent::Sound(&[]), &mut buf[from..]);
+            let message = settings.message(turn, channel.priority, number, &buf[from..to + header]);
+            match (turn.send)(message) {
+                // What the FIFO keeps is read again when there is room.
+                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
                 Err(_) => sent.refused += (to - from) as u64,
                 Ok(()) => {
-                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, now);
+                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
                     sent.bytes += (to - from) as u64;
                 }
             }
@@ -280,22 +293,20 @@ impl Outgoing {
         }
         channel.taken += accumulated - held as u64;
         sent.overflow += accumulated - held as u64;
-        true
+        Invoked::Done
     }
 
     /// Hands over the goodbyes of all channels once (RFC 3550 §6.6).
-    pub fn say_goodbye(&mut self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
+    pub fn say_goodbye(&self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
         let mut buf = [0; BYES_TOGETHER * BYE];
-        self.byes = 0;
-        while self.byes < self.channels.len() {
-            let count = BYES_TOGETHER.min(self.channels.len() - self.byes);
+        for first in (0..self.channels.len()).step_by(BYES_TOGETHER) {
+            let count = BYES_TOGETHER.min(self.channels.len() - first);
             for (at, bye) in buf.chunks_exact_mut(BYE).take(count).enumerate() {
-                let written = write_bye(ssrc(self.sender, self.byes + at), bye);
+                let written = write_bye(ssrc(self.sender, first + at), bye);
                 debug_assert_eq!(written, Some(BYE));
             }
             // Goodbyes are said several times.
             let _without_room = send(&buf[..count * BYE]);
-            self.byes += count;
         }
     }
 }
@@ -326,16 +337,9 @@ impl VoiceSending {
         whole.min(profile.max_message).saturating_sub(VOICE_HEADER).max(1)
     }
 
-    fn message<'a>(
-        &self,
-        now: Instant,
-        priority: u8,
-        channel: usize,
-        profile: &Profile,
-        bytes: &'a [u8],
-    ) -> Message<'a> {
-        let stream = profile.media_stream(channel);
-        Message { priority, stream, ..Message::new(DATA, bytes, Some(now + self.lifetime)) }
+    fn message<'a>(&self, turn: &Turn<'_>, priority: u8, channel: usize, bytes: &'a [u8]) -> Message<'a> {
+        let stream = turn.profile.media_stream(channel);
+        Message { priority, stream, ..Message::new(DATA, bytes, Some(turn.now + self.lifetime)) }
     }
 }
 
