@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_core::units::format_duration;
-use antiphon_media::voice::{MOST_CHANNELS, VOICE_SIZES};
+use antiphon_media::voice::{MOST_CHANNELS, OPUS_RATES, OPUS_SIZES, OPUS_STATE, VOICE_SIZES};
 use antiphon_net::{OsClock, SocketOptions, Stop, Target, WaitStyle};
 use antiphon_proto::Substrate;
 use antiphon_session::{StreamFraming, VoiceReceiving, VoiceSending};
@@ -55,6 +55,8 @@ pub struct VoiceOptions {
     pub latency: Option<Duration>,
     /// Quieter blocks than this, in dB relative to overload, are pauses, which are not sent; `None`: everything is sent.
     pub silence: Option<f32>,
+    /// Compresses with Opus to so many bits a second, instead of the 64 kbit/s of mu-law.
+    pub opus: Option<u32>,
     /// Which channels are how urgent.
     pub priorities: VoicePriorities,
     /// How much faster the clock of this end's converters runs than the system's, in parts per million.
@@ -89,6 +91,7 @@ impl Default for VoiceOptions {
             fifo: None,
             latency: None,
             silence: None,
+            opus: None,
             priorities: VoicePriorities::default(),
             clock_ppm: 0,
             length: None,
@@ -185,6 +188,22 @@ impl VoiceOptions {
             let (least, most) = (VOICE_SIZES.start(), VOICE_SIZES.end());
             return refused(format!("a voice data size of {} bytes: use {least}B to {most}B", self.size));
         }
+        if self.opus.is_some_and(|rate| !OPUS_RATES.contains(&rate)) {
+            return refused("Opus carries voice in 6kbit/s to 128kbit/s".into());
+        }
+        if self.opus.is_some() && !OPUS_SIZES.contains(&self.size) {
+            return refused(format!(
+                "Opus has frames of 80B (10 ms), 160B, 320B and 480B, and none of {}B: choose one with --voice-size",
+                self.size
+            ));
+        }
+        if self.opus.is_some() && self.channels > MOST_OPUS {
+            return refused(format!(
+                "{} channels in Opus: an encoder holds {} kB, so use at most {MOST_OPUS}",
+                self.channels,
+                OPUS_STATE / 1000
+            ));
+        }
         let fifos = self.size..=MOST_FIFO;
         if let Some(fifo) = self.fifo.filter(|fifo| !fifos.contains(fifo)) {
             return refused(format!("a FIFO of {fifo} bytes: use {}B (a datum) to {MOST_FIFO}B", self.size));
@@ -242,6 +261,7 @@ impl VoiceOptions {
         sends.priorities = (0..self.channels).map(|number| self.priorities.of(number)).collect();
         sends.clock_ppm = self.clock_ppm;
         sends.silence = self.silence;
+        sends.opus = self.opus;
         sends.length = self.length.filter(|_| !self.listens).map(|length| (length.as_micros() / 125) as u64);
         if let Some(delay) = delay {
             sends.lifetime = Duration::from_micros(125 * delay as u64);
@@ -304,6 +324,8 @@ pub fn voice(
     Ok(VoiceSummary { status: last, interrupted, notes, files: written.files, shortfall })
 }
 
+/// The most channels that are compressed.
+const MOST_OPUS: usize = 512;
 /// SCTP's streams that channels are spread over at most: a loss on one delays none of the others.
 const MOST_STREAMS: usize = 64;
 /// Bytes of the longest FIFO: eight seconds and more of a channel.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
-use antiphon::core::{ByteCount, UnitError};
+use antiphon::core::{BitRate, ByteCount, UnitError};
 use antiphon::link::DuplexSpec;
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
@@ -122,6 +122,12 @@ pub fn fifo(text: &str) -> Result<usize, Refusal> {
 /// 1 to 65 536 voice channels.
 pub fn voice_channels(text: &str) -> Result<usize, Refusal> {
     Ok(within(text, "a number, such as 24", 1..=MOST_VOICE_CHANNELS as u32)? as usize)
+}
+
+/// A bit rate of Opus; the facade knows its bounds.
+pub fn opus(text: &str) -> Result<u32, Refusal> {
+    let BitRate(rate) = text.parse::<BitRate>()?;
+    u32::try_from(rate).map_err(Into::into)
 }
 
 /// A level relative to overload: -45dB.

@@ -96,6 +96,19 @@ fn voice(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     [Box::new(near), Box::new(far)]
 }
 
+/// The same in Opus, three channels each way.
+fn opus(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
+    let material = VoiceMaterial::of_kind(VoiceKind::Speech, 1);
+    let sources = || (0..3).map(|number| material.channel(number)).collect();
+    let sends = || Some(VoiceSending { opus: Some(16_000), ..VoiceSending::new(sources(), 160) });
+    let now = Instant::ZERO;
+    let mut near = VoicePort::new(now, 1, sends(), VoiceReceiving::default(), Anywhere);
+    near.call(now, WIRE, &[PathId(0)], &*stack(transport.scheme));
+    let mut far = VoicePort::new(now, 2, sends(), VoiceReceiving::default(), Anywhere);
+    far.listen(now, WIRE, stack(transport.scheme), SILENCE);
+    [Box::new(near), Box::new(far)]
+}
+
 fn stream_of(scheme: &str, config: SendTrackConfig) -> [Box<dyn Participant>; 2] {
     let source = endless(config.packet.format);
     let near = sending(&*stack(scheme), source, config, PlayoutDelay::Of(LATENCY));
@@ -196,10 +209,11 @@ fn a_stall_of_either_machine_allocates_nothing() {
         ("eight groups", divided),
         ("repeated", repeated),
         ("voice", voice),
+        ("opus", opus),
     ];
     for (transport, (kind, participants)) in TRANSPORTS.iter().flat_map(|t| kinds.map(|kind| (*t, kind))) {
         // SRP's sender holds buffers of the length of the stream's first packets; after a stall, data are longer.
-        if (transport.scheme, kind) == ("srp", "voice") {
+        if transport.scheme == "srp" && ["voice", "opus"].contains(&kind) {
             continue;
         }
         // Printed first, since an allocation aborts the process.
@@ -218,7 +232,7 @@ fn a_stall_of_either_machine_allocates_nothing() {
         });
         // 1200 frames in 6.5 s, of which the stalls let at most half expire. Voice is thousands of data, of which TCP puts
         // those of a millisecond into one piece of its stream.
-        let least = if kind == "voice" { 200 } else { 600 };
+        let least = if ["voice", "opus"].contains(&kind) { 200 } else { 600 };
         assert!(world.came[1] > least, "{} {kind}: {:?} came", transport.scheme, world.came);
     }
 }

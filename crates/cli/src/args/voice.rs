@@ -23,6 +23,10 @@ pub struct VoiceArgs {
     /// comfort noise (RFC 3389)
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "-45dB", value_parser = values::level, requires = "voice")]
     pub silence: Option<f32>,
+    /// Compress with Opus (RFC 6716) to this rate; for data of 80B, 160B, 320B
+    /// and 480B
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "16kbit/s", value_parser = values::opus, conflicts_with = "silence")]
+    pub opus: Option<u32>,
     /// Priority of channels, 0 (most urgent, all others) to 255: 1-8=0,9-=3;
     /// for transports that have it: xtp://…?sort=on
     #[arg(long, value_name = "N-N=P,…", value_parser = str::parse::<VoicePriorities>, requires = "voice")]
@@ -107,6 +111,7 @@ impl VoiceArgs {
             size: self.voice_size,
             fifo: self.fifo,
             silence: self.silence,
+            opus: self.opus,
             priorities: self.voice_priority.clone().unwrap_or_default(),
             clock_ppm: self.voice_clock.map_or(0, |Ppm(ppm)| ppm.round() as i32),
             mix: self.mix,

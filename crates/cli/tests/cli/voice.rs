@@ -96,6 +96,24 @@ fn channels_are_mixed_into_one_file() {
 }
 
 #[test]
+fn channels_in_opus_come_back_as_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_ports(1);
+    let sink = format!("file:{}", directory.path().join("call.wav").display());
+    let at = source("rtp", port);
+    let (mut listener, said) =
+        listening(&["receive", "--voice", &at, &sink, "--latency", "1s"], "listening for voice");
+    let to = format!("rtp://127.0.0.1:{port}");
+    let send = ["send", "--voice", "3", "tone:440Hz?seconds=1s", &to, "--opus=12kbit/s", "--latency", "1s"];
+    let sent = run(&send);
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+    assert_eq!(listener.wait().expect("our child").code(), Some(0), "{}", said.join().expect("read"));
+    for number in 1..=3 {
+        assert_eq!(recorded(&directory.path().join(format!("call-000{number}.wav"))).len(), 8_000);
+    }
+}
+
+#[test]
 fn what_voice_channels_do_not_have_is_refused() {
     let refused = |arguments: &[&str], words: &[&str]| {
         let ran = run(arguments);
@@ -111,6 +129,10 @@ fn what_voice_channels_do_not_have_is_refused() {
     refused(&["send", "--voice", "4", to, "--voice-size", "7B"], &["8B", "4096B"]);
     refused(&["send", "--voice", "4", to, "--fifo", "100B"], &["160B (a datum)"]);
     refused(&["send", "--voice", "4", to, "--silence=45"], &["dB"]);
+    refused(&["send", "--voice", "4", to, "--opus", "--silence"], &["--opus", "--silence"]);
+    refused(&["send", "--voice", "4", to, "--opus=5kbit/s"], &["6kbit/s"]);
+    refused(&["send", "--voice", "4", to, "--opus", "--voice-size", "100B"], &["80B", "480B"]);
+    refused(&["send", "--voice", "513", to, "--opus"], &["512"]);
     refused(&["send", "--voice", "4", to, "--voice-priority", "4-1=0"], &["1-8=0"]);
     refused(&["send", "--voice", "4", to, "--voice-clock", "100"], &["ppm"]);
     refused(&["send", "--voice", "4", to, "--format", "l16"], &["--format", "--voice"]);

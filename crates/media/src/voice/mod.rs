@@ -13,13 +13,17 @@
 
 mod clock;
 mod fifo;
+mod opus;
 mod packet;
 mod silence;
 mod source;
 
 pub use clock::ByteClock;
 pub use fifo::{FifoCounters, Piece, VoiceFifo};
-pub use packet::{Datum, MOST_CHANNELS, VOICE_HEADER, VoiceContent, parse_voice, write_voice_header};
+pub use opus::{OPUS_RATES, OPUS_SIZES, OPUS_STATE, VoiceDecoder, VoiceEncoder};
+pub use packet::{
+    Datum, MOST_CHANNELS, OPUS_TICKS, VOICE_HEADER, VoiceContent, parse_voice, write_voice_header,
+};
 pub use silence::{ComfortNoise, Level, NoiseLevel, SilenceDetector};
 pub use source::{VoiceKind, VoiceMaterial, VoiceSource};
 

@@ -1,11 +1,11 @@
 //! The bytes of a voice datum: an RTP packet (RFC 3550 §5.1) of payload type 0, PCMU (RFC 3551 §4.5.14), or 13, comfort
-//! noise (RFC 3389).
+//! noise (RFC 3389), or 111, Opus (RFC 7587, whose clock counts 48 000 a second; the number is not fixed, and this one usual).
 //!
 //! ```text
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---+-+-+-------+-+-------------+-------------------------------+
-//! |V=2|0|0|   0   |M|  PT 0 or 13 |        sequence number        |
+//! |V=2|0|0|   0   |M|      PT     |        sequence number        |
 //! +---+-+-+-------+-+-------------+-------------------------------+
 //! |         time stamp: bytes of this channel before it           |
 //! +-------------------------------+-------------------------------+
@@ -34,7 +34,7 @@ pub struct Datum<'a> {
     pub channel: u16,
     /// Counts the channel's packets.
     pub sequence: u16,
-    /// Bytes of the channel before this datum, from a random number on.
+    /// Bytes of the channel before this datum, from a random number on; of Opus six times as many.
     pub timestamp: u32,
     /// Whether it begins a talk spurt.
     pub marker: bool,
@@ -47,6 +47,8 @@ pub struct Datum<'a> {
 pub enum VoiceContent<'a> {
     /// Bytes of mu-law.
     Sound(&'a [u8]),
+    /// A packet of Opus.
+    Opus(&'a [u8]),
     /// A pause begins or goes on: nothing is sent until the next talk spurt, and this noise is heard meanwhile.
     Pause(NoiseLevel),
 }
@@ -56,6 +58,7 @@ pub enum VoiceContent<'a> {
 pub fn write_voice_header(datum: &Datum<'_>, buf: &mut [u8]) -> Option<usize> {
     let (payload_type, level) = match datum.content {
         VoiceContent::Sound(_) => (PCMU, None),
+        VoiceContent::Opus(_) => (OPUS, None),
         VoiceContent::Pause(level) => (COMFORT_NOISE, Some(level)),
     };
     let len = VOICE_HEADER + usize::from(level.is_some());
@@ -77,6 +80,7 @@ pub fn parse_voice(bytes: &[u8]) -> Option<Datum<'_>> {
     let packet = parse_rtp(bytes, ExtensionIds::default()).ok()?;
     let content = match (packet.payload_type, packet.payload) {
         (PCMU, sound) if !sound.is_empty() => VoiceContent::Sound(sound),
+        (OPUS, packet) if !packet.is_empty() => VoiceContent::Opus(packet),
         // The spectrum behind the level may be left out by a sender, and ignored by a receiver (RFC 3389 §3).
         (COMFORT_NOISE, [level, ..]) => VoiceContent::Pause(NoiseLevel::from_byte(*level)),
         _ => return None,
@@ -96,6 +100,10 @@ const VERSION_2: u8 = 0x80;
 const PCMU: u8 = 0;
 /// RFC 3389 §4.
 const COMFORT_NOISE: u8 = 13;
+/// The number that most senders of Opus choose (RFC 7587 leaves it to them).
+const OPUS: u8 = 111;
+/// Time stamps of Opus in a byte of mu-law.
+pub const OPUS_TICKS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +116,7 @@ mod tests {
         let mut buf = vec![0; VOICE_HEADER + 1];
         let len = write_voice_header(datum, &mut buf).expect("room");
         buf.truncate(len);
-        if let VoiceContent::Sound(sound) = datum.content {
+        if let VoiceContent::Sound(sound) | VoiceContent::Opus(sound) = datum.content {
             buf.extend(sound);
         }
         buf
@@ -131,11 +139,12 @@ mod tests {
         #[test]
         fn data_are_read_as_written(
             sender: u16, channel: u16, sequence: u16, timestamp: u32, marker: bool,
-            sound in prop::collection::vec(any::<u8>(), 1..50), level in 0u8..128, pauses: bool,
+            sound in prop::collection::vec(any::<u8>(), 1..50), level in 0u8..128, kind in 0..3,
         ) {
-            let content = match pauses {
-                true => VoiceContent::Pause(NoiseLevel::from_byte(level)),
-                false => VoiceContent::Sound(&sound),
+            let content = match kind {
+                0 => VoiceContent::Pause(NoiseLevel::from_byte(level)),
+                1 => VoiceContent::Sound(&sound),
+                _ => VoiceContent::Opus(&sound),
             };
             let datum = Datum { sender, channel, sequence, timestamp, marker, content };
             let bytes = bytes_of(&datum);

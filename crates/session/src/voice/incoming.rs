@@ -1,8 +1,9 @@
 //! The channels that a port receives.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, Unwrapper};
 use antiphon_media::voice::{
-    ByteClock, Datum, FifoCounters, MOST_CHANNELS, Piece, VOICE_RATE, VOICE_SIZES, VoiceContent, VoiceFifo,
+    ByteClock, Datum, FifoCounters, MOST_CHANNELS, OPUS_STATE, OPUS_TICKS, Piece, VOICE_RATE, VOICE_SIZES,
+    VoiceContent, VoiceDecoder, VoiceFifo,
 };
 
 use super::{VoiceReceiving, VoiceSink};
@@ -53,6 +54,15 @@ struct Channel {
     /// Byte of the clock from which on the FIFO keeps its length: all of the first datum has come. `None` before any sound.
     sized: Option<u64>,
     ended: bool,
+    opus: Option<Box<Opus>>,
+}
+
+/// What a channel in Opus needs.
+#[derive(Default)]
+struct Opus {
+    decoder: VoiceDecoder,
+    /// Its time stamps, of which there are six in a byte's time.
+    clock: Unwrapper<32>,
 }
 
 impl<S: VoiceSink> Incoming<S> {
@@ -145,41 +155,40 @@ impl<S: VoiceSink> Incoming<S> {
         if self.sender != Some(datum.sender) {
             self.begin(now, datum.sender);
         }
-        let at = self.clock.bytes(now);
-        let number = datum.channel;
-        let content = match datum.content {
-            VoiceContent::Sound(sound) => sound,
-            VoiceContent::Pause(_) => &[],
-        };
-        if !self.make_channel(number, at, content.len()) {
+        let (at, number) = (self.clock.bytes(now), datum.channel);
+        let len = if let VoiceContent::Sound(sound) = datum.content { sound.len() } else { 0 };
+        if !self.make_channel(number, at, len) {
             self.received.malformed += 1;
             return;
         }
-        let Some(channel) = self.channels[usize::from(number)].as_mut() else { return };
-        channel.take(number, at, &mut self.sink);
-        let sink = &mut self.sink;
+        let Incoming { channels, settings, sink, held, received, .. } = self;
+        let Some(channel) = channels[usize::from(number)].as_mut() else { return };
+        channel.take(number, at, sink);
         let tick = channel.taken;
         let mut each = |piece: Piece<'_>| sink.piece(number, tick, piece);
         match datum.content {
             VoiceContent::Pause(level) => channel.fifo.begin_pause(datum.timestamp, level, &mut each),
             VoiceContent::Sound(sound) => {
-                self.received.packets += 1;
-                self.received.bytes += sound.len() as u64;
-                if channel.sized.is_none_or(|sized| at < sized) && self.settings.fifo.is_none() {
-                    // A datum may come in several packets.
-                    let wanted = self.settings.fifo_len(channel.fifo.level() + sound.len());
-                    if self.held + wanted <= MOST_HELD {
-                        self.held += channel.fifo.grow(wanted);
-                    }
+                received.packets += 1;
+                received.bytes += sound.len() as u64;
+                channel.push(at, datum.timestamp, sound, settings, held, &mut each);
+            }
+            VoiceContent::Opus(packet) => {
+                if channel.opus.is_none() && *held + OPUS_STATE > MOST_HELD {
+                    received.malformed += 1;
+                    return;
                 }
-                let sized = at + self.settings.delay(sound.len());
-                channel.sized.get_or_insert(sized);
-                let begins = channel.fifo.is_pausing();
-                channel.fifo.push(datum.timestamp, sound, &mut each);
-                if begins {
-                    // A talk spurt begins as a stream does.
-                    channel.begins = at + self.settings.delay(sound.len());
-                }
+                let mut opus = channel.opus.take().unwrap_or_else(|| {
+                    *held += OPUS_STATE;
+                    Box::default()
+                });
+                let sound = opus.decoder.decode(packet);
+                let timestamp = (opus.clock.extend(datum.timestamp.into()) / u64::from(OPUS_TICKS)) as u32;
+                received.packets += 1;
+                received.bytes += sound.len() as u64;
+                received.malformed += u64::from(sound.is_empty());
+                channel.push(at, timestamp, sound, settings, held, &mut each);
+                channel.opus = Some(opus);
             }
         }
     }
@@ -219,7 +228,8 @@ impl<S: VoiceSink> Incoming<S> {
         }
         self.held += fifo;
         let begins = at + self.settings.delay(len);
-        let channel = Channel { fifo: VoiceFifo::new(fifo), taken: at, begins, sized: None, ended: false };
+        let channel =
+            Channel { fifo: VoiceFifo::new(fifo), taken: at, begins, sized: None, ended: false, opus: None };
         self.channels[index] = Some(Box::new(channel));
         self.received.channels += 1;
         true
@@ -227,6 +237,35 @@ impl<S: VoiceSink> Incoming<S> {
 }
 
 impl Channel {
+    /// Sound that has come goes into the FIFO.
+    fn push(
+        &mut self,
+        at: u64,
+        timestamp: u32,
+        sound: &[u8],
+        settings: &VoiceReceiving,
+        held: &mut usize,
+        each: &mut impl FnMut(Piece<'_>),
+    ) {
+        if sound.is_empty() {
+            return;
+        }
+        if self.sized.is_none_or(|sized| at < sized) && settings.fifo.is_none() {
+            // A datum may come in several packets.
+            let wanted = settings.fifo_len(self.fifo.level() + sound.len());
+            if *held + wanted <= MOST_HELD {
+                *held += self.fifo.grow(wanted);
+            }
+        }
+        let begins = at + settings.delay(sound.len());
+        if self.sized.is_none() || self.fifo.is_pausing() {
+            // A talk spurt begins as a stream does.
+            self.begins = begins;
+        }
+        self.sized.get_or_insert(begins);
+        self.fifo.push(timestamp, sound, each);
+    }
+
     /// The sink takes what it wants until byte `at` of its clock.
     fn take(&mut self, number: u16, at: u64, sink: &mut impl VoiceSink) {
         if self.ended && self.fifo.level() == 0 {

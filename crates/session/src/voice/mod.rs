@@ -48,6 +48,8 @@ pub struct VoiceSending {
     pub length: Option<u64>,
     /// Blocks of at most so many dB are pauses, which are not sent; `None`: everything is sent.
     pub silence: Option<f32>,
+    /// Compresses with Opus to so many bits a second; `size` is then one of [`OPUS_SIZES`](antiphon_media::voice::OPUS_SIZES).
+    pub opus: Option<u32>,
     /// How long a datum is of use after it was sent first: the playout delay of the peer.
     pub lifetime: Duration,
     /// Bytes of the largest message that a transport gets which doesn't cut messages.
@@ -65,6 +67,7 @@ impl VoiceSending {
             clock_ppm: 0,
             length: None,
             silence: None,
+            opus: None,
             lifetime: time_of(2 * size),
             max_packet: antiphon_core::wire::ETHERNET_MTU - antiphon_core::wire::UDP_IPV6_HEADERS,
         }

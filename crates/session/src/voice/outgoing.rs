@@ -5,8 +5,8 @@ use std::time::Duration;
 use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
 use antiphon_media::rtcp::write_bye;
 use antiphon_media::voice::{
-    ByteClock, Datum, NoiseLevel, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent, VoiceSource,
-    write_voice_header,
+    ByteClock, Datum, NoiseLevel, OPUS_TICKS, QUIET, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent,
+    VoiceEncoder, VoiceSource, write_voice_header,
 };
 
 use super::VoiceSending;
@@ -55,6 +55,8 @@ pub(super) struct Outgoing {
     next: usize,
     blocked: bool,
     buf: Vec<u8>,
+    /// For a packet of Opus.
+    packet: Vec<u8>,
     sent: VoiceSent,
     /// When the last message was accepted.
     last: Instant,
@@ -93,6 +95,7 @@ struct Channel {
     detector: SilenceDetector,
     /// The bytes after which the pause was last told; `None` while sound is sent.
     paused: Option<u64>,
+    encoder: Option<Box<VoiceEncoder>>,
     /// Whether sound was sent since the pause, or the beginning.
     talks: bool,
 }
@@ -110,6 +113,7 @@ impl Outgoing {
             priority: settings.priorities.get(number).copied().unwrap_or(0),
             detector: SilenceDetector::default(),
             paused: None,
+            encoder: settings.opus.map(|rate| Box::new(VoiceEncoder::new(rate))),
             talks: false,
         };
         let channels: Vec<Channel> = settings.sources.iter().enumerate().map(channel).collect();
@@ -123,7 +127,8 @@ impl Outgoing {
             group: 0,
             next: 0,
             blocked: false,
-            buf: vec![0; VOICE_HEADER + settings.fifo],
+            buf: vec![0; VOICE_HEADER + settings.fifo + settings.size],
+            packet: vec![0; VOICE_HEADER + MOST_CODED],
             sent: VoiceSent::default(),
             last: Instant::ZERO,
             settings,
@@ -237,8 +242,11 @@ impl Outgoing {
         let held = accumulated.min(settings.fifo as u64) as usize;
         let voice = &mut buf[VOICE_HEADER..][..held];
         channel.source.read(channel.taken, voice);
-        match settings.silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
+        // Opus finds pauses itself, and its time stamps have another clock.
+        let silence = settings.silence.filter(|_| settings.opus.is_none());
+        match silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
             Some(level) => self.pause(turn, number, accumulated, level),
+            None if settings.opus.is_some() => self.compress(turn, number, accumulated, held),
             None => self.talk(turn, number, accumulated, held),
         }
     }
@@ -296,6 +304,47 @@ impl Outgoing {
         Invoked::Done
     }
 
+    /// Sends the whole frames of the `held` bytes in Opus; what follows them stays in the FIFO, unless that is full.
+    fn compress(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, packet, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        let ends = channel.taken + accumulated == channel.end;
+        let frames = if ends { held.div_ceil(settings.size) } else { held / settings.size };
+        for frame in 0..frames {
+            let from = VOICE_HEADER + frame * settings.size;
+            let left = held - frame * settings.size;
+            let voice = &mut buf[from..][..settings.size];
+            // Of the last frame the source has only a part.
+            voice[left.min(settings.size)..].fill(QUIET);
+            let header = channel.header(*sender, number, VoiceContent::Opus(&[]), packet);
+            let encoder = channel.encoder.as_mut().expect("Opus has one");
+            let coded = encoder.encode(voice, &mut packet[header..]).unwrap_or(0);
+            let bytes = left.min(settings.size) as u64;
+            channel.taken += bytes;
+            channel.sequence = channel.sequence.wrapping_add(1);
+            let message = settings.message(turn, channel.priority, number, &packet[..header + coded]);
+            match (turn.send)(message) {
+                // An encoder cannot go back.
+                Err(SendError::Blocked { .. }) => {
+                    sent.overflow += bytes;
+                    return Invoked::Blocked;
+                }
+                Err(_) => sent.refused += bytes,
+                Ok(()) => {
+                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
+                    sent.bytes += bytes;
+                }
+            }
+            channel.talks = true;
+        }
+        if accumulated > held as u64 {
+            let rest = accumulated - (frames * settings.size).min(held) as u64;
+            channel.taken += rest;
+            sent.overflow += rest;
+        }
+        Invoked::Done
+    }
+
     /// Hands over the goodbyes of all channels once (RFC 3550 §6.6).
     pub fn say_goodbye(&self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
         let mut buf = [0; BYES_TOGETHER * BYE];
@@ -322,8 +371,11 @@ impl Channel {
             sender,
             channel: number as u16,
             sequence: self.sequence,
-            timestamp: self.origin.wrapping_add(self.taken as u32),
-            marker: !self.talks && matches!(content, VoiceContent::Sound(_)),
+            timestamp: match content {
+                VoiceContent::Opus(_) => self.origin.wrapping_add(OPUS_TICKS.wrapping_mul(self.taken as u32)),
+                _ => self.origin.wrapping_add(self.taken as u32),
+            },
+            marker: !self.talks && !matches!(content, VoiceContent::Pause(_)),
             content,
         };
         write_voice_header(&datum, buf).expect("the buffer has room for a header")
@@ -359,6 +411,8 @@ const PAUSE_TOLD_AGAIN: u64 = VOICE_RATE as u64 / 2;
 const BYE: usize = 8;
 /// Goodbyes in a message, which fits into any packet.
 const BYES_TOGETHER: usize = 64;
+/// Bytes of the longest packet of Opus that is sent: 60 ms at 128 kbit/s.
+const MOST_CODED: usize = 1_000;
 /// How long voice is of use at a receiver that keeps so many bytes.
 pub(super) fn time_of(bytes: usize) -> Duration {
     Duration::from_micros(125 * bytes as u64)

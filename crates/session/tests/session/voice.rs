@@ -242,6 +242,31 @@ fn pauses_are_not_sent_and_sound_like_the_room() {
 }
 
 #[test]
+fn channels_in_opus_arrive_whole_in_fewer_bytes() {
+    let length = ms(3010);
+    for (loss, name) in [("", "xtp"), (",loss=2%", "rtp")] {
+        let mut way = Way::new(4, 160, length);
+        let material = VoiceMaterial::of_kind(VoiceKind::Tones, 1);
+        way.sends.sources = (0..4).map(|number| material.channel(number)).collect();
+        way.sends.opus = Some(16_000);
+        let mut bytes = None;
+        let ran = run_with(name, &format!("delay=5ms{loss}"), &way, None, Duration::from_secs(30), |world| {
+            bytes = Some(world.log(|leaving| leaving.bytes.len()));
+        });
+        let (sent, fifos) = (ran.world.near.sent(ran.world.now), ran.world.far.received().fifos);
+        // The last frame is filled up: 24 080 bytes of voice are 151 frames.
+        assert_eq!((sent.captured, sent.packets), (4 * 24_080, 4 * 151), "{name}: {sent:?}");
+        assert_eq!((fifos.underflow, fifos.overflow), (0, 0), "{name}: {fifos:?}");
+        let whole = 4 * 151 * 160;
+        let missing = u64::from(!loss.is_empty()) * whole / 20;
+        assert!(fifos.taken <= whole && fifos.taken + missing >= whole, "{name}: {fifos:?}");
+        let bytes: usize = bytes.expect("it was logged").borrow().iter().sum();
+        // Mu-law needs 96 000 bytes, and headers and acknowledgements as much again.
+        assert!(bytes < 120_000, "{name}: {bytes}");
+    }
+}
+
+#[test]
 fn a_source_faster_than_the_transport_overflows_at_the_sender() {
     let mut way = Way::new(20, 160, ms(20_000));
     way.sends.lifetime = Duration::from_secs(10);
