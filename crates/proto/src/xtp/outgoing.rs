@@ -4,9 +4,10 @@
 //! 32 bits of it are its `sync`, so a status tells by its echo which packets left before one that has arrived, and what it
 //! does not list of these was lost (the synchronising handshake).
 
+mod timeouts;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome, Tag, sooner};
 
@@ -16,8 +17,9 @@ use crate::deadline::last_chance;
 use crate::limit::{LEAST_PACKETS_FULL, Limit};
 use crate::mtu::{BASE, SUSPICIOUS};
 use crate::queue::{Queued, SendQueue};
-use crate::rack::{MISSES, Rack, loss_delay};
+use crate::rack::{MISSES, Rack};
 use crate::rtt::RttEstimator;
+use timeouts::{Known, just_after, lost_at};
 
 /// Messages on their way.
 #[derive(Debug)]
@@ -49,14 +51,6 @@ pub(super) struct Outgoing {
     first_deadline: Option<Instant>,
     /// What [`Outgoing::next_timeout`] has found, or earlier; `None`: it must look.
     known: Cell<Option<Known>>,
-}
-
-/// A time-out that is known without looking at every part: work for a packet must not grow with the packets on their way.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    at: Option<Instant>,
-    /// Whether it follows from deadlines alone, which no round trip changes.
-    by_deadlines: bool,
 }
 
 #[derive(Debug)]
@@ -482,60 +476,6 @@ impl Outgoing {
     pub fn must_tell_of_gap(&self, rseq: u64) -> bool {
         rseq < self.given_up_to.min(self.settled_to())
     }
-
-    /// The time-out has come: the next one is looked for.
-    pub fn on_timeout(&mut self) {
-        self.known.set(None);
-    }
-
-    /// When [`Self::find_losses`] or [`Self::expire`] may have something to do, or a copy is due; after [`Self::on_timeout`]
-    /// when they have.
-    pub fn next_timeout(&self, rtt: &RttEstimator) -> Option<Instant> {
-        if self.messages.is_empty() {
-            return None;
-        }
-        let known = self.known.get().unwrap_or_else(|| self.find_timeout(rtt));
-        self.known.set(Some(known));
-        known.at
-    }
-
-    fn find_timeout(&self, rtt: &RttEstimator) -> Known {
-        let patience = rtt.base_rto();
-        let mut by_deadlines = true;
-        let mut of_part = |part: &Part| {
-            let sent = &self.messages[(part.message - self.first_message) as usize];
-            let deadline =
-                sent.deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
-            match part.state {
-                State::Settled => None,
-                State::Lost => deadline,
-                State::Flight => {
-                    let lost = lost_at(part, &self.rack, rtt);
-                    let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
-                    let overdue = deadline.map(|deadline| deadline.max(answer_by));
-                    by_deadlines &= lost.is_none() && part.copy_at.is_none() && overdue == deadline;
-                    [lost, overdue, part.copy_at].into_iter().flatten().min()
-                }
-            }
-        };
-        let of_parts = self.parts.iter().filter_map(&mut of_part).min();
-        let uncut = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
-        let uncut =
-            uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
-        Known { at: sooner(of_parts, uncut.map(just_after)), by_deadlines }
-    }
-}
-
-/// The first instant at which a message is past its deadline.
-fn just_after(deadline: Instant) -> Instant {
-    deadline + Duration::from_nanos(1)
-}
-
-/// When a part that was overtaken counts as lost. `None`: it was not overtaken, or no round trip has been measured, without
-/// which nothing tells how long a reordered packet may take. Then only later arrivals are counted.
-fn lost_at(part: &Part, rack: &Rack, rtt: &RttEstimator) -> Option<Instant> {
-    let wait = loss_delay(rtt.smoothed()).filter(|_| rack.has_overtaken(part.sending))?;
-    Some(part.sent_at + wait)
 }
 
 /// Bytes of data beyond which a packet is larger than every path carries.

@@ -12,6 +12,7 @@
 
 mod incoming;
 mod outgoing;
+mod settings;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,80 +23,15 @@ use antiphon_core::{
 };
 use antiphon_media::packet::{PacketKind, classify};
 use antiphon_media::rtcp::{RtcpItem, visit_compound};
-use antiphon_media::voice::{FifoCounters, Piece, VoiceSource, parse_voice};
+use antiphon_media::voice::{FifoCounters, parse_voice};
 
 use crate::associations::{AssociationId, Associations, Policy};
 use incoming::Incoming;
-use outgoing::{DATA, Outgoing, time_of};
+use outgoing::{DATA, Outgoing};
 
 pub use incoming::VoiceReceived;
 pub use outgoing::VoiceSent;
-
-/// What a port sends.
-#[derive(Clone, Debug)]
-pub struct VoiceSending {
-    /// What each channel says.
-    pub sources: Vec<VoiceSource>,
-    /// The priority of each channel, 0 the most urgent; 0 for those that are not listed.
-    pub priorities: Vec<u8>,
-    /// Bytes of voice that make a channel due, 8 to 4096.
-    pub size: usize,
-    /// Bytes of each channel's FIFO; at least `size`.
-    pub fifo: usize,
-    /// How much faster the clock of the sources runs than the run's.
-    pub clock_ppm: i32,
-    /// Bytes of each channel in all; `None` without an end.
-    pub length: Option<u64>,
-    /// Blocks of at most so many dB are pauses, which are not sent; `None`: everything is sent.
-    pub silence: Option<f32>,
-    /// Compresses with Opus to so many bits a second; `size` is then one of [`OPUS_SIZES`](antiphon_media::voice::OPUS_SIZES).
-    pub opus: Option<u32>,
-    /// How long a datum is of use after it was sent first: the playout delay of the peer.
-    pub lifetime: Duration,
-    /// Bytes of the largest message that a transport gets which doesn't cut messages.
-    pub max_packet: usize,
-}
-
-impl VoiceSending {
-    /// These channels, in data of `size` bytes from FIFOs of twice that.
-    pub fn new(sources: Vec<VoiceSource>, size: usize) -> Self {
-        VoiceSending {
-            sources,
-            priorities: Vec::new(),
-            size,
-            fifo: 2 * size,
-            clock_ppm: 0,
-            length: None,
-            silence: None,
-            opus: None,
-            lifetime: time_of(2 * size),
-            max_packet: antiphon_core::wire::ETHERNET_MTU - antiphon_core::wire::UDP_IPV6_HEADERS,
-        }
-    }
-}
-
-/// How a port receives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct VoiceReceiving {
-    /// Bytes of each channel's FIFO; `None`: twice a datum, or as many as `delay` needs.
-    pub fifo: Option<usize>,
-    /// Bytes that a sink waits for after the first datum; `None`: half of what the FIFO then has free.
-    pub delay: Option<usize>,
-    /// How much faster the clock of the sinks runs than the run's.
-    pub clock_ppm: i32,
-    /// Whether to go on listening when the peer's channels have ended.
-    pub forever: bool,
-}
-
-/// Takes what channels say. Called on the media thread: does not block, allocate or lock.
-pub trait VoiceSink {
-    /// The sink of `channel` takes `piece`; `tick`: bytes that the sinks' clock had counted before its first byte. Of a
-    /// [`Piece::Missing`] or [`Piece::Underflow`] that is known only after the fact it is the tick of the byte behind.
-    fn piece(&mut self, channel: u16, tick: u64, piece: Piece<'_>);
-
-    /// All channels are taken up to byte `tick` of the clock.
-    fn on_taken(&mut self, tick: u64);
-}
+pub use settings::{VoiceReceiving, VoiceSending, VoiceSink};
 
 /// A participant with voice channels.
 pub struct VoicePort<S> {
@@ -289,6 +225,7 @@ impl<S: VoiceSink> VoicePort<S> {
 
     fn on_closed(&mut self, now: Instant, reason: CloseReason) {
         (self.association, self.connected) = (None, false);
+        self.outgoing.iter_mut().for_each(|outgoing| outgoing.halt(now));
         self.incoming.end(now);
         self.ended = Some(reason);
     }
@@ -309,9 +246,14 @@ impl<S: VoiceSink> VoicePort<S> {
             outgoing.begin(now);
             self.connected = true;
         }
-        if self.connected {
+        // A caller whose channels have ended leaves.
+        let is_left = self.listens && self.incoming.is_over();
+        if self.connected && !is_left && self.state == State::Open {
+            outgoing.resume(now);
             let associations = &mut self.associations;
             outgoing.run(now, &profile, &mut |message| associations.send(now, id, message));
+        } else if outgoing.has_begun() {
+            outgoing.halt(now);
         }
     }
 
@@ -387,9 +329,7 @@ impl<S: VoiceSink> Participant for VoicePort<S> {
         self.take_opened(now);
         self.fetch(now);
         self.hear(now);
-        if self.state == State::Open {
-            self.send(now);
-        }
+        self.send(now);
         if self.state != State::Closing {
             self.incoming.run(now);
         }

@@ -1,15 +1,16 @@
 //! The channels that a port sends.
 
-use std::time::Duration;
+mod invocation;
 
 use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
 use antiphon_media::rtcp::write_bye;
 use antiphon_media::voice::{
-    ByteClock, Datum, NoiseLevel, OPUS_TICKS, QUIET, SilenceDetector, VOICE_HEADER, VOICE_RATE, VoiceContent,
-    VoiceEncoder, VoiceSource, write_voice_header,
+    ByteClock, Datum, OPUS_TICKS, SilenceDetector, VOICE_HEADER, VoiceContent, VoiceEncoder, VoiceSource,
+    write_voice_header,
 };
 
 use super::VoiceSending;
+use invocation::{Invoked, Turn};
 
 /// What was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +55,8 @@ pub(super) struct Outgoing {
     /// The next channel of the group.
     next: usize,
     blocked: bool,
+    /// Since when nobody is there to hear.
+    halted: Option<Instant>,
     buf: Vec<u8>,
     /// For a packet of Opus.
     packet: Vec<u8>,
@@ -65,29 +68,14 @@ pub(super) struct Outgoing {
 /// Hands a message to the transport.
 pub(super) type Send<'a> = dyn FnMut(Message<'_>) -> Result<(), SendError> + 'a;
 
-/// What the channels that are due at one instant need.
-struct Turn<'a> {
-    now: Instant,
-    /// The byte of the clock.
-    at: u64,
-    profile: &'a Profile,
-    send: &'a mut Send<'a>,
-}
-
-/// How an invocation ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Invoked {
-    Done,
-    /// The transport takes nothing more.
-    Blocked,
-}
-
 struct Channel {
     source: VoiceSource,
     /// Bytes in all.
     end: u64,
     /// Bytes that left its FIFO or found no room in it.
     taken: u64,
+    /// Bytes that its source did not give, as nobody was there.
+    left_out: u64,
     sequence: u16,
     /// Time stamp of its first byte.
     origin: u32,
@@ -108,6 +96,7 @@ impl Outgoing {
             end: settings.length.unwrap_or(u64::MAX).min(source.len().unwrap_or(u64::MAX)),
             source: source.clone(),
             taken: 0,
+            left_out: 0,
             sequence: rng.next_u32() as u16,
             origin: rng.next_u32(),
             priority: settings.priorities.get(number).copied().unwrap_or(0),
@@ -127,6 +116,7 @@ impl Outgoing {
             group: 0,
             next: 0,
             blocked: false,
+            halted: None,
             buf: vec![0; VOICE_HEADER + settings.fifo + settings.size],
             packet: vec![0; VOICE_HEADER + MOST_CODED],
             sent: VoiceSent::default(),
@@ -152,11 +142,34 @@ impl Outgoing {
         &mut self.sent
     }
 
+    /// Nobody is there to hear: sources give nothing.
+    pub fn halt(&mut self, now: Instant) {
+        self.halted.get_or_insert(now);
+    }
+
+    /// Sources go on, if they were halted; what they would have given meanwhile is left out.
+    pub fn resume(&mut self, now: Instant) {
+        let (Some(halted), Some(clock)) = (self.halted.take(), self.clock) else { return };
+        let (from, at) = (clock.bytes(halted), clock.bytes(now));
+        for number in 0..self.channels.len() {
+            let phase = self.phase_of(number);
+            let channel = &mut self.channels[number];
+            let left_out = channel.captured(at, phase) - channel.captured(from, phase);
+            channel.left_out += left_out;
+            // What was in the FIFO then is not of use any more.
+            self.sent.overflow += channel.captured(from, phase) - channel.taken;
+            channel.taken = channel.captured(at, phase);
+        }
+    }
+
     /// What was sent; `captured` up to `now`.
     pub fn sent(&self, now: Instant) -> VoiceSent {
-        let at = self.clock.map_or(0, |clock| clock.bytes(now));
+        let at = self.clock.map_or(0, |clock| clock.bytes(self.halted.unwrap_or(now)));
         let captured = self.channels.iter().enumerate();
-        let captured = captured.map(|(number, channel)| channel.captured(at, self.phase_of(number))).sum();
+        let given = |(number, channel): (usize, &Channel)| {
+            channel.captured(at, self.phase_of(number)) - channel.left_out
+        };
+        let captured = captured.map(given).sum();
         VoiceSent { captured, ..self.sent }
     }
 
@@ -182,7 +195,8 @@ impl Outgoing {
 
     /// When the next group is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let clock = self.clock.filter(|_| !self.blocked && !self.channels.is_empty())?;
+        let idle = self.blocked || self.halted.is_some() || self.channels.is_empty();
+        let clock = self.clock.filter(|_| !idle)?;
         Some(clock.at(self.due()))
     }
 
@@ -230,121 +244,6 @@ impl Outgoing {
         self.cycle = (self.cycle + 1).max((at / size).saturating_sub(1));
     }
 
-    /// Sends what has accumulated in a channel's FIFO.
-    fn invoke(&mut self, turn: &mut Turn<'_>, number: usize) -> Invoked {
-        let phase = self.phase_of(number);
-        let Outgoing { settings, channels, buf, .. } = self;
-        let channel = &mut channels[number];
-        let accumulated = channel.captured(turn.at, phase) - channel.taken;
-        if accumulated == 0 {
-            return Invoked::Done;
-        }
-        let held = accumulated.min(settings.fifo as u64) as usize;
-        let voice = &mut buf[VOICE_HEADER..][..held];
-        channel.source.read(channel.taken, voice);
-        // Opus finds pauses itself, and its time stamps have another clock.
-        let silence = settings.silence.filter(|_| settings.opus.is_none());
-        match silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
-            Some(level) => self.pause(turn, number, accumulated, level),
-            None if settings.opus.is_some() => self.compress(turn, number, accumulated, held),
-            None => self.talk(turn, number, accumulated, held),
-        }
-    }
-
-    /// What has accumulated belongs to a pause, of which the peer is told now and then.
-    fn pause(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, level: NoiseLevel) -> Invoked {
-        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
-        let channel = &mut channels[number];
-        if channel.paused.is_none_or(|told| channel.taken - told >= PAUSE_TOLD_AGAIN) {
-            let len = channel.header(*sender, number, VoiceContent::Pause(level), buf);
-            let message = settings.message(turn, channel.priority, number, &buf[..len]);
-            match (turn.send)(message) {
-                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
-                // It is told again.
-                Err(_) => {}
-                Ok(()) => {
-                    channel.sequence = channel.sequence.wrapping_add(1);
-                    (sent.open, *last) = (sent.open + 1, turn.now);
-                }
-            }
-            (channel.paused, channel.talks) = (Some(channel.taken), false);
-        }
-        channel.taken += accumulated;
-        sent.paused += accumulated;
-        Invoked::Done
-    }
-
-    /// Sends the `held` bytes behind the header's place; the rest of what has accumulated has found the FIFO full.
-    fn talk(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
-        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
-        let channel = &mut channels[number];
-        channel.paused = None;
-        // Transports that don't cut messages get them cut, by samples, so that IP never does.
-        let pieces = held.div_ceil(settings.most(turn.profile));
-        for piece in 0..pieces {
-            let (from, to) = (piece * held / pieces, (piece + 1) * held / pieces);
-            // The header stands where the end of the previous piece was, which has been handed over.
-            let header = channel.header(*sender, number, VoiceContent::Sound(&[]), &mut buf[from..]);
-            let message = settings.message(turn, channel.priority, number, &buf[from..to + header]);
-            match (turn.send)(message) {
-                // What the FIFO keeps is read again when there is room.
-                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
-                Err(_) => sent.refused += (to - from) as u64,
-                Ok(()) => {
-                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
-                    sent.bytes += (to - from) as u64;
-                }
-            }
-            channel.sequence = channel.sequence.wrapping_add(1);
-            channel.taken += (to - from) as u64;
-            channel.talks = true;
-        }
-        channel.taken += accumulated - held as u64;
-        sent.overflow += accumulated - held as u64;
-        Invoked::Done
-    }
-
-    /// Sends the whole frames of the `held` bytes in Opus; what follows them stays in the FIFO, unless that is full.
-    fn compress(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
-        let Outgoing { settings, channels, sender, buf, packet, sent, last, .. } = self;
-        let channel = &mut channels[number];
-        let ends = channel.taken + accumulated == channel.end;
-        let frames = if ends { held.div_ceil(settings.size) } else { held / settings.size };
-        for frame in 0..frames {
-            let from = VOICE_HEADER + frame * settings.size;
-            let left = held - frame * settings.size;
-            let voice = &mut buf[from..][..settings.size];
-            // Of the last frame the source has only a part.
-            voice[left.min(settings.size)..].fill(QUIET);
-            let header = channel.header(*sender, number, VoiceContent::Opus(&[]), packet);
-            let encoder = channel.encoder.as_mut().expect("Opus has one");
-            let coded = encoder.encode(voice, &mut packet[header..]).unwrap_or(0);
-            let bytes = left.min(settings.size) as u64;
-            channel.taken += bytes;
-            channel.sequence = channel.sequence.wrapping_add(1);
-            let message = settings.message(turn, channel.priority, number, &packet[..header + coded]);
-            match (turn.send)(message) {
-                // An encoder cannot go back.
-                Err(SendError::Blocked { .. }) => {
-                    sent.overflow += bytes;
-                    return Invoked::Blocked;
-                }
-                Err(_) => sent.refused += bytes,
-                Ok(()) => {
-                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
-                    sent.bytes += bytes;
-                }
-            }
-            channel.talks = true;
-        }
-        if accumulated > held as u64 {
-            let rest = accumulated - (frames * settings.size).min(held) as u64;
-            channel.taken += rest;
-            sent.overflow += rest;
-        }
-        Invoked::Done
-    }
-
     /// Hands over the goodbyes of all channels once (RFC 3550 §6.6).
     pub fn say_goodbye(&self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
         let mut buf = [0; BYES_TOGETHER * BYE];
@@ -382,19 +281,6 @@ impl Channel {
     }
 }
 
-impl VoiceSending {
-    /// Bytes of voice in the longest message.
-    fn most(&self, profile: &Profile) -> usize {
-        let whole = if profile.capabilities.fragmentation { profile.max_message } else { self.max_packet };
-        whole.min(profile.max_message).saturating_sub(VOICE_HEADER).max(1)
-    }
-
-    fn message<'a>(&self, turn: &Turn<'_>, priority: u8, channel: usize, bytes: &'a [u8]) -> Message<'a> {
-        let stream = turn.profile.media_stream(channel);
-        Message { priority, stream, ..Message::new(DATA, bytes, Some(turn.now + self.lifetime)) }
-    }
-}
-
 fn ssrc(sender: u16, channel: usize) -> u32 {
     u32::from(sender) << 16 | channel as u32
 }
@@ -405,15 +291,9 @@ pub(super) const DATA: Tag = Tag(0);
 const TOGETHER: usize = 10;
 /// Bytes between two groups at least: a millisecond, as timers are no more precise.
 const LEAST_APART: usize = 8;
-/// A pause is told again after so many bytes, as the first time may be lost: half a second.
-const PAUSE_TOLD_AGAIN: u64 = VOICE_RATE as u64 / 2;
 /// Bytes of a goodbye.
 const BYE: usize = 8;
 /// Goodbyes in a message, which fits into any packet.
 const BYES_TOGETHER: usize = 64;
 /// Bytes of the longest packet of Opus that is sent: 60 ms at 128 kbit/s.
 const MOST_CODED: usize = 1_000;
-/// How long voice is of use at a receiver that keeps so many bytes.
-pub(super) fn time_of(bytes: usize) -> Duration {
-    Duration::from_micros(125 * bytes as u64)
-}
