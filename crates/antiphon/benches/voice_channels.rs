@@ -107,13 +107,13 @@ fn carried(transport: &str, size: usize, channels: usize, seconds: u64) -> Optio
     let mut listener = start("listen", &here);
     let mut lines = BufReader::new(listener.stdout.take().expect("piped"));
     // It says when its socket is open.
-    lines.read_line(&mut String::new()).ok()?;
-    let caller = start("call", &there);
-    let near = result(caller)?;
+    let opened = lines.read_line(&mut String::new());
+    let near = opened.ok().and_then(|_| result(start("call", &there)));
     // A listener that did not hear the end of it has nothing to say.
     let mut text = String::new();
     let _ended = lines.read_to_string(&mut text);
     let _is_gone = listener.wait();
+    let near = near?;
     let far: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let good = |end: &[f64]| matches!(end, [bad, captured, ..] if *bad <= BAD * captured && *captured > 0.0);
     (good(&near) && good(&far)).then(|| 100.0 * (near[2] + far[2]) / near[3])
@@ -121,8 +121,9 @@ fn carried(transport: &str, size: usize, channels: usize, seconds: u64) -> Optio
 
 fn result(mut child: Child) -> Option<Vec<f64>> {
     let mut text = String::new();
-    child.stdout.take()?.read_to_string(&mut text).ok()?;
+    let read = child.stdout.take().map(|mut out| out.read_to_string(&mut text));
     child.wait().ok()?;
+    read?.ok()?;
     let last = text.lines().last()?;
     Some(last.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
