@@ -46,6 +46,7 @@ mod table;
 mod task;
 mod together;
 mod transport;
+mod voice;
 mod wire;
 
 pub mod about;
@@ -85,3 +86,7 @@ pub use spool::SpoolPlace;
 pub use table::{figure_row, figure_rows};
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};
+pub use voice::{
+    MOST_VOICE_CHANNELS, VOICE_DATA_SIZES, VoiceOptions, VoicePriorities, VoiceReceivedStatus,
+    VoiceSentStatus, VoiceStatus, VoiceSummary, voice,
+};

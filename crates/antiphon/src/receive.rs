@@ -30,6 +30,7 @@ use crate::transport::StreamUri;
 use crate::{Error, ReceiveOptions, SinkClock};
 pub use missing::{MissingSound, Recording};
 use plan::ReceivePlan;
+pub(crate) use plan::listening;
 use snapshot::{Snapshot, describe_notice};
 
 /// State of a stream being received; reported about ten times a second.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon_core::wire::{IPV4_HEADER, TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
-use antiphon_core::{Instant, Participant, Profile, Stack, Wire, WireId};
+use antiphon_core::{Instant, Participant, PathId, Profile, Stack, Wire, WireId};
 use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
@@ -100,6 +100,11 @@ impl Runner {
     /// The stack that opens its endpoints.
     pub fn stack(&self) -> &Rc<dyn Stack> {
         &self.first.stack
+    }
+
+    /// The paths on which a called peer is reached.
+    pub fn paths(&self) -> &[PathId] {
+        &self.first.paths
     }
 
     /// The profile of its endpoints.

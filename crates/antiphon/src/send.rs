@@ -194,7 +194,7 @@ impl Prepared {
     }
 }
 
-fn no_answer(why: BrokenReason) -> Error {
+pub(crate) fn no_answer(why: BrokenReason) -> Error {
     let why = match why {
         BrokenReason::Refused => "no program is listening there",
         BrokenReason::Unreachable => "no route to host",
@@ -308,7 +308,12 @@ fn keep_in_spool(
 }
 
 /// Opens the wire; `wait`: tries again for as long as nobody accepts the call.
-fn open_wire(plan: RunPlan, wait: bool, stop: &Stop, tell: &mpsc::Sender<String>) -> Result<Runner, Error> {
+pub(crate) fn open_wire(
+    plan: RunPlan,
+    wait: bool,
+    stop: &Stop,
+    tell: &mpsc::Sender<String>,
+) -> Result<Runner, Error> {
     let mut told = false;
     loop {
         match plan.clone().open() {

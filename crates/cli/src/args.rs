@@ -13,6 +13,7 @@ mod papers;
 mod reflect;
 mod socket;
 mod stream;
+mod voice;
 
 pub use compare::CompareArgs;
 pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
@@ -21,6 +22,7 @@ pub use papers::{PaperArgs, ReportArgs};
 pub use reflect::ReflectArgs;
 pub use socket::{AllowArgs, SocketArgs, WaitArgs};
 pub use stream::{ReceiveArgs, SendArgs};
+pub use voice::{VoiceArgs, VoiceReceiveArgs, VoiceSendArgs};
 
 use crate::values;
 

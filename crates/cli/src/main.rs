@@ -25,6 +25,7 @@ mod stream;
 mod table;
 mod transports;
 mod values;
+mod voice;
 
 use std::process::ExitCode;
 

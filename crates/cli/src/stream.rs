@@ -12,9 +12,13 @@ use crate::output::{Output, command_line};
 use crate::progress::{Pace, StreamProgress, line_width};
 use crate::signals::Watch;
 use crate::status_line::{receive_line, send_line};
+use crate::voice;
 
 /// Runs `send`; returns the exit code.
 pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    if let Some(options) = args.voice_options(fresh_seed(output))? {
+        return voice::run(&options, global, output);
+    }
     let options = SendOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     let run = json!({
         "command": "send", "source": options.source, "target": options.target, "seed": options.seed,
@@ -50,6 +54,9 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
 
 /// Runs `receive`; returns the exit code.
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
+    if let Some(options) = args.voice_options(fresh_seed(output)) {
+        return voice::run(&options, global, output);
+    }
     let options = ReceiveOptions { command: command_line(), ..args.options(fresh_seed(output))? };
     if options.sink.starts_with('-') && output.json {
         return Err(Error::usage("--json and the sink '-' both write to standard output: choose one"));

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use antiphon::SpoolPlace;
 use antiphon::core::units::{parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
-use antiphon::core::{ByteCount, UnitError};
+use antiphon::core::{BitRate, ByteCount, UnitError};
 use antiphon::link::DuplexSpec;
 use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
 use antiphon::net::Target;
 use antiphon::session::PlayoutDelay;
+use antiphon::{MOST_VOICE_CHANNELS, SpoolPlace, VOICE_DATA_SIZES};
 use antiphon_experiments::Capture;
 
 /// Why a value is refused, in words.
@@ -101,6 +101,43 @@ pub fn packet(text: &str) -> Result<ByteCount, Refusal> {
     match text.parse::<ByteCount>()? {
         size @ ByteCount(12..=1472) => Ok(size),
         _ => Err("use 12B (an RTP header) to 1472B (one Ethernet datagram)".into()),
+    }
+}
+
+/// 8 to 4096 bytes of voice.
+pub fn voice_size(text: &str) -> Result<usize, Refusal> {
+    let (least, most) = (VOICE_DATA_SIZES.start(), VOICE_DATA_SIZES.end());
+    let ByteCount(size) = text.parse::<ByteCount>()?;
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let refusal = || format!("use {least}B (1 ms of a channel) to {most}B (512 ms)").into();
+    if VOICE_DATA_SIZES.contains(&size) { Ok(size) } else { Err(refusal()) }
+}
+
+/// Bytes of a FIFO; the facade knows its bounds.
+pub fn fifo(text: &str) -> Result<usize, Refusal> {
+    let ByteCount(size) = text.parse::<ByteCount>()?;
+    usize::try_from(size).map_err(Into::into)
+}
+
+/// 1 to 65 536 voice channels.
+pub fn voice_channels(text: &str) -> Result<usize, Refusal> {
+    Ok(within(text, "a number, such as 24", 1..=MOST_VOICE_CHANNELS as u32)? as usize)
+}
+
+/// A bit rate of Opus; the facade knows its bounds.
+pub fn opus(text: &str) -> Result<u32, Refusal> {
+    let BitRate(rate) = text.parse::<BitRate>()?;
+    u32::try_from(rate).map_err(Into::into)
+}
+
+/// A level relative to overload: -45dB.
+pub fn level(text: &str) -> Result<f32, Refusal> {
+    let Some(number) = text.strip_suffix("dB") else {
+        return Err(format!("a level has a unit: write {text}dB").into());
+    };
+    match number.trim().parse::<f32>() {
+        Ok(level) if (-127.0..=0.0).contains(&level) => Ok(level),
+        _ => Err("write a level from -127dB to 0dB (overload), such as -45dB".into()),
     }
 }
 

@@ -60,6 +60,7 @@ targets! {
     sdp 200_000 "../../../fuzz/fuzz_targets/sdp.rs"
     srp 200_000 "../../../fuzz/fuzz_targets/srp.rs"
     uri 200_000 "../../../fuzz/fuzz_targets/uri.rs"
+    voice 200_000 "../../../fuzz/fuzz_targets/voice.rs"
     wav 30_000 "../../../fuzz/fuzz_targets/wav.rs"
     xtp 30_000 "../../../fuzz/fuzz_targets/xtp.rs"
 }

@@ -24,6 +24,7 @@ pub mod rtcp;
 mod sdp;
 mod source;
 mod splice;
+pub mod voice;
 
 pub use channels::{ChannelMap, ChannelMapError};
 pub use format::{FormatError, SampleFormat, StreamFormat};

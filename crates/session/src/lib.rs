@@ -7,6 +7,7 @@
 //!          ├─ ReceiveTrack: recoverer ─ playout ─ sink
 //!          └─ Observer × n
 //! Reflector ── Associations: returns every message as it came
+//! VoicePort ── Associations: many voice channels over one, both ways
 //! ```
 //!
 //! [`Session`] and [`Reflector`] are participants ([`antiphon_core::Participant`]): `net` drives them on sockets, the laboratory
@@ -38,6 +39,7 @@ mod send_track;
 mod session;
 mod spool;
 mod store;
+mod voice;
 
 pub use antiphon_media::rtcp::PlayoutDelay;
 pub use arrivals::ArrivalTable;
@@ -64,3 +66,4 @@ pub use session::{
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};
+pub use voice::{VoicePort, VoiceReceived, VoiceReceiving, VoiceSending, VoiceSent, VoiceSink};

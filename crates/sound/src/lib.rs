@@ -35,6 +35,7 @@ mod sink;
 mod source;
 mod stream;
 mod tone;
+mod voice_files;
 mod wav;
 mod whole;
 
@@ -46,5 +47,6 @@ pub use raw::{Encoding, RawFormat};
 pub use sink::{Existing, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink};
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
+pub use voice_files::{VoiceFiles, VoiceFilesWritten};
 pub use wav::{CuePoint, RepairError, Repaired, WavPatch, add_cue_points, repair};
 pub use whole::{each_block, write_whole};

@@ -42,10 +42,10 @@ pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
 /// Starts the thread at the slow end of a ring.
-pub(crate) fn start_thread(
+pub(crate) fn start_thread<T: Send + 'static>(
     name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, OpenError> {
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, OpenError> {
     let thread = thread::Builder::new().name(name.into()).spawn(run);
     thread.map_err(|error| OpenError::no_thread(&error))
 }

@@ -30,7 +30,7 @@ pub(super) struct ReceivePlan {
 }
 
 /// Where to wait, as a URI says it.
-fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
+pub(crate) fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
     let mut uri = StreamUri::read(text, &options.socket)?;
     let (address, calls) = (uri.address(), uri.keys.role == Some(Role::Caller));
     if calls && matches!(uri.target, Target::Listen(_)) {

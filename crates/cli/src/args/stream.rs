@@ -12,7 +12,7 @@ use antiphon::session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 use antiphon::{CompleteOver, Error, ReceiveOptions, SendOptions, SinkClock, SpoolPlace, Switch};
 use clap::{Args, ValueHint};
 
-use super::{AllowArgs, SocketArgs, WaitArgs};
+use super::{AllowArgs, SocketArgs, VoiceArgs, VoiceReceiveArgs, VoiceSendArgs, WaitArgs};
 use crate::completions;
 use crate::values::{self, WireFormat};
 
@@ -24,8 +24,8 @@ pub struct SendArgs {
     #[arg(value_parser = completions::completed(values::uri, completions::sources), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub source: String,
     /// Where to send it: rtp://HOST:PORT, tcp://HOST:PORT …
-    #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
-    pub target: String,
+    #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url, required_unless_present = "voice")]
+    pub target: Option<String>,
 
     /// Also send the stream over this address or transport; the receiver needs
     /// a matching --also
@@ -117,6 +117,10 @@ pub struct SendArgs {
     pub seed: Option<u64>,
 
     #[command(flatten)]
+    pub calls: VoiceSendArgs,
+    #[command(flatten)]
+    pub voice: VoiceArgs,
+    #[command(flatten)]
     pub wait: WaitArgs,
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -130,8 +134,8 @@ pub struct ReceiveArgs {
     #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record it: file:take.wav, - …
-    #[arg(value_parser = completions::completed(values::uri, completions::sinks), hide_possible_values = true, value_hint = ValueHint::Other)]
-    pub sink: String,
+    #[arg(value_parser = completions::completed(values::uri, completions::sinks), hide_possible_values = true, value_hint = ValueHint::Other, required_unless_present = "voice")]
+    pub sink: Option<String>,
 
     /// Also listen for the same sender on this address or transport, for a
     /// sender with --also or --switch
@@ -196,6 +200,10 @@ pub struct ReceiveArgs {
     pub seed: Option<u64>,
 
     #[command(flatten)]
+    pub listens: VoiceReceiveArgs,
+    #[command(flatten)]
+    pub voice: VoiceArgs,
+    #[command(flatten)]
     pub wait: WaitArgs,
     #[command(flatten)]
     pub allow: AllowArgs,
@@ -218,7 +226,7 @@ impl SendArgs {
         let format = self.format.unwrap_or_default();
         Ok(SendOptions {
             source: self.source.clone(),
-            target: self.target.clone(),
+            target: self.target.clone().unwrap_or_default(),
             also: self.also.clone(),
             switch: self.switch.clone(),
             purpose: self.purpose,
@@ -259,7 +267,7 @@ impl ReceiveArgs {
         Ok(ReceiveOptions {
             source: self.source.clone(),
             also: self.also.clone(),
-            sink: self.sink.clone(),
+            sink: self.sink.clone().unwrap_or_default(),
             latency: self.latency,
             conceal: self.conceal,
             gaps: self.gaps,
@@ -275,9 +283,14 @@ impl ReceiveArgs {
             passport: self.passport.clone(),
             command: String::new(),
             wait: self.wait.style(),
-            socket: SocketOptions { allow: self.allow.list(), ..self.socket.options() },
+            socket: self.socket_options(),
             seed: self.seed.unwrap_or(fresh_seed),
         })
+    }
+
+    /// The socket's options, with whom it hears.
+    pub fn socket_options(&self) -> SocketOptions {
+        SocketOptions { allow: self.allow.list(), ..self.socket.options() }
     }
 
     fn describe(&self, format: WireFormat) -> Result<StreamDescription, Error> {
@@ -335,6 +348,8 @@ As an engineer:
       resynchronises after missing or corrupt bytes
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
       directly over IP, without UDP (sctp, dccp); needs root
+  antiphon send --voice 24 xtp://exchange.local:5004 --voice-size 80B
+      24 telephone channels, both ways if the receiver has --voice-send 24
   arecord -f S16_LE -r 48000 -c 2 -t raw |
     antiphon send '-?format=s16le&rate=48kHz&channels=2' rtp://host:7710
       from a sound card; --block 64 reduces the delay";
@@ -350,6 +365,8 @@ As an engineer:
       join a group and keep playing when senders change
   antiphon receive 'dccp://:5004?over=ip' file:take.wav
       directly over IP, without UDP (sctp, dccp); needs root
+  antiphon receive --voice xtp://:5004 file:call.wav
+      record telephone channels, each in a file: call-0001.wav …
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
       a stream of another program; --sdp FILE takes the format from its SDP
   antiphon receive tcp://:7710 file:take.wav --framing medusa

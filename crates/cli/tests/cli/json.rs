@@ -150,6 +150,21 @@ fn records_of_send_and_receive_fit() {
 }
 
 #[test]
+fn records_of_voice_channels_fit() {
+    let port = free_ports(1);
+    let (mut receiver, mut lines, mut heard) =
+        started(&["receive", "--voice", &format!("xtp://@127.0.0.1:{port}"), "--voice-send", "2"]);
+    BufReader::new(receiver.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let to = format!("xtp://127.0.0.1:{port}");
+    let sent = finish(antiphon().args(["send", "--voice", "3", &to, "--seconds", "2500ms", "--json"]));
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+    lines.read_to_string(&mut heard).unwrap();
+    assert_eq!(receiver.wait().unwrap().code(), Some(0));
+    verify("voice", &sent.out, &["run", "interval", "summary"]);
+    verify("voice", &heard, &["run", "interval", "summary"]);
+}
+
+#[test]
 fn records_of_reflect_fit() {
     let (mut child, mut lines, mut out) =
         started(&["reflect", "--listen", "127.0.0.1:0", "-t", "rtp", "--time-limit", "1500ms"]);

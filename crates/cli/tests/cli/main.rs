@@ -11,3 +11,4 @@ mod settings;
 mod streams;
 mod truth;
 mod usage;
+mod voice;

@@ -4,10 +4,12 @@
 //! 32 bits of it are its `sync`, so a status tells by its echo which packets left before one that has arrived, and what it
 //! does not list of these was lost (the synchronising handshake).
 
-use std::collections::VecDeque;
-use std::time::Duration;
+mod timeouts;
 
-use antiphon_core::{Instant, Outcome, Tag};
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use antiphon_core::{Instant, Outcome, Tag, sooner};
 
 use super::settings::Reliability;
 use super::wire::{HEADER, TAG};
@@ -15,8 +17,9 @@ use crate::deadline::last_chance;
 use crate::limit::{LEAST_PACKETS_FULL, Limit};
 use crate::mtu::{BASE, SUSPICIOUS};
 use crate::queue::{Queued, SendQueue};
-use crate::rack::{MISSES, Rack, loss_delay};
+use crate::rack::{MISSES, Rack};
 use crate::rtt::RttEstimator;
+use timeouts::{Known, just_after, lost_at};
 
 /// Messages on their way.
 #[derive(Debug)]
@@ -39,6 +42,15 @@ pub(super) struct Outgoing {
     given_up_to: u64,
     /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
     large_lost: (u32, u64),
+    /// Parts of `parts` that were sent more than once. Where there are none, those that left later stand behind those that left
+    /// earlier.
+    repeated: usize,
+    /// Messages that are settled and not reported; at least so many are looked for.
+    unreported: usize,
+    /// No message is past its deadline before this.
+    first_deadline: Option<Instant>,
+    /// What [`Outgoing::next_timeout`] has found, or earlier; `None`: it must look.
+    known: Cell<Option<Known>>,
 }
 
 #[derive(Debug)]
@@ -116,6 +128,10 @@ impl Outgoing {
             in_flight: 0,
             given_up_to: 0,
             large_lost: (0, 0),
+            repeated: 0,
+            unreported: 0,
+            first_deadline: None,
+            known: Cell::new(None),
         }
     }
 
@@ -170,6 +186,10 @@ impl Outgoing {
     pub fn begin(&mut self, message: Queued) {
         let Queued { tag, bytes, deadline, priority, .. } = message;
         let sort = u16::from(priority);
+        self.first_deadline = sooner(self.first_deadline, deadline);
+        let due = deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
+        let with_it = |known: Known| Known { at: sooner(known.at, due), ..known };
+        self.known.set(self.known.get().map(with_it));
         self.messages.push_back(Sent { tag, bytes, deadline, sort, cut: 0, open: 0, given_up: false });
     }
 
@@ -234,7 +254,9 @@ impl Outgoing {
             self.split(at, most);
         }
         let sending = self.rack.on_send();
+        self.known.set(None);
         let part = &mut self.parts[at];
+        self.repeated += usize::from(part.times == 1);
         let deadline = self.messages[(part.message - self.first_message) as usize].deadline;
         self.limit.on_send(part.len);
         part.state = State::Flight;
@@ -256,6 +278,7 @@ impl Outgoing {
         let part = self.parts[at];
         let rest = Part { from: part.from + most as u64, len: part.len - most, at: part.at + most, ..part };
         self.parts[at].len = most;
+        self.repeated += usize::from(part.times > 1);
         self.messages[(part.message - self.first_message) as usize].open += 1;
         self.parts.insert(at + 1, rest);
     }
@@ -291,6 +314,7 @@ impl Outgoing {
         if settled {
             self.finish(queue);
         }
+        self.known.set(self.known.get().filter(|known| known.by_deadlines));
         self.find_losses(received_at, rtt);
         settled
     }
@@ -313,12 +337,19 @@ impl Outgoing {
             self.rack.note_order(sending);
         }
         self.limit.on_ack(received_at, len, on_way);
-        self.messages[(message - self.first_message) as usize].open -= 1;
+        let sent = &mut self.messages[(message - self.first_message) as usize];
+        sent.open -= 1;
+        self.unreported += usize::from(sent.open == 0);
     }
 
     /// Parts that left before a packet which has arrived, and that had their time, are lost.
     pub fn find_losses(&mut self, now: Instant, rtt: &RttEstimator) {
         for part in self.parts.iter_mut().filter(|part| part.state == State::Flight) {
+            if !self.rack.has_overtaken(part.sending) && self.repeated == 0 {
+                // Nor is any behind it overtaken, and copies are made of what was sent again.
+                break;
+            }
+            self.known.set(None);
             let missed =
                 self.rack.counts_misses() && self.rack.has_overtaken(part.sending + u64::from(MISSES - 1));
             if missed || lost_at(part, &self.rack, rtt).is_some_and(|at| at <= now) {
@@ -347,9 +378,10 @@ impl Outgoing {
     /// Gives up what is past its deadline: at once if it is lost, else when an answer is overdue. Whether one must be asked
     /// for.
     pub fn expire(&mut self, now: Instant, rtt: &RttEstimator, queue: &mut SendQueue) -> bool {
-        if self.reliability != Reliability::Deadline {
+        if self.reliability != Reliability::Deadline || self.first_deadline.is_none_or(|first| now <= first) {
             return false;
         }
+        self.known.set(None);
         let mut must_ask = false;
         let patience = rtt.base_rto();
         let mut found = false;
@@ -390,15 +422,23 @@ impl Outgoing {
             sent.given_up = true;
         }
         if found {
+            self.unreported = usize::MAX;
             self.finish(queue);
         }
+        let open = self.messages.iter().filter(|sent| !sent.bytes.is_empty());
+        self.first_deadline = open.filter_map(|sent| sent.deadline).min();
         must_ask
     }
 
     /// Reports the outcomes of settled messages, and forgets their parts.
     pub fn finish(&mut self, queue: &mut SendQueue) {
-        while self.parts.pop_front_if(|part| part.state == State::Settled).is_some() {}
+        while let Some(part) = self.parts.pop_front_if(|part| part.state == State::Settled) {
+            self.repeated -= usize::from(part.times > 1);
+        }
         for sent in &mut self.messages {
+            if self.unreported == 0 {
+                break;
+            }
             let whole = sent.cut == sent.bytes.len() || sent.given_up;
             if sent.open == 0 && whole && !sent.bytes.is_empty() {
                 let outcome = match sent.given_up {
@@ -407,8 +447,10 @@ impl Outgoing {
                 };
                 queue.recycle(std::mem::take(&mut sent.bytes));
                 queue.settle(sent.tag, outcome);
+                self.unreported = self.unreported.saturating_sub(1);
             }
         }
+        self.unreported = 0;
         // Parts in the middle keep their message's place.
         let first = self.parts.front().map_or(u64::MAX, |part| part.message);
         while self.first_message < first && self.messages.pop_front_if(|sent| sent.bytes.is_empty()).is_some()
@@ -426,45 +468,14 @@ impl Outgoing {
             queue.recycle(sent.bytes);
             queue.settle(sent.tag, Outcome::Aborted);
         }
-        self.in_flight = 0;
+        (self.in_flight, self.repeated) = (0, 0);
+        self.known.set(None);
     }
 
     /// Whether the peer, which waits for `rseq`, waits for something that was given up.
     pub fn must_tell_of_gap(&self, rseq: u64) -> bool {
         rseq < self.given_up_to.min(self.settled_to())
     }
-
-    /// When [`Self::find_losses`] or [`Self::expire`] has something to do, or a copy is due.
-    pub fn next_timeout(&self, rtt: &RttEstimator) -> Option<Instant> {
-        let patience = rtt.base_rto();
-        let just_after = |deadline: Instant| deadline + Duration::from_nanos(1);
-        let of_part = |part: &Part| {
-            let sent = &self.messages[(part.message - self.first_message) as usize];
-            let deadline =
-                sent.deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
-            match part.state {
-                State::Settled => None,
-                State::Lost => deadline,
-                State::Flight => {
-                    let lost = lost_at(part, &self.rack, rtt);
-                    let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
-                    let overdue = deadline.map(|deadline| deadline.max(answer_by));
-                    [lost, overdue, part.copy_at].into_iter().flatten().min()
-                }
-            }
-        };
-        let uncut = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
-        let uncut =
-            uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
-        self.parts.iter().filter_map(of_part).chain(uncut.map(just_after)).min()
-    }
-}
-
-/// When a part that was overtaken counts as lost. `None`: it was not overtaken, or no round trip has been measured, without
-/// which nothing tells how long a reordered packet may take. Then only later arrivals are counted.
-fn lost_at(part: &Part, rack: &Rack, rtt: &RttEstimator) -> Option<Instant> {
-    let wait = loss_delay(rtt.smoothed()).filter(|_| rack.has_overtaken(part.sending))?;
-    Some(part.sent_at + wait)
 }
 
 /// Bytes of data beyond which a packet is larger than every path carries.

@@ -41,6 +41,7 @@ impl Xtp {
             self.arm(now);
         }
         self.pace.on_timeout(now);
+        self.out.on_timeout();
         self.out.find_losses(now, &self.rtt);
         self.due.probe |= self.out.expire(now, &self.rtt, &mut self.queue);
         self.note_gap(now);

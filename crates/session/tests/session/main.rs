@@ -39,5 +39,6 @@ mod sender;
 mod srp_server;
 mod stream;
 mod streams;
+mod voice;
 mod wired;
 mod world;

@@ -1,0 +1,316 @@
+//! The FIFO of a channel at its receiver.
+//!
+//! Data go in as they arrive, and a sink takes a byte every 125 us. An empty FIFO underflows: the sink gets something else,
+//! and what comes then is taken later than it would have been. A full FIFO overflows: bytes that find no room are dropped,
+//! and what follows is taken earlier. So clocks that differ are borne without measuring them.
+//!
+//! Transports may lose data or deliver them out of order, so bytes stand at the places that their time stamps tell. A place
+//! whose bytes have not come when the sink gets there is passed over, as [`Piece::Missing`].
+
+use super::{NoiseLevel, QUIET};
+
+/// What the sink takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// Bytes of mu-law, as they were sent.
+    Sound(&'a [u8]),
+    /// In place of so many bytes that were sent and have not come.
+    Missing(u64),
+    /// So many bytes beside those of the sender, as the FIFO was empty.
+    Underflow(u64),
+    /// So many bytes of a pause, in which the sender sends nothing.
+    Pause(u64, NoiseLevel),
+}
+
+impl Piece<'_> {
+    /// Bytes that the sink takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Piece::Sound(sound) => sound.len() as u64,
+            Piece::Missing(bytes) | Piece::Underflow(bytes) | Piece::Pause(bytes, _) => *bytes,
+        }
+    }
+}
+
+/// What a FIFO has counted, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FifoCounters {
+    /// Taken by the sink as they were sent.
+    pub taken: u64,
+    /// Had not come when the sink passed their place.
+    pub missing: u64,
+    /// Taken from the empty FIFO.
+    pub underflow: u64,
+    /// Dropped at the full FIFO.
+    pub overflow: u64,
+    /// Came after their place was passed, or twice.
+    pub late: u64,
+    /// Of pauses.
+    pub pause: u64,
+}
+
+impl FifoCounters {
+    /// Adds those of another FIFO.
+    pub fn add(&mut self, other: &FifoCounters) {
+        let FifoCounters { taken, missing, underflow, overflow, late, pause } = other;
+        self.taken += taken;
+        self.missing += missing;
+        self.underflow += underflow;
+        self.overflow += overflow;
+        self.late += late;
+        self.pause += pause;
+    }
+}
+
+/// The bytes of one channel between its arrival and its sink.
+#[derive(Clone, Debug)]
+pub struct VoiceFifo {
+    bytes: Box<[u8]>,
+    /// Bytes taken or passed so far: the byte of place `p` is at `p` modulo the length.
+    read: u64,
+    /// Place behind the last byte.
+    end: u64,
+    /// Where that is in the sender's stream.
+    end_sent: u64,
+    /// Places before `end` whose bytes have not come, ascending.
+    holes: Vec<Hole>,
+    /// What the sink wanted since the FIFO is empty: an underflow if the sender goes on, and nothing if that was the end.
+    idle: u64,
+    pause: Option<NoiseLevel>,
+    started: bool,
+    counters: FifoCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    at: u64,
+    len: u64,
+    /// Its first byte in the sender's stream.
+    sent: u64,
+}
+
+impl VoiceFifo {
+    /// An empty FIFO for so many bytes, at least one.
+    pub fn new(len: usize) -> Self {
+        VoiceFifo {
+            bytes: vec![QUIET; len.max(1)].into_boxed_slice(),
+            read: 0,
+            end: 0,
+            end_sent: 0,
+            holes: Vec::with_capacity(MOST_HOLES),
+            idle: 0,
+            pause: None,
+            started: false,
+            counters: FifoCounters::default(),
+        }
+    }
+
+    /// What it has counted so far.
+    pub fn counters(&self) -> FifoCounters {
+        self.counters
+    }
+
+    /// Bytes in it, those that have not come included.
+    pub fn level(&self) -> usize {
+        (self.end - self.read) as usize
+    }
+
+    /// Makes room for `len` bytes, if it has less; returns how many more it holds. Allocates: for a channel that begins.
+    pub fn grow(&mut self, len: usize) -> usize {
+        let had = self.bytes.len();
+        if len <= had {
+            return 0;
+        }
+        let mut bytes = vec![QUIET; len].into_boxed_slice();
+        for place in self.read..self.end {
+            bytes[(place % len as u64) as usize] = self.bytes[self.index(place)];
+        }
+        self.bytes = bytes;
+        len - had
+    }
+
+    /// Whether the sender pauses and everything before the pause was taken.
+    pub fn is_pausing(&self) -> bool {
+        self.pause.is_some() && self.end == self.read
+    }
+
+    /// Takes in bytes that arrived; `timestamp` says where in the sender's stream they stand.
+    pub fn push(&mut self, timestamp: u32, sound: &[u8], each: &mut impl FnMut(Piece<'_>)) {
+        let Some(place) = self.place(timestamp) else { return };
+        let old = self.end_sent.saturating_sub(place).min(sound.len() as u64) as usize;
+        if old > 0 {
+            self.repair(place, &sound[..old]);
+        }
+        if old == sound.len() {
+            return;
+        }
+        let gap = (place + old as u64) - self.end_sent;
+        // Nothing was sent during a pause.
+        let gap = if self.pause.take().is_some() { 0 } else { gap };
+        self.pass_gap(gap, each);
+        let new = &sound[old..];
+        let room = new.len().min(self.bytes.len() - self.level());
+        self.write(self.end, &new[..room]);
+        self.end += room as u64;
+        self.end_sent = place + sound.len() as u64;
+        self.counters.overflow += (new.len() - room) as u64;
+    }
+
+    /// The sender pauses at `timestamp`, with noise of this level.
+    pub fn begin_pause(&mut self, timestamp: u32, level: NoiseLevel, each: &mut impl FnMut(Piece<'_>)) {
+        let Some(place) = self.place(timestamp) else { return };
+        if place < self.end_sent {
+            // Sound that was sent later has overtaken it.
+            return;
+        }
+        let gap = if self.pause.replace(level).is_some() { 0 } else { place - self.end_sent };
+        self.pass_gap(gap, each);
+        self.end_sent = place;
+    }
+
+    /// The sink takes so many bytes.
+    pub fn take(&mut self, bytes: u64, each: &mut impl FnMut(Piece<'_>)) {
+        let until = self.end.min(self.read + bytes);
+        let beyond = bytes - (until - self.read);
+        while self.read < until {
+            let hole = self.holes.first().copied();
+            let stop = hole.map_or(until, |hole| hole.at.clamp(self.read, until));
+            if stop > self.read {
+                self.take_sound((stop - self.read) as usize, each);
+            } else if let Some(hole) = hole {
+                self.pass_hole(hole, hole.len.min(until - self.read), each);
+            }
+        }
+        match self.pause {
+            _ if beyond == 0 || !self.started => {}
+            Some(level) => {
+                self.counters.pause += beyond;
+                each(Piece::Pause(beyond, level));
+            }
+            None => self.idle += beyond,
+        }
+    }
+
+    /// Where `timestamp` stands in the sender's stream; `None` where it is that of an old datum before the first.
+    fn place(&mut self, timestamp: u32) -> Option<u64> {
+        let ahead = i64::from(timestamp.wrapping_sub(self.end_sent as u32) as i32);
+        if !self.started || ahead.abs() > LONGEST_JUMP {
+            // Begins anew here: no old place may be negative.
+            self.started = true;
+            self.end_sent = (1 << 32) + u64::from(timestamp);
+            self.holes.clear();
+            return Some(self.end_sent);
+        }
+        self.end_sent.checked_add_signed(ahead)
+    }
+
+    /// The FIFO goes on behind `gap` bytes that have not come. Of these the sink has passed as many as it found the FIFO
+    /// empty for; the rest may still come.
+    fn pass_gap(&mut self, gap: u64, each: &mut impl FnMut(Piece<'_>)) {
+        let idle = std::mem::take(&mut self.idle);
+        let passed = idle.min(gap);
+        self.counters.missing += passed;
+        self.counters.underflow += idle - passed;
+        if passed > 0 {
+            each(Piece::Missing(passed));
+        }
+        if idle > passed {
+            each(Piece::Underflow(idle - passed));
+        }
+        let room = (self.bytes.len() - self.level()) as u64;
+        let (at, len, sent) = (self.end, (gap - passed).min(room), self.end_sent + passed);
+        // What there is no room to wait for is missing at once.
+        self.counters.missing += gap - passed - len;
+        self.end += len;
+        if len == 0 {
+            return;
+        }
+        if self.holes.len() < MOST_HOLES {
+            self.holes.push(Hole { at, len, sent });
+        } else {
+            self.counters.missing += len;
+            self.fill(at, len as usize);
+        }
+    }
+
+    /// Puts bytes of an earlier place where they are missing.
+    fn repair(&mut self, place: u64, sound: &[u8]) {
+        let mut late = sound.len() as u64;
+        let mut at = 0;
+        while let Some(hole) = self.holes.get(at).copied() {
+            let from = place.max(hole.sent);
+            let to = (place + sound.len() as u64).min(hole.sent + hole.len);
+            if from >= to {
+                at += 1;
+                continue;
+            }
+            let (before, behind) = (from - hole.sent, hole.sent + hole.len - to);
+            if before > 0 && behind > 0 && self.holes.len() == MOST_HOLES {
+                // It would become two, of which one could not be remembered.
+                break;
+            }
+            self.write(hole.at + before, &sound[(from - place) as usize..(to - place) as usize]);
+            late -= to - from;
+            let rest = Hole { at: hole.at + hole.len - behind, len: behind, sent: to };
+            match (before, behind) {
+                (0, 0) => drop(self.holes.remove(at)),
+                (0, _) => self.holes[at] = rest,
+                (_, 0) => self.holes[at].len = before,
+                _ => {
+                    self.holes[at].len = before;
+                    self.holes.insert(at + 1, rest);
+                }
+            }
+        }
+        self.counters.late += late;
+    }
+
+    fn take_sound(&mut self, len: usize, each: &mut impl FnMut(Piece<'_>)) {
+        let from = self.index(self.read);
+        let first = len.min(self.bytes.len() - from);
+        each(Piece::Sound(&self.bytes[from..from + first]));
+        if first < len {
+            each(Piece::Sound(&self.bytes[..len - first]));
+        }
+        self.read += len as u64;
+        self.counters.taken += len as u64;
+    }
+
+    /// The sink passes the first bytes of the first hole.
+    fn pass_hole(&mut self, hole: Hole, len: u64, each: &mut impl FnMut(Piece<'_>)) {
+        if len == hole.len {
+            self.holes.remove(0);
+        } else {
+            self.holes[0] = Hole { at: hole.at + len, len: hole.len - len, sent: hole.sent + len };
+        }
+        self.read += len;
+        self.counters.missing += len;
+        each(Piece::Missing(len));
+    }
+
+    fn write(&mut self, place: u64, sound: &[u8]) {
+        let at = self.index(place);
+        let first = sound.len().min(self.bytes.len() - at);
+        self.bytes[at..at + first].copy_from_slice(&sound[..first]);
+        self.bytes[..sound.len() - first].copy_from_slice(&sound[first..]);
+    }
+
+    fn fill(&mut self, place: u64, len: usize) {
+        let at = self.index(place);
+        let first = len.min(self.bytes.len() - at);
+        self.bytes[at..at + first].fill(QUIET);
+        self.bytes[..len - first].fill(QUIET);
+    }
+
+    fn index(&self, place: u64) -> usize {
+        (place % self.bytes.len() as u64) as usize
+    }
+}
+
+/// More holes at once are filled with silence: a path that loses every second datum has no more.
+const MOST_HOLES: usize = 8;
+/// A time stamp further away begins a new stream: a minute.
+const LONGEST_JUMP: i64 = 60 * super::VOICE_RATE as i64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What a channel does when it is due.
+
+use antiphon_core::{Instant, Message, Profile, SendError};
+use antiphon_media::voice::{NoiseLevel, QUIET, VOICE_HEADER, VOICE_RATE, VoiceContent};
+
+use super::{DATA, Outgoing, Send};
+use crate::voice::VoiceSending;
+
+/// What the channels that are due at one instant need.
+pub(super) struct Turn<'a> {
+    pub now: Instant,
+    /// The byte of the clock.
+    pub at: u64,
+    pub profile: &'a Profile,
+    pub send: &'a mut Send<'a>,
+}
+
+/// How an invocation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Invoked {
+    Done,
+    /// The transport takes nothing more.
+    Blocked,
+}
+
+impl Outgoing {
+    /// Sends what has accumulated in a channel's FIFO.
+    pub(super) fn invoke(&mut self, turn: &mut Turn<'_>, number: usize) -> Invoked {
+        let phase = self.phase_of(number);
+        let Outgoing { settings, channels, buf, .. } = self;
+        let channel = &mut channels[number];
+        let accumulated = channel.captured(turn.at, phase) - channel.taken;
+        if accumulated == 0 {
+            return Invoked::Done;
+        }
+        let held = accumulated.min(settings.fifo as u64) as usize;
+        let voice = &mut buf[VOICE_HEADER..][..held];
+        channel.source.read(channel.taken, voice);
+        // Opus finds pauses itself, and its time stamps have another clock.
+        let silence = settings.silence.filter(|_| settings.opus.is_none());
+        match silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
+            Some(level) => self.pause(turn, number, accumulated, level),
+            None if settings.opus.is_some() => self.compress(turn, number, accumulated, held),
+            None => self.talk(turn, number, accumulated, held),
+        }
+    }
+
+    /// What has accumulated belongs to a pause, of which the peer is told now and then.
+    fn pause(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, level: NoiseLevel) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        if channel.paused.is_none_or(|told| channel.taken - told >= PAUSE_TOLD_AGAIN) {
+            let len = channel.header(*sender, number, VoiceContent::Pause(level), buf);
+            let message = settings.message(turn, channel.priority, number, &buf[..len]);
+            match (turn.send)(message) {
+                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
+                // It is told again.
+                Err(_) => {}
+                Ok(()) => {
+                    channel.sequence = channel.sequence.wrapping_add(1);
+                    (sent.open, *last) = (sent.open + 1, turn.now);
+                }
+            }
+            (channel.paused, channel.talks) = (Some(channel.taken), false);
+        }
+        channel.taken += accumulated;
+        sent.paused += accumulated;
+        Invoked::Done
+    }
+
+    /// Sends the `held` bytes behind the header's place; the rest of what has accumulated has found the FIFO full.
+    fn talk(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        channel.paused = None;
+        // Transports that don't cut messages get them cut, by samples, so that IP never does.
+        let pieces = held.div_ceil(settings.most(turn.profile));
+        for piece in 0..pieces {
+            let (from, to) = (piece * held / pieces, (piece + 1) * held / pieces);
+            // The header stands where the end of the previous piece was, which has been handed over.
+            let header = channel.header(*sender, number, VoiceContent::Sound(&[]), &mut buf[from..]);
+            let message = settings.message(turn, channel.priority, number, &buf[from..to + header]);
+            match (turn.send)(message) {
+                // What the FIFO keeps is read again when there is room.
+                Err(SendError::Blocked { .. }) => return Invoked::Blocked,
+                Err(_) => sent.refused += (to - from) as u64,
+                Ok(()) => {
+                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
+                    sent.bytes += (to - from) as u64;
+                }
+            }
+            channel.sequence = channel.sequence.wrapping_add(1);
+            channel.taken += (to - from) as u64;
+            channel.talks = true;
+        }
+        channel.taken += accumulated - held as u64;
+        sent.overflow += accumulated - held as u64;
+        Invoked::Done
+    }
+
+    /// Sends the whole frames of the `held` bytes in Opus; what follows them stays in the FIFO, unless that is full.
+    fn compress(&mut self, turn: &mut Turn<'_>, number: usize, accumulated: u64, held: usize) -> Invoked {
+        let Outgoing { settings, channels, sender, buf, packet, sent, last, .. } = self;
+        let channel = &mut channels[number];
+        let ends = channel.taken + accumulated == channel.end;
+        let frames = if ends { held.div_ceil(settings.size) } else { held / settings.size };
+        for frame in 0..frames {
+            let from = VOICE_HEADER + frame * settings.size;
+            let left = held - frame * settings.size;
+            let voice = &mut buf[from..][..settings.size];
+            // Of the last frame the source has only a part.
+            voice[left.min(settings.size)..].fill(QUIET);
+            let header = channel.header(*sender, number, VoiceContent::Opus(&[]), packet);
+            let encoder = channel.encoder.as_mut().expect("Opus has one");
+            let coded = encoder.encode(voice, &mut packet[header..]).unwrap_or(0);
+            let bytes = left.min(settings.size) as u64;
+            channel.taken += bytes;
+            channel.sequence = channel.sequence.wrapping_add(1);
+            let message = settings.message(turn, channel.priority, number, &packet[..header + coded]);
+            match (turn.send)(message) {
+                // An encoder cannot go back.
+                Err(SendError::Blocked { .. }) => {
+                    sent.overflow += bytes;
+                    return Invoked::Blocked;
+                }
+                Err(_) => sent.refused += bytes,
+                Ok(()) => {
+                    (sent.open, sent.packets, *last) = (sent.open + 1, sent.packets + 1, turn.now);
+                    sent.bytes += bytes;
+                }
+            }
+            channel.talks = true;
+        }
+        if accumulated > held as u64 {
+            let rest = accumulated - (frames * settings.size).min(held) as u64;
+            channel.taken += rest;
+            sent.overflow += rest;
+        }
+        Invoked::Done
+    }
+}
+
+impl VoiceSending {
+    /// Bytes of voice in the longest message.
+    fn most(&self, profile: &Profile) -> usize {
+        let whole = if profile.capabilities.fragmentation { profile.max_message } else { self.max_packet };
+        whole.min(profile.max_message).saturating_sub(VOICE_HEADER).max(1)
+    }
+
+    fn message<'a>(&self, turn: &Turn<'_>, priority: u8, channel: usize, bytes: &'a [u8]) -> Message<'a> {
+        let stream = turn.profile.media_stream(channel);
+        Message { priority, stream, ..Message::new(DATA, bytes, Some(turn.now + self.lifetime)) }
+    }
+}
+
+/// A pause is told again after so many bytes, as the first time may be lost: half a second.
+const PAUSE_TOLD_AGAIN: u64 = VOICE_RATE as u64 / 2;
