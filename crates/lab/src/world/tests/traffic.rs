@@ -42,7 +42,7 @@ fn poisson_packets_are_counted_as_poisson_says() {
 #[test]
 fn a_burst_fills_a_queue_that_holds_less() {
     // 20 packets at once, of which the line takes one and the queue 4, ten times a second.
-    let kind = TrafficKind::Bursts { packets: 20, period: ms(100), payload: 1000 };
+    let kind = TrafficKind::Bursts { packets: 20, period: ms(100), jitter: Ratio(0.0), payload: 1000 };
     let setup = one(kind, "rate=1Mbit/s,queue=4packets", 10);
     let (world, figures) = finished(&setup, 5);
     let counted = world.traffic("load").unwrap();
