@@ -31,20 +31,20 @@ pub(super) const MODULE: Module = Module {
             table("table03-voice-channels.csv", BASIC, of_transfer, CHANNELS),
         ], includes "stations.toml";
         "sppt_background" "background load, one packet per token", Some("6"), XTP, &[
-            table("table05-channels-sppt.csv", LOADED, of_loaded_transfer, CHANNELS),
+            table("table05-channels-sppt.csv", LOADED, of_sppt_transfer, CHANNELS),
             TableMap {
                 drawing: Some(drawn("Table 6: thresholds")),
-                ..table("table06-threshold-sppt.csv", LOADED, of_loaded_voice, THRESHOLD)
+                ..table("table06-threshold-sppt.csv", LOADED, of_sppt_voice, THRESHOLD)
             },
         ], includes "stations.toml";
         "mppt_background" "background load, several packets per token", Some("7"), XTP, &[
             TableMap {
                 drawing: Some(drawn("Table 8: latency")),
-                ..table("table08-latency-mppt.csv", LOADED, of_loaded_voice, LATENCY_ALONE)
+                ..table("table08-latency-mppt.csv", LOADED, of_mppt_voice, LATENCY_ALONE)
             },
             TableMap {
                 drawing: Some(drawn("Table 9: thresholds")),
-                ..table("table09-threshold-mppt.csv", LOADED, of_loaded_voice, THRESHOLD)
+                ..table("table09-threshold-mppt.csv", LOADED, of_mppt_voice, THRESHOLD)
             },
         ], includes "stations.toml";
         "retransmission" "selective retransmission of lost packets", Some("8"), XTP, &[
@@ -71,10 +71,13 @@ const VOICE: &str = "voice";
 const UP: &str = "up";
 /// Names of the sweeps.
 const SIZE: &str = "size";
-const BACKGROUND: &str = "background";
+const PERIOD: &str = "period";
 const LOST: &str = "loss";
 const SIZES: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+/// Background loads in Mbit/s, and how they are written in the two scenarios: as the period of the generator.
 const LOADS: [u32; 4] = [0, 25, 50, 75];
+const SPPT_PERIODS: [&str; 4] = ["1s", "1333.333us", "666.667us", "444.444us"];
+const MPPT_PERIODS: [&str; 4] = ["1s", "20ms", "10ms", "6666.667us"];
 
 /// Labels of the printed tables.
 const BASIC: &[&str] = &["voice data [bytes]"];
@@ -126,9 +129,11 @@ fn at(stream: &str, size: &str) -> Place {
     Place { stream: stream.into(), point: vec![(SIZE, size.into())] }
 }
 
-fn under_load(stream: &str, size: &str, background: &str) -> Place {
-    let point = vec![(BACKGROUND, background.into()), (SIZE, size.into())];
-    Place { stream: stream.into(), point }
+/// `None` if there is no such load.
+fn under_load(experiment: &str, stream: &str, size: u32, load: u32) -> Option<Place> {
+    let periods = if experiment == SPPT { SPPT_PERIODS } else { MPPT_PERIODS };
+    let period = periods[LOADS.iter().position(|known| *known == load)?];
+    Some(Place { stream: stream.into(), point: vec![(SIZE, size.to_string()), (PERIOD, period.into())] })
 }
 
 fn with_loss(size: &str, percent: &str) -> Place {
@@ -143,12 +148,21 @@ fn of_transfer(table: &Table, row: usize) -> Option<Place> {
     Some(at(UP, table.text(row, BASIC[0])?))
 }
 
-fn of_loaded_voice(table: &Table, row: usize) -> Option<Place> {
-    Some(under_load(VOICE, table.text(row, LOADED[0])?, table.text(row, LOADED[1])?))
+fn of_sppt_voice(table: &Table, row: usize) -> Option<Place> {
+    of_load(SPPT, VOICE, table, row)
 }
 
-fn of_loaded_transfer(table: &Table, row: usize) -> Option<Place> {
-    Some(under_load(UP, table.text(row, LOADED[0])?, table.text(row, LOADED[1])?))
+fn of_sppt_transfer(table: &Table, row: usize) -> Option<Place> {
+    of_load(SPPT, UP, table, row)
+}
+
+fn of_mppt_voice(table: &Table, row: usize) -> Option<Place> {
+    of_load(MPPT, VOICE, table, row)
+}
+
+fn of_load(experiment: &str, stream: &str, table: &Table, row: usize) -> Option<Place> {
+    let number = |label: &str| table.text(row, label)?.parse().ok();
+    under_load(experiment, stream, number(LOADED[0])?, number(LOADED[1])?)
 }
 
 fn of_lossy_voice(table: &Table, row: usize) -> Option<Place> {

@@ -59,7 +59,7 @@ impl Case<'_> {
     }
 
     fn loaded(&mut self, kind: &str, size: u32, load: u32, figure: &'static str) -> Result<f64, NotRun> {
-        let place = under_load(VOICE, &size.to_string(), &load.to_string());
+        let place = under_load(kind, VOICE, size, load).ok_or_else(|| unknown(load))?;
         Ok(self.figure_at(kind, place, figure)? / 2.0)
     }
 
@@ -96,6 +96,10 @@ impl Case<'_> {
             Ok(case.loaded_threshold(SPPT, size, load)? - case.loaded_threshold(SPPT, size, 0)?)
         })
     }
+}
+
+fn unknown(load: u32) -> NotRun {
+    NotRun(format!("there is no load of {load} Mbit/s"))
 }
 
 /// Sizes with each load above zero.
@@ -151,8 +155,10 @@ fn overhead_falls(case: &mut Case<'_>) -> Outcome {
 
 fn sppt_takes_few_channels(case: &mut Case<'_>) -> Outcome {
     case.every(loaded(), |case, (size, load)| {
-        let mut channels =
-            |load: u32| case.figure_at(SPPT, under_load(UP, &size.to_string(), &load.to_string()), CHANNELS);
+        let mut channels = |load: u32| {
+            let place = under_load(SPPT, UP, size, load).ok_or_else(|| unknown(load))?;
+            case.figure_at(SPPT, place, CHANNELS)
+        };
         Ok((channels(load)? - channels(0)?).abs() <= 5.0)
     })
 }

@@ -66,7 +66,6 @@ fn all(change: &Change<'_>) -> Vec<(&'static str, Results)> {
         |figures: &mut StreamFigures, _, value: f64| figures.rtt_timed_p999_ms = Some(2.0 * value);
     let user =
         |figures: &mut StreamFigures, size: f64, kbit: f64| figures.gap_mean_ms = Some(8.0 * size / kbit);
-    let (voice, up) = (of_loaded_voice, of_loaded_transfer);
     printed.take(BASIC_RUN, "table01-basic.csv", of_voice, "average latency [ms]", latency);
     printed.take(BASIC_RUN, "table01-basic.csv", of_voice, "threshold 99.9 % [ms]", threshold);
     printed.take(
@@ -81,11 +80,11 @@ fn all(change: &Change<'_>) -> Vec<(&'static str, Results)> {
         },
     );
     let basic = printed.results();
-    printed.take(SPPT, "table05-channels-sppt.csv", up, "user throughput [kbit/s]", user);
-    printed.take(SPPT, "table06-threshold-sppt.csv", voice, "threshold 99.9 % [ms]", threshold);
+    printed.take(SPPT, "table05-channels-sppt.csv", of_sppt_transfer, "user throughput [kbit/s]", user);
+    printed.take(SPPT, "table06-threshold-sppt.csv", of_sppt_voice, "threshold 99.9 % [ms]", threshold);
     let sppt = printed.results();
-    printed.take(MPPT, "table08-latency-mppt.csv", voice, "average latency [ms]", latency);
-    printed.take(MPPT, "table09-threshold-mppt.csv", voice, "threshold 99.9 % [ms]", threshold);
+    printed.take(MPPT, "table08-latency-mppt.csv", of_mppt_voice, "average latency [ms]", latency);
+    printed.take(MPPT, "table09-threshold-mppt.csv", of_mppt_voice, "threshold 99.9 % [ms]", threshold);
     let mppt = printed.results();
     printed.take(LOSS, "table10-latency-loss.csv", of_lossy_voice, "average latency [ms]", latency);
     vec![(BASIC_RUN, basic), (SPPT, sppt), (MPPT, mppt), (LOSS, printed.results())]
