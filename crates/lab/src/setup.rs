@@ -73,8 +73,8 @@ pub struct HostCost {
     pub send_control: Option<Duration>,
     /// The same for each such packet received.
     pub receive_control: Option<Duration>,
-    /// What the node sends, and what it receives, have a processor each. Acknowledgements are work of the side whose data they
-    /// acknowledge.
+    /// What the node sends, and what it receives, have a processor each. Packets without data count as acknowledgements, which are
+    /// work of the side whose data they acknowledge.
     pub apart: bool,
     /// Additional wait of packets, in and out, until a thread is woken: exponential, with this mean. It does not occupy
     /// the processor, so that other packets are processed meanwhile, and packets stay in order.

@@ -38,7 +38,7 @@ const SYNCHRONOUS: Treatment =
 
 fn xtp(name: &str, [from, to]: [usize; 2], frame: usize, count: u64, pacing: Pacing) -> StreamSpec {
     StreamSpec {
-        query: "acks=all&reliability=full".parse().unwrap(),
+        query: "acks=all&reliability=full&wtimer=1s".parse().unwrap(),
         content: Content::SelfPaced { frame, count, pacing },
         reflected: pacing == Pacing::PingPong,
         headers: Headers::Xtp36,
