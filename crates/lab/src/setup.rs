@@ -307,8 +307,8 @@ pub enum Headers {
     Xtp36,
 }
 
-/// Packets with data, drawn at random, that the receiving ends of a stream don't hear, the far end of a reflected one and its
-/// sender alike.
+/// Packets with data that the receiving ends of a stream don't hear, the far end of a reflected one and its sender alike: at regular
+/// distances, from a random one on.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Unheard {
     /// The share of them.

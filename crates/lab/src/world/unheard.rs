@@ -1,6 +1,7 @@
 //! An end that does not hear some of the packets with data that reach it, or hears them and does not tell its transport.
 //!
-//! A layer around each end's endpoint takes them out of what arrives, so that the transport repairs them as it repairs any loss.
+//! A layer around each end's endpoint takes every so many-th of them out of what arrives, repairs included, so that the transport repairs
+//! them as it repairs any loss, and never misses several in a row, from which it would conclude that they are too large for the path.
 //! Where they are *delivered* all the same, the application gets the message at once and not again when it is repaired: losses as
 //! Weaver and McNabb (1992, section 8) emulated them, by not acknowledging what had come.
 
@@ -14,7 +15,7 @@ use antiphon_core::{
 
 use crate::setup::Unheard;
 
-/// `stack` whose ends don't hear everything; which packets are drawn from `seed`.
+/// `stack` whose ends don't hear everything: regularly, from a random packet on.
 pub fn around(stack: Rc<dyn Stack>, unheard: Unheard, seed: u64) -> Rc<dyn Stack> {
     Rc::new(UnheardStack { inner: stack, unheard, seed })
 }
@@ -31,7 +32,7 @@ impl Stack for UnheardStack {
             inner: self.inner.open(now, role),
             dissector: self.inner.dissector(),
             unheard: self.unheard,
-            rng: Rng::fork(self.seed, "unheard"),
+            owed: Rng::fork(self.seed, "unheard").unit(),
             early: VecDeque::new(),
             given: VecDeque::new(),
         })
@@ -54,7 +55,8 @@ struct Deaf {
     inner: Box<dyn Endpoint>,
     dissector: Box<dyn Dissector>,
     unheard: Unheard,
-    rng: Rng,
+    /// Packets that are to be missed: the next one is once this is a whole one.
+    owed: f64,
     /// Messages that the transport does not know of, to be delivered.
     early: VecDeque<(Instant, Vec<u8>)>,
     /// Those that were, whose repairs are still to come.
@@ -71,7 +73,10 @@ impl Deaf {
             }
             _ => {}
         });
-        message.filter(|_| self.rng.unit() < self.unheard.share.0)
+        self.owed += if message.is_some() { self.unheard.share.0 } else { 0.0 };
+        let missed = message.filter(|_| self.owed >= 1.0);
+        self.owed -= if missed.is_some() { 1.0 } else { 0.0 };
+        missed
     }
 
     fn note(&mut self, at: Instant, message: Vec<u8>) {
