@@ -53,6 +53,14 @@ pub(super) const MODULE: Module = Module {
                 ..table("table10-latency-loss.csv", LOSSY, of_lossy_voice, LATENCY_ALONE)
             },
         ], includes "stations.toml";
+        "locking" "a ping-pong among bursts, by their period and its jitter", None, XTP, &[],
+            shows "rtt_mean_ms" "rtt_timed_p999_ms", includes "stations.toml";
+        "one_way" "a voice's own delays under load", None, XTP, &[],
+            shows "delay_mean_ms" "delay_p99_ms" "delay_max_ms", includes "stations.toml";
+        "generators" "bursts of one generator, or of several", None, XTP, &[],
+            shows "delay_mean_ms" "delay_max_ms" "rtt_mean_ms", includes "stations.toml";
+        "true_loss" "losses that are losses", None, XTP, &[],
+            shows "delay_mean_ms" "delay_p99_ms" "delay_max_ms" "retransmissions", includes "stations.toml";
         unwritten "multicast" "reliable multicast to two receivers", Some("9"), XTP;
     },
     checks: checks::CHECKS,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS};
-use antiphon_core::{ByteCount, DEFAULT_LATENCY};
+use antiphon_core::{BitRate, ByteCount, DEFAULT_LATENCY};
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
@@ -208,8 +208,20 @@ fn packets(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Co
             "a frame begins with an RTP header of {RTP_HEADER} bytes: at least {RTP_HEADER}B"
         )));
     }
-    let interval = section.need("interval", "\"7.4ms\"")?;
-    let time = interval.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
+    let (interval, time) = match section.find("rate")? {
+        Some(rate) => {
+            let time = rate.parse::<BitRate>()?.time_for(frame as u64).unwrap_or(Duration::MAX);
+            (rate, time)
+        }
+        None => {
+            let interval = section.need("interval", "\"7.4ms\", or rate = \"64kbit/s\"")?;
+            let time = interval.duration(INTERVALS)?;
+            (interval, time)
+        }
+    };
+    if !INTERVALS.contains(&time) {
+        return Err(interval.fault("a packet each 1us to 1h: choose another rate, or write an interval"));
+    }
     bounded(&interval, 1.0 / time.as_secs_f64(), duration)?;
     let count = section.or("count", None, |value| value.whole(1..=MAX_PACKETS as u64).map(Some))?;
     Ok(Content::Packets { frame, interval: time, count })
@@ -278,6 +290,8 @@ fn format(section: &Section<'_>) -> Read<SoundSpec> {
     Ok(sound)
 }
 
+/// From one frame to the next.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_hours(1);
 /// Frames whose pace nothing but the network bounds.
 const MAX_SELF_PACED: u64 = 10_000_000;
 /// More than any queue holds.
