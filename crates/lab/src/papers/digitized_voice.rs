@@ -6,6 +6,7 @@
 
 mod checks;
 mod figures;
+mod own;
 #[cfg(test)]
 mod tests;
 

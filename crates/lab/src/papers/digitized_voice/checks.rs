@@ -5,6 +5,7 @@
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun};
 use super::figures::{CHANNELS, FRAME, NETWORK_THROUGHPUT, PACKET_RATE, USER_THROUGHPUT};
+use super::own;
 use super::{BASIC_RUN, LOADS, LOSS, MPPT, SIZES, SPPT, UP, VOICE, at, under_load, with_loss};
 
 type Outcome = Result<bool, NotRun>;
@@ -29,6 +30,14 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("dv-21", up_to_1024_bytes_meet_the_delay),
     ("dv-22", |case| Ok(collecting_ms(4096) + case.idle_latency(4096)? > 500.0)),
     ("dv-23", large_packets_are_efficient),
+    ("ours-dv-1", own::the_class_makes_no_difference),
+    ("ours-dv-2", own::a_ping_pong_locks),
+    ("ours-dv-3", own::a_voice_s_own_delay_rises),
+    ("ours-dv-4", own::periods_in_ticks_give_the_printed_latencies),
+    ("ours-dv-5", own::one_burst_at_most),
+    ("ours-dv-6", own::allotted_time_bounds_the_wait),
+    ("ours-dv-7", own::several_generators_add_up),
+    ("ours-dv-8", own::a_lost_packet_waits_for_the_next),
 ];
 
 /// The printed worst threshold of MPPT.
