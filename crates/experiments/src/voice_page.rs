@@ -88,3 +88,6 @@ fn bands(experiment: &str) -> Vec<Mark> {
     let mark = |at: &f64| Mark { axis: MarkAxis::Y, at: *at, label: format!("{at} ms"), colour: None };
     bands.iter().map(mark).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Outcome, Rng, SendError, Tag};
+use antiphon_core::{Instant, Outcome, SendError, Tag};
 use antiphon_measure::{
     BufferCheck, BufferRule, Fate, Gaps, interval_deviation_ms, mean_absolute_deviation, nearest_rank,
     percent,
 };
 
+use super::timer::Timer;
 use crate::figures::{Course, StreamFigures};
 use crate::setup::Watch;
 
@@ -124,24 +125,6 @@ pub struct Meter {
     timer: Option<Timer>,
     /// Arrivals only, where the sender's log is on another thread.
     notes: Option<Arrivals>,
-}
-
-/// A timer that counts ticks.
-#[derive(Clone, Copy, Debug)]
-pub struct Timer {
-    /// A tick.
-    pub resolution: Duration,
-    /// Of the parts of a tick at which it is started.
-    pub seed: u64,
-}
-
-impl Timer {
-    /// What it reads: each time begins at a random part of a tick and is rounded up to the next.
-    fn readings(&self, nanos: &[u64]) -> Vec<u64> {
-        let (tick, mut rng) = (self.resolution.as_nanos().max(1) as u64, Rng::fork(self.seed, "ticks"));
-        let read = |nanos: &u64| (nanos + (rng.unit() * tick as f64) as u64).div_ceil(tick) * tick;
-        nanos.iter().map(read).collect()
-    }
 }
 
 /// A meter that a participant or an observer of a session writes.

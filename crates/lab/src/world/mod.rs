@@ -71,8 +71,10 @@ pub(crate) mod routes;
 pub(crate) mod socket;
 mod sound;
 mod stream_end;
+pub(crate) mod stream_figures;
 pub(crate) mod streams;
 mod tap;
+mod timer;
 pub(crate) mod traffic;
 mod unheard;
 

@@ -1,4 +1,4 @@
-//! Builds the participants of a stream, and computes its figures.
+//! Builds the participants of a stream.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use antiphon_core::wire::TCP_NOT_SENT_LOW_WATER;
 use antiphon_core::{Endpoint, Instant, Rng, Role, SendError, Single, Stack, WireId};
-use antiphon_measure::{BufferRule, percent};
+use antiphon_measure::BufferRule;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
 use antiphon_media::rtcp::Token;
 use antiphon_proto::{OpenError, StackArgs, Substrate, Transport};
-use antiphon_session::{
-    Change, Framing, Joining, Policy, Reflector, ReflectorConfig, Session, framed, of_messages,
-};
+use antiphon_session::{Framing, Joining, Policy, Reflector, ReflectorConfig, framed, of_messages};
 
 use super::check;
 use super::copies::{Copies, SharedCopies};
@@ -21,15 +19,14 @@ use super::error::WorldError;
 use super::generator::{Generator, Law, Listener, Pace};
 use super::headers::Reader;
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
-use super::meter::{Meter, SentLog, SharedLog, SharedMeter, Timer, frames_between};
-use super::network::Network;
-use super::packet::{Tally, UDP_HEADERS};
+use super::meter::{Meter, SentLog, SharedLog, SharedMeter, frames_between};
+use super::packet::UDP_HEADERS;
 use super::participant::{Kind, StreamParticipant};
 use super::socket::{Planned, Port, Socket, WIRE, Wire, forward};
 use super::sound::{self, Clip, SILENCE};
 use super::stream_end::StreamEnd;
+use super::timer::Timer;
 use super::unheard;
-use crate::figures::StreamFigures;
 use crate::setup::{Content, Headers, Setup, SoundSpec, StreamSpec};
 use crate::tcp::Tcp;
 
@@ -396,60 +393,6 @@ impl<'a> StreamBuilder<'a> {
         near.call_on(self.port(id, None)?, planned);
         far.listen_on(self.port(id, Some(0))?, self.stack(self.fork(&format!("far {}", id.0)))?);
         Ok(())
-    }
-}
-
-/// Playout results of a receiver of sound.
-#[derive(Clone, Copy, Debug)]
-pub struct Played {
-    /// Packets that came after their playout time.
-    late: u64,
-    /// Concealed sound, as a share of all that was played.
-    concealed_percent: Option<f64>,
-}
-
-impl Played {
-    /// `None` before anything was heard.
-    pub fn of(session: &Session) -> Option<Played> {
-        let playout = session.receive_track()?.playout()?;
-        let concealed = playout.concealed_frames;
-        let concealed_percent = percent(concealed, playout.played_frames + concealed);
-        Some(Played { late: playout.late, concealed_percent })
-    }
-
-    /// Adds it to the figures of arrivals.
-    pub fn add_to(&self, figures: &mut StreamFigures) {
-        let late = figures.sent.filter(|sent| *sent > 0.0).map(|sent| 100.0 * self.late as f64 / sent);
-        figures.late_percent = late;
-        figures.missing_percent = figures.missing_percent.zip(late).map(|(missing, late)| missing + late);
-        figures.concealed_percent = self.concealed_percent;
-    }
-}
-
-/// The figures of a stream at one of its receivers.
-pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network) -> StreamFigures {
-    let mut measured =
-        receiver.participant().figures().or_else(|| sender.participant().figures()).unwrap_or_default();
-    if let Some(copies) = sender.copies() {
-        copies.borrow().causes().add_to(&mut measured);
-    }
-    let repeated = match (sender.stream_ends().next(), flows) {
-        (Some(end), [_]) => Some(end.tcp.stats().retransmitted_segments),
-        (None, [_]) => Some(sender.participant().counters().retransmitted),
-        // Those of transports that are no longer used are not known.
-        _ => None,
-    };
-    let sum =
-        |of: fn(&Tally) -> u64| Some(flows.iter().map(|flow| of(net.pool.tally(*flow))).sum::<u64>() as f64);
-    let wire_bytes = flows.iter().map(|flow| net.flow(*flow as usize).wire_bytes).sum::<u64>();
-    let failed = sender.changes().iter().filter(|(_, change)| matches!(change, Change::Failed(..))).count();
-    StreamFigures {
-        changes_failed: (flows.len() > 1).then_some(failed as f64),
-        wire_bytes: Some(wire_bytes as f64),
-        retransmissions: repeated.map(|count| count as f64),
-        mac_exhausted: sum(|tally| tally.exhausted.get()),
-        queue_dropped: sum(|tally| tally.overflowed.get()),
-        ..measured
     }
 }
 
