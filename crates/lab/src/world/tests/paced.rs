@@ -148,6 +148,23 @@ fn what_is_not_heard_is_repaired_and_what_is_not_acknowledged_comes_at_once() {
     near(pretended.delay_mean_ms, idle.delay_mean_ms.unwrap(), 0.1);
 }
 
+/// Without repairs the next packet leaves once the last one has been waited for.
+#[test]
+fn a_ping_pong_goes_on_after_what_does_not_come_back() {
+    let content = Content::SelfPaced { frame: 200, count: 500, pacing: Pacing::PingPong };
+    let patience = Some(ms(50));
+    let audio = StreamSpec { content, patience, reflected: true, ..stream("audio", "rtp", 0, 1) };
+    let (_, figures) = finished(&over_line(60, "delay=5ms,loss=5%", audio.clone()), 1);
+    let lossy = figures_of(&figures, "audio");
+    let lost = counter(&figures, 0, "up_lost") + counter(&figures, 0, "down_lost");
+    assert!(lost > 20.0, "there was weather");
+    assert_eq!((lossy.sent, lossy.received), (Some(500.0), Some(500.0 - lost)));
+    near(lossy.rtt_max_ms, 10.0, 1e-6);
+    let (_, figures) =
+        finished(&over_line(60, "delay=5ms,loss=5%", StreamSpec { patience: None, ..audio }), 1);
+    assert!(figures_of(&figures, "audio").sent.unwrap() < 100.0, "nothing tells it of a loss");
+}
+
 /// Readings are whole ticks, one or two above a time that takes a part of them.
 #[test]
 fn a_timer_reads_whole_ticks() {

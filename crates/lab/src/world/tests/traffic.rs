@@ -50,6 +50,23 @@ fn a_burst_fills_a_queue_that_holds_less() {
     assert_eq!(counter(&figures, 0, "up_overflowed"), 1500.0);
 }
 
+/// Over 1000 periods, of up to 30 % more or less, the mean keeps within 4 standard errors: 30 % / √3 / √1000 of 10 ms.
+#[test]
+fn bursts_with_jitter_keep_their_mean_period() {
+    let counts = |jitter: f64| -> Vec<u64> {
+        let run = |seed| {
+            let kind =
+                TrafficKind::Bursts { packets: 2, period: ms(10), jitter: Ratio(jitter), payload: 100 };
+            finished(&one(kind, "delay=1ms", 10), seed).0.traffic("load").unwrap().sent
+        };
+        (1..=20).map(run).collect()
+    };
+    let (steady, spread) = (counts(0.0), counts(0.3));
+    assert!(steady.iter().all(|sent| *sent == 2000), "{steady:?}");
+    assert!(spread.iter().all(|sent| (1950..=2050).contains(sent)), "{spread:?}");
+    assert!(spread.iter().any(|sent| *sent != 2000), "{spread:?}");
+}
+
 #[test]
 fn a_blaster_keeps_the_line_full_and_drops_nothing_itself() {
     // 1028 bytes at 10 Mbit/s take 822.4 µs: 12 159.5 in 10 s, and 50 that waited then.
