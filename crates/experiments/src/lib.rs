@@ -32,6 +32,7 @@ mod report;
 mod sides;
 mod srp_page;
 mod store;
+mod voice_page;
 
 #[cfg(test)]
 mod tests;

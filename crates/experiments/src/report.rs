@@ -91,6 +91,7 @@ impl PaperResults {
             section.parts.push(Part::Facts(definitions(map)));
         }
         section.parts.extend(self.redrawn(experiment));
+        section.parts.extend(self.scatter(experiment));
         section.parts.extend(self.own_results(experiment));
         section.parts.extend(self.srp_plots(experiment));
         section.parts.extend(self.beside_reality(experiment));

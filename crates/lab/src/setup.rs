@@ -3,16 +3,18 @@
 //! Nodes are numbered by their index in [`Setup::nodes`]. Media connect them as a tree, so that there is one path
 //! between any two; a node between two media forwards.
 
+mod content;
+
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{BitRate, DEFAULT_LATENCY};
+use antiphon_core::{BitRate, DEFAULT_LATENCY, Ratio};
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{Alternation, DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
-use antiphon_media::ChannelGroups;
-use antiphon_media::medusa::BlockMode;
-use antiphon_session::{Joining, Repetition};
+use antiphon_session::Joining;
+
+pub use content::{Content, Pacing, SoundSpec};
 
 use crate::tcp::Profile;
 
@@ -53,7 +55,7 @@ impl NodeSpec {
     }
 }
 
-/// Time that a node's one processor spends on packets, first come, first served, before they go out or come in.
+/// Time that a node's processor spends on packets, first come, first served, before they go out or come in.
 ///
 /// A packet that a node forwards takes both.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -66,9 +68,24 @@ pub struct HostCost {
     pub receive_packet: Duration,
     /// For each byte received (IP packet), in seconds.
     pub receive_byte_s: f64,
+    /// For each packet sent without data of its user, such as an acknowledgement, in place of the times above; `None`: as for
+    /// any other.
+    pub send_control: Option<Duration>,
+    /// The same for each such packet received.
+    pub receive_control: Option<Duration>,
+    /// What the node sends, and what it receives, have a processor each. Packets without data count as acknowledgements, which are
+    /// work of the side whose data they acknowledge.
+    pub apart: bool,
     /// Additional wait of packets, in and out, until a thread is woken: exponential, with this mean. It does not occupy
     /// the processor, so that other packets are processed meanwhile, and packets stay in order.
     pub wake: Duration,
+}
+
+impl HostCost {
+    /// Whether packets without data of their user cost something else.
+    pub fn tells_control(&self) -> bool {
+        self.send_control.or(self.receive_control).is_some() || self.apart
+    }
 }
 
 /// A medium that connects nodes.
@@ -212,8 +229,10 @@ pub enum TrafficKind {
     Bursts {
         /// In a burst.
         packets: u32,
-        /// From the beginning of one burst to that of the next.
+        /// From the beginning of one burst to that of the next, in the mean.
         period: Duration,
+        /// By which share of the period each one is shorter or longer at most, all alike likely.
+        jitter: Ratio,
         /// Of each packet.
         payload: usize,
     },
@@ -269,6 +288,33 @@ pub struct StreamSpec {
     pub further: Vec<FurtherSpec>,
     /// The part of the run to which the figures `watched_…` refer.
     pub watch: Option<Watch>,
+    /// What its packets count on media and processors.
+    pub headers: Headers,
+    /// The resolution of the timer with which the sender of a reflected stream also measures round trips.
+    pub timer: Option<Duration>,
+    /// What the receiving ends miss, or pretend to.
+    pub unheard: Unheard,
+}
+
+/// What a datagram of a stream counts on media and processors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Headers {
+    /// Its bytes, and the headers of UDP and IP.
+    #[default]
+    AsSent,
+    /// As XTP 3.6 directly on the medium, whatever ours have: 44 bytes beside data, 92 without (Weaver and McNabb 1992: header
+    /// 40, trailer 4, control segment 48).
+    Xtp36,
+}
+
+/// Packets with data that the receiving ends of a stream don't hear, the far end of a reflected one and its sender alike: at regular
+/// distances, from a random one on.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Unheard {
+    /// The share of them.
+    pub share: Ratio,
+    /// They are delivered all the same: only the transport takes them for lost.
+    pub delivered: bool,
 }
 
 /// The beginning of each period but the first, counted from the beginning of the run.
@@ -314,6 +360,9 @@ impl StreamSpec {
             treatment: Treatment::default(),
             further: Vec::new(),
             watch: None,
+            headers: Headers::default(),
+            timer: None,
+            unheard: Unheard::default(),
         }
     }
 
@@ -328,62 +377,5 @@ impl StreamSpec {
             further: Vec::new(),
             ..self.clone()
         }
-    }
-}
-
-/// Content of a stream.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Content {
-    /// Frames of one size at regular intervals, as from a packet generator: RTP headers and filling.
-    Packets {
-        /// Whole frame in bytes, RTP header included: what the transport is handed.
-        frame: usize,
-        /// Between frames.
-        interval: Duration,
-        /// How many; `None`: as many as the duration holds.
-        count: Option<u64>,
-    },
-    /// Sound as the program of paper `transport-alternatives` sends it: blocks of JACK at 48 kHz, resampled, in Medusa's
-    /// framing. Reflected, always; `patience` is the program's `SO_SNDTIMEO`, counted from the first try to write.
-    Medusa {
-        /// Each has packets of its own.
-        channels: u16,
-        /// Of JACK, 512 sample frames each; fewer if the duration holds fewer.
-        blocks: u64,
-        /// How a block is sent.
-        mode: BlockMode,
-    },
-    /// Sound through the whole sending and receiving pipeline, playout and concealment included, as users send it.
-    Sound(SoundSpec),
-}
-
-/// Sound of signed 16-bit samples.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct SoundSpec {
-    /// Sample frames per second.
-    pub sample_rate: u32,
-    /// Channels, and how they are divided among RTP streams.
-    pub groups: ChannelGroups,
-    /// Sample frames in a packet.
-    pub block: u32,
-    /// How packets are protected against loss.
-    pub protect: Repetition,
-}
-
-impl Default for SoundSpec {
-    /// The defaults of `antiphon compare`.
-    fn default() -> Self {
-        SoundSpec {
-            sample_rate: 48_000,
-            groups: ChannelGroups::whole(2),
-            block: 256,
-            protect: Repetition::default(),
-        }
-    }
-}
-
-impl Default for Content {
-    fn default() -> Self {
-        Content::Sound(SoundSpec::default())
     }
 }

@@ -198,6 +198,9 @@ figures! {
             "99 % of the packets were back sooner." |f| f.rtt_ms.p99_ms;
         rtt_max_ms "round trip, max" Millis Lower ["max"]
             "The slowest packet." |f| f.rtt_ms.max_ms;
+        rtt_timed_p999_ms "round trip, p99.9 by a timer" Millis Lower
+            "99.9 % of the packets were back sooner (nearest rank), as a timer of the stream's resolution reads it: from a random part \
+             of a tick, rounded up to a tick." |_| None;
         jitter_sd_ms "jitter (SD)" Millis Lower
             "Standard deviation of the round trips, or of the one-way delays if packets are not returned." |_| None;
         jitter_mad_ms "jitter (MAD)" Millis Lower ["jitter"]
@@ -317,6 +320,7 @@ mod tests {
             "duplicate_ack_unread",
             "watched_missing_percent",
             "watched_jitter_mad_ms",
+            "rtt_timed_p999_ms",
         ];
         for def in FIGURES {
             let of_one_way = def.name.starts_with("delay_");

@@ -15,7 +15,8 @@ use crate::world::meter::{Arrivals, Meter, SentLog, SharedLog};
 use crate::world::participant::StreamParticipant;
 use crate::world::routes::Map;
 use crate::world::socket::WIRE;
-use crate::world::streams::{Played, StreamBuilder};
+use crate::world::stream_figures::Played;
+use crate::world::streams::StreamBuilder;
 
 /// Position of a stream in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

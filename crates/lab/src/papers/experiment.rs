@@ -23,10 +23,12 @@ pub struct Experiment {
     pub shows: &'static [&'static str],
 }
 
-/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include.
+/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include; then those that
+/// have no scenario yet.
 macro_rules! experiments {
     ($paper:literal; $($key:literal $title:literal, $section:expr, $transports:expr, $tables:expr
-        $(, shows $($shows:literal)*)? $(, includes $file:literal)?;)*) => {
+        $(, shows $($shows:literal)*)? $(, includes $file:literal)?;)*
+        $(unwritten $without:literal $its_title:literal, $its_section:expr, $its_transports:expr;)*) => {
         &[$($crate::papers::Experiment {
             key: $key,
             title: $title,
@@ -39,7 +41,15 @@ macro_rules! experiments {
             )),
             tables: $tables,
             shows: &[$($($shows),*)?],
-        }),*]
+        },)* $($crate::papers::Experiment {
+            key: $without,
+            title: $its_title,
+            section: $its_section,
+            transports: $its_transports,
+            scenario: None,
+            tables: &[],
+            shows: &[],
+        },)*]
     };
 }
 pub(super) use experiments;

@@ -243,6 +243,9 @@ impl Nodes {
                 send_byte_s: cost_s(&section, "send-byte")?,
                 receive_packet: cost(&section, "receive-packet")?,
                 receive_byte_s: cost_s(&section, "receive-byte")?,
+                send_control: control(&section, "send-control")?,
+                receive_control: control(&section, "receive-control")?,
+                apart: section.or("processors", false, |value| Ok(value.whole(1..=2)? == 2))?,
                 wake: cost(&section, "wake")?,
             };
             let copies = section.or("copies", None, |value| value.whole(1..=MAX_COPIES).map(Some))?;
@@ -347,6 +350,10 @@ const MOST_COST: Duration = Duration::from_secs(1);
 
 fn cost(section: &Section<'_>, key: &'static str) -> Read<Duration> {
     section.or(key, Duration::ZERO, |value| value.duration(Duration::ZERO..=MOST_COST))
+}
+
+fn control(section: &Section<'_>, key: &'static str) -> Read<Option<Duration>> {
+    section.or(key, None, |value| value.duration(Duration::ZERO..=MOST_COST).map(Some))
 }
 
 /// A time with fractions of a nanosecond, in seconds.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::wire::UDP_IPV4_HEADERS;
-use antiphon_core::{BitRate, ByteCount};
+use antiphon_core::{BitRate, ByteCount, Ratio};
 use antiphon_link::RingClass;
 use antiphon_link::wlan::Category;
 
@@ -60,11 +60,16 @@ pub(super) fn traffic(
             }
         }
         Kind::Bursts => {
-            let packets = section.need("packets", "10")?.whole32(1..=1_000_000)?;
+            let packets = section.need("packets", "10")?.whole32(0..=1_000_000)?;
             let period = section.need("period", "\"100ms\"")?;
             let time = period.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
             bounded(&period, f64::from(packets) / time.as_secs_f64(), duration)?;
-            TrafficKind::Bursts { packets, period: time, payload: payload()? }
+            let jitter = section.or("jitter", Ratio::default(), Value::parse)?;
+            let payload = payload()?;
+            if packets == 0 {
+                return Ok(None);
+            }
+            TrafficKind::Bursts { packets, period: time, jitter, payload }
         }
         Kind::Blaster => TrafficKind::Blaster { payload: payload()? },
         Kind::Tcp => TrafficKind::GreedyTcp { profile: tcp::profile(section)? },

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::DEFAULT_LATENCY;
 use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS};
+use antiphon_core::{BitRate, ByteCount, DEFAULT_LATENCY};
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
@@ -18,7 +18,7 @@ use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
 use super::read::{Section, Value};
 use super::tcp;
 use super::topology::Network;
-use crate::setup::{Content, NodeId, SoundSpec, StreamSpec, Watch};
+use crate::setup::{Content, Headers, NodeId, Pacing, SoundSpec, StreamSpec, Unheard, Watch};
 
 /// Longer blocks are not live audio; and waiting frames must be kept.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -73,7 +73,21 @@ pub(super) fn stream(
         treatment: treatment(section)?,
         further,
         watch: watch(section)?,
+        headers: section.or("headers", Headers::default(), |value| {
+            value.choice(&[("as-sent", Headers::AsSent), ("xtp-3.6", Headers::Xtp36)])
+        })?,
+        timer: section.or("timer", None, |value| value.duration(TICKS).map(Some))?,
+        unheard: unheard(section)?,
     })
+}
+
+/// `unheard = { share, delivered }`
+fn unheard(section: &Section<'_>) -> Read<Unheard> {
+    let Some(inner) = section.sub("unheard")? else { return Ok(Unheard::default()) };
+    let share = inner.need("share", "\"5%\"")?.parse()?;
+    let delivered = inner.or("delivered", false, Value::truth)?;
+    inner.finish()?;
+    Ok(Unheard { share, delivered })
 }
 
 /// `watch = { every, length }`
@@ -170,20 +184,61 @@ fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Co
     }
 }
 
-/// Frames of one size at regular intervals.
+/// Frames of one size, at regular intervals or by what became of those before.
 fn packets(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
     let size = section.need("frame", "\"1300B\", or omit it for sound")?;
     let frame = bytes(&size, longest)?;
+    if let Some(pacing) = pacing(section)? {
+        if let Some(interval) = section.find("interval")? {
+            return Err(interval.fault("a ping-pong or a window sets the pace: remove 'interval'"));
+        }
+        let count = match section.find("total")? {
+            Some(total) => total.parse::<ByteCount>()?.0.div_ceil(frame as u64),
+            None => section.need("count", "1000")?.whole(1..=MAX_SELF_PACED)?,
+        };
+        if !(1..=MAX_SELF_PACED).contains(&count) {
+            return Err(
+                size.fault(format!("{count} packets in one run: 1 to {MAX_SELF_PACED}; change 'total'"))
+            );
+        }
+        return Ok(Content::SelfPaced { frame, count, pacing });
+    }
     if frame < RTP_HEADER {
         return Err(size.fault(format!(
             "a frame begins with an RTP header of {RTP_HEADER} bytes: at least {RTP_HEADER}B"
         )));
     }
-    let interval = section.need("interval", "\"7.4ms\"")?;
-    let time = interval.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
+    let (interval, time) = match section.find("rate")? {
+        Some(rate) => {
+            let time = rate.parse::<BitRate>()?.time_for(frame as u64).unwrap_or(Duration::MAX);
+            (rate, time)
+        }
+        None => {
+            let interval = section.need("interval", "\"7.4ms\", or rate = \"64kbit/s\"")?;
+            let time = interval.duration(INTERVALS)?;
+            (interval, time)
+        }
+    };
+    if !INTERVALS.contains(&time) {
+        return Err(interval.fault("a packet each 1us to 1h: choose another rate, or write an interval"));
+    }
     bounded(&interval, 1.0 / time.as_secs_f64(), duration)?;
     let count = section.or("count", None, |value| value.whole(1..=MAX_PACKETS as u64).map(Some))?;
     Ok(Content::Packets { frame, interval: time, count })
+}
+
+/// `ping-pong = true`, or `window = 8`.
+fn pacing(section: &Section<'_>) -> Read<Option<Pacing>> {
+    let ping_pong = section.or("ping-pong", false, Value::truth)?;
+    let window = section.or("window", None, |value| value.whole(1..=MAX_WINDOW).map(Some))?;
+    match (ping_pong, window) {
+        (true, Some(_)) => Err(section.fault(format!(
+            "[{}] has one packet under way as a ping-pong: remove 'window', or 'ping-pong'",
+            section.place
+        ))),
+        (true, None) => Ok(Some(Pacing::PingPong)),
+        (false, window) => Ok(window.map(Pacing::Window)),
+    }
 }
 
 fn medusa(section: &Section<'_>) -> Read<Content> {
@@ -235,5 +290,13 @@ fn format(section: &Section<'_>) -> Read<SoundSpec> {
     Ok(sound)
 }
 
+/// From one frame to the next.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_hours(1);
+/// Frames whose pace nothing but the network bounds.
+const MAX_SELF_PACED: u64 = 10_000_000;
+/// More than any queue holds.
+const MAX_WINDOW: u64 = 100_000;
+/// A timer's ticks.
+const TICKS: std::ops::RangeInclusive<Duration> = Duration::from_nanos(1)..=Duration::from_secs(1);
 /// Header and extensions of our own frames: 12 bytes, the sender's clock, the format, the channel group (see `antiphon_media`).
 const RTP_HEADERS: usize = 48;

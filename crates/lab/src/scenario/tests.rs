@@ -12,6 +12,7 @@ mod changing;
 mod copies;
 mod further;
 mod include;
+mod paced;
 
 const EXAMPLE: &str = include_str!("../../scenarios/example-two-streams-on-dsl.toml");
 

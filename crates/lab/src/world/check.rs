@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use antiphon_core::wire::MAX_UDP_PAYLOAD;
+use antiphon_core::{Profile, Wire};
+use antiphon_media::packet::RTP_HEADER;
 
 use super::error::WorldError;
 use super::network::Flow;
-use crate::setup::{MediumKind, Setup, TrafficKind, TrafficSpec};
-use crate::tcp::Profile;
+use crate::setup::{Content, Headers, MediumKind, Pacing, Setup, StreamSpec, TrafficKind, TrafficSpec};
+use crate::tcp;
 
 /// Refuses a run without an end, or without a beginning.
 pub fn times(setup: &Setup) -> Result<(), WorldError> {
@@ -80,8 +82,52 @@ pub fn traffic(setup: &Setup, spec: &TrafficSpec, flow: &Flow) -> Result<usize, 
     })
 }
 
+/// Refuses a stream whose frames would never be sent, or without end.
+pub fn self_paced(stream: &StreamSpec, profile: &Profile) -> Result<(), WorldError> {
+    let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
+    let Content::SelfPaced { frame, pacing, .. } = &stream.content else { return Ok(()) };
+    let least = if profile.bare { RTP_HEADER } else { LEAST_FRAME };
+    if *frame < least {
+        return refuse(&format!("such a packet has {least} bytes at least over this transport"));
+    }
+    match pacing {
+        Pacing::PingPong if !stream.reflected => refuse("a ping-pong needs a stream that is reflected"),
+        Pacing::Window(0) => refuse("a window has at least one packet"),
+        Pacing::Window(_) if !profile.reliable || !profile.acknowledged => refuse(
+            "a window needs a transport that acknowledges all and gives nothing up, such as xtp?reliability=full",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to count headers, or to miss packets, that a transport does not have.
+pub fn headers(stream: &StreamSpec, profile: &Profile, most: usize) -> Result<(), WorldError> {
+    let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
+    let counts = stream.headers == Headers::Xtp36;
+    if !counts && stream.unheard.share.0 == 0.0 {
+        return Ok(());
+    }
+    if counts && stream.transport != "xtp" {
+        return refuse("headers of XTP 3.6 stand for those of xtp alone");
+    }
+    if profile.wire != Wire::Datagram || profile.bare {
+        return refuse(
+            "packets of a transport that has none of its own can't be told apart: take xtp, or loss on a link",
+        );
+    }
+    // A message of several packets has no packet that holds it.
+    match &stream.content {
+        Content::Packets { frame, .. } | Content::SelfPaced { frame, .. }
+            if frame + profile.message_overhead + MOST_OPTIONS <= most =>
+        {
+            Ok(())
+        }
+        _ => refuse("only messages that fit a packet each can be told apart: send smaller packets"),
+    }
+}
+
 /// Refuses a TCP that would take all memory, or send nothing.
-pub fn tcp(who: &str, profile: &Profile) -> Result<(), WorldError> {
+pub fn tcp(who: &str, profile: &tcp::Profile) -> Result<(), WorldError> {
     let buffers = [profile.send_buffer, profile.receive_buffer];
     if buffers.iter().any(|buffer| !(1..=MOST_BUFFER).contains(buffer)) {
         return Err(WorldError::quantity(who, "a TCP's buffers have 1 byte to 256 MiB"));
@@ -92,6 +138,10 @@ pub fn tcp(who: &str, profile: &Profile) -> Result<(), WorldError> {
     Ok(())
 }
 
+/// A frame holds its number, which is RTP's.
+const LEAST_FRAME: usize = 8;
+/// What transports write beside a message now and then, such as XTP's tag.
+const MOST_OPTIONS: usize = 16;
 /// A packet every 100 ns: 14 times what a port of 1 Gbit/s can carry.
 const MOST_PACKETS_PER_S: u64 = 10_000_000;
 /// As many as the link models' queues hold.

@@ -8,6 +8,7 @@ use antiphon_core::{
 use antiphon_media::packet::RTP_HEADER;
 
 use super::meter::{Arrival, SharedLog, SharedMeter};
+use crate::setup::Pacing;
 
 /// Ticks of the time stamps per second; what video uses, and no worse for a filling that is no sound.
 const CLOCK: u64 = 90_000;
@@ -17,8 +18,8 @@ const CLOCK: u64 = 90_000;
 pub struct Pace {
     /// Whole frame in bytes.
     pub frame: usize,
-    /// From one frame to the next.
-    pub interval: Duration,
+    /// When frames are due.
+    pub law: Law,
     /// How many at most.
     pub count: u64,
     /// No frame is due then or later.
@@ -28,14 +29,23 @@ pub struct Pace {
     /// Wait at a frame until the transport has taken all of it, like a program whose write blocks; delayed frames then
     /// follow without a pause.
     pub blocks: bool,
-    /// The transport sets the pace: it gets a frame whenever it has begun the one before, and frames are due when it
-    /// first sends them. For transports that send one datagram a frame and nothing else.
-    pub asked: bool,
     /// The far end returns the frames: times count from when they were handed over, not from when they were due.
     pub reflected: bool,
 }
 
-/// Sends frames of one size at regular intervals.
+/// When frames are due.
+#[derive(Clone, Copy, Debug)]
+pub enum Law {
+    /// At regular intervals.
+    Every(Duration),
+    /// By what became of those before; a frame that should come back is not waited for longer than this.
+    Paced(Pacing, Option<Duration>),
+    /// The transport sets the pace: it gets a frame whenever it has begun the one before, and frames are due when it
+    /// first sends them. For transports that send one datagram a frame and nothing else.
+    Asked,
+}
+
+/// Sends frames of one size.
 pub struct Generator {
     endpoint: Box<dyn Endpoint>,
     pace: Pace,
@@ -50,9 +60,12 @@ pub struct Generator {
     next: u64,
     /// Frames that the transport has taken and not yet sent.
     waiting: u64,
-    /// Frames sent for the first time, and when the last of them was, where the transport sets the pace.
+    /// Frames sent for the first time, where the transport sets the pace.
     first_sent: u64,
+    /// When the last frame was handed over, or sent for the first time where the transport sets the pace.
     last_sent: Instant,
+    /// When the frame sent last came back.
+    back: Option<Instant>,
     /// The time for sending has passed.
     over: bool,
     finished: bool,
@@ -86,6 +99,7 @@ impl Generator {
             waiting: 0,
             first_sent: 0,
             last_sent: Instant::ZERO,
+            back: None,
             over: false,
             finished: false,
             closing: false,
@@ -100,12 +114,19 @@ impl Generator {
     /// When the next frame is due; `None` when there is none.
     fn due(&self) -> Option<Instant> {
         let begun = self.begun?;
-        if self.pace.asked {
-            return (self.next == self.first_sent && self.next < self.pace.count)
-                .then(|| begun.max(self.last_sent));
-        }
-        let nanos = self.pace.interval.as_nanos().saturating_mul(u128::from(self.next));
-        let due = begun + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let due = match self.pace.law {
+            Law::Every(interval) => {
+                let nanos = interval.as_nanos().saturating_mul(u128::from(self.next));
+                Some(begun + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            }
+            Law::Paced(Pacing::PingPong, _) if self.next == 0 => Some(begun),
+            Law::Paced(Pacing::PingPong, patience) => self.back.or_else(|| Some(self.last_sent + patience?)),
+            Law::Paced(Pacing::Window(most), _) => (self.waiting < most).then_some(begun.max(self.last_sent)),
+            Law::Asked => {
+                return (self.next == self.first_sent && self.next < self.pace.count)
+                    .then(|| begun.max(self.last_sent));
+            }
+        }?;
         (self.next < self.pace.count && due < self.pace.until).then_some(due)
     }
 
@@ -118,16 +139,25 @@ impl Generator {
             self.due().filter(|due| *due <= now && now < self.pace.until && !self.is_blocked())
         {
             let sequence = self.first.wrapping_add(self.next as u16);
-            let ticks =
-                u128::from(self.next) * self.pace.interval.as_nanos() * u128::from(CLOCK) / 1_000_000_000;
+            let since = match self.pace.law {
+                Law::Every(interval) => u128::from(self.next) * interval.as_nanos(),
+                Law::Paced(..) => u128::from(now.as_nanos()),
+                Law::Asked => 0,
+            };
+            let ticks = since * u128::from(CLOCK) / 1_000_000_000;
             self.frame[2..4].copy_from_slice(&sequence.to_be_bytes());
             self.frame[4..8].copy_from_slice(&(ticks as u32).to_be_bytes());
             let deadline = self.pace.patience.map(|patience| due + patience);
             let tag = self.log.borrow().next_tag();
-            let sent = self.endpoint.send(now, Message::new(tag, &self.frame, deadline));
+            let sent = self.endpoint.send(now, Message::new(tag, &self.frame[..self.pace.frame], deadline));
             self.waiting += u64::from(sent.is_ok());
             self.next += 1;
-            self.log.borrow_mut().on_sent(0, sequence, if self.pace.reflected { now } else { due }, sent);
+            let paced = matches!(self.pace.law, Law::Paced(..));
+            if paced {
+                (self.back, self.last_sent) = (None, now);
+            }
+            let at = if self.pace.reflected || paced { now } else { due };
+            self.log.borrow_mut().on_sent(0, sequence, at, sent);
         }
     }
 
@@ -157,6 +187,11 @@ impl Generator {
         }
     }
 
+    /// The last frame of a ping-pong has come back.
+    fn is_ping_pong_over(&self) -> bool {
+        matches!(self.pace.law, Law::Paced(Pacing::PingPong, _)) && self.back.is_some()
+    }
+
     /// Nothing is left to be sent.
     fn is_done(&self) -> bool {
         let over = self.over || (self.begun.is_some() && self.next >= self.pace.count);
@@ -174,13 +209,18 @@ impl OneWire for Generator {
         if let Some(meter) = &self.meter {
             while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
                 on_frame(meter, received.received_at, &self.buf[..received.len]);
+                let last = self.first.wrapping_add(self.next.wrapping_sub(1) as u16);
+                if number(&self.buf[..received.len]) == Some(last) {
+                    self.back.get_or_insert(now);
+                }
             }
         }
         self.over |= now >= self.pace.until;
         self.events(now);
         self.send_due(now);
         // The association is still needed for frames that come back.
-        if self.is_done() && self.meter.is_none() && !self.closing {
+        let awaits = self.meter.is_some() && !self.is_ping_pong_over();
+        if self.is_done() && !awaits && !self.closing {
             self.closing = true;
             self.endpoint.close(now, CloseMode::Graceful);
             self.events(now);
@@ -189,7 +229,7 @@ impl OneWire for Generator {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let sent = self.endpoint.poll_transmit(now, buf);
-        if sent.is_some() && self.pace.asked {
+        if sent.is_some() && matches!(self.pace.law, Law::Asked) {
             self.on_sending(now);
         }
         sent
@@ -245,7 +285,13 @@ impl OnEndpoint for Listener {
 
 /// A received frame: only its number is read.
 fn on_frame(meter: &SharedMeter, at: Instant, frame: &[u8]) {
-    if let [_, _, high, low, ..] = frame {
-        meter.borrow_mut().on_arrival(Arrival { at, group: 0, sequence: u16::from_be_bytes([*high, *low]) });
+    if let Some(sequence) = number(frame) {
+        meter.borrow_mut().on_arrival(Arrival { at, group: 0, sequence });
     }
+}
+
+/// The RTP number of a frame.
+fn number(frame: &[u8]) -> Option<u16> {
+    let [_, _, high, low, ..] = frame else { return None };
+    Some(u16::from_be_bytes([*high, *low]))
 }

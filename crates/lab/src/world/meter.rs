@@ -12,6 +12,7 @@ use antiphon_measure::{
     percent,
 };
 
+use super::timer::Timer;
 use crate::figures::{Course, StreamFigures};
 use crate::setup::Watch;
 
@@ -120,6 +121,8 @@ pub struct Meter {
     by_number: BufferCheck,
     /// Frames due then have figures of their own.
     watch: Option<Watch>,
+    /// Round trips are also read from this.
+    timer: Option<Timer>,
     /// Arrivals only, where the sender's log is on another thread.
     notes: Option<Arrivals>,
 }
@@ -180,8 +183,14 @@ impl Meter {
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
             watch: None,
+            timer: None,
             notes: None,
         }
+    }
+
+    /// The same, which also reads round trips from a timer.
+    pub fn timed_by(self, timer: Option<Timer>) -> Self {
+        Meter { timer, ..self }
     }
 
     /// The same, with figures of the frames due in a part of the run.
@@ -262,7 +271,9 @@ impl Meter {
         let over = self.gaps.over_limit() as f64;
         let per_1000 = |count: f64| (self.received > 0).then(|| 1000.0 * count / self.received as f64);
         let delay = |(index, at): &(u32, Instant)| at.since(log.at[*index as usize]).as_nanos() as u64;
-        let delays = Delays::new(&self.first.iter().map(delay).collect::<Vec<_>>());
+        let nanos: Vec<u64> = self.first.iter().map(delay).collect();
+        let timed = self.timer.filter(|_| returns).map(|timer| Delays::new(&timer.readings(&nanos)));
+        let delays = Delays::new(&nanos);
         let arrivals: Vec<Instant> = self.first.iter().map(|(_, at)| *at).collect();
         let watched = self.watched(&log);
         let one_way = |value: Option<f64>| value.filter(|_| !returns);
@@ -300,6 +311,7 @@ impl Meter {
             watched_jitter_mad_ms: watched
                 .as_ref()
                 .and_then(|(_, delays)| mean_absolute_deviation(&delays.sorted)),
+            rtt_timed_p999_ms: timed.and_then(|timed| timed.quantile(0.999)),
             ..StreamFigures::default()
         }
     }

@@ -19,8 +19,8 @@
 //! **Traffic** of a regular kind begins at a random part of its first interval, so that generators of equal rate, and
 //! runs of different seeds, are not synchronised; streams begin at their set time.
 //!
-//! **Host costs** occupy one processor per node, first come, first served, in and out; [`HOST_QUEUE`] packets may wait
-//! for it.
+//! **Host costs** occupy one processor per node, first come, first served, in and out, or one for each of the two;
+//! [`HOST_QUEUE`] packets may wait for it.
 //!
 //! ```
 //! use antiphon_core::uri::Query;
@@ -57,6 +57,8 @@ mod copies;
 pub(crate) mod counters;
 mod error;
 pub(crate) mod generator;
+mod headers;
+mod host;
 pub(crate) mod medium;
 mod medusa;
 pub(crate) mod meter;
@@ -69,16 +71,19 @@ pub(crate) mod routes;
 pub(crate) mod socket;
 mod sound;
 mod stream_end;
+pub(crate) mod stream_figures;
 pub(crate) mod streams;
 mod tap;
+mod timer;
 pub(crate) mod traffic;
+mod unheard;
 
 use antiphon_core::wire::{ETHERNET_MTU, IPV4_HEADER, TCP_HEADER, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, WireId};
 use antiphon_proto::Substrate;
 
 pub use error::{TapError, WorldError};
-pub use network::HOST_QUEUE;
+pub use host::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
@@ -135,7 +140,8 @@ impl World {
             let flow = stream_flow(&map, spec)?;
             let mtu = map.mtu_of(&flow.ways);
             let first = flows.len() as u32;
-            let mut own = StreamBuilder::new(spec, first, mtu, until, seed)?.sockets()?;
+            let builder = StreamBuilder::new(spec, first, mtu, until, seed)?;
+            let mut own = builder.counting(setup).sockets()?;
             let receivers = spec.to.iter().map(|node| setup.nodes[node.0].name.clone()).collect();
             flows.push(flow);
             for (id, further) in (1..).zip(&spec.further) {

@@ -1,20 +1,20 @@
 //! Nodes and media: takes packets from senders and delivers them to receivers.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::Instant;
 use antiphon_link::{Discard, Packet};
 use antiphon_trace::pcapng::Way;
 
 use super::agenda::Agenda;
 use super::error::WorldError;
+use super::host::{Host, Job, check_cost};
 use super::medium::{Exit, Medium, Part};
 use super::packet::{GROUP, Parcel, Pool};
 use super::routes::{self, Fork, Hop};
 use super::tap::Tap;
-use crate::setup::{HostCost, NodeSpec, Setup, Treatment};
+use crate::setup::{Setup, Treatment};
 
 /// Everything between senders and receivers.
 ///
@@ -79,24 +79,6 @@ pub struct Arrival {
     pub parcel: Parcel,
 }
 
-/// A node's processor: processes one packet after the other, in the order in which they came.
-struct Host {
-    cost: HostCost,
-    is_free: bool,
-    /// When it has processed all that waits.
-    done: Instant,
-    /// When the last packet leaves it.
-    out: Instant,
-    rng: Rng,
-    jobs: VecDeque<(Instant, Job, Parcel)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Job {
-    Send,
-    Receive,
-}
-
 impl Network {
     /// The media of `setup`, with room in the agenda for `others` components beyond parts and nodes.
     pub fn new(setup: &Setup, flows: Vec<Flow>, others: usize, seed: u64) -> Result<Self, WorldError> {
@@ -148,7 +130,7 @@ impl Network {
             self.leave(now, node, parcel);
         } else {
             let copies = flow.copies(node, &parcel, parcel.hop);
-            let cost = self.hosts[node].cost.sending(parcel.len).saturating_mul(copies);
+            let cost = self.hosts[node].cost.sending(&parcel).saturating_mul(copies);
             self.work(now, node, Job::Send, cost, parcel);
         }
     }
@@ -181,15 +163,14 @@ impl Network {
     }
 
     fn poll_host(&mut self, node: usize, now: Instant) -> Option<Arrival> {
-        let job = self.hosts[node].jobs.pop_front_if(|(done, ..)| *done <= now);
-        let next = self.hosts[node].jobs.front().map(|(done, ..)| *done);
-        self.agenda.set(self.parts.len() + node, next);
-        match job? {
-            (_, Job::Send, parcel) => {
+        let done = self.hosts[node].poll(now);
+        self.agenda.set(self.parts.len() + node, self.hosts[node].poll_timeout());
+        match done? {
+            (Job::Send, parcel) => {
                 self.leave(now, node, parcel);
                 None
             }
-            (_, Job::Receive, parcel) => self.receive(now, node, parcel),
+            (Job::Receive, parcel) => self.receive(now, node, parcel),
         }
     }
 
@@ -200,22 +181,16 @@ impl Network {
         }
         let copies = self.flows[parcel.flow as usize].copies(node, &parcel, parcel.hop + 1);
         let cost = &self.hosts[node].cost;
-        let cost = cost.receiving(parcel.len) + cost.sending(parcel.len).saturating_mul(copies);
+        let cost = cost.receiving(&parcel) + cost.sending(&parcel).saturating_mul(copies);
         self.work(now, node, Job::Receive, cost, parcel);
         None
     }
 
     fn work(&mut self, now: Instant, node: usize, job: Job, cost: Duration, parcel: Parcel) {
-        let host = &mut self.hosts[node];
-        if host.jobs.len() >= HOST_QUEUE {
-            parcel.discard(Discard::Overflowed);
-            return;
+        if let Some(refused) = self.hosts[node].take(now, job, cost, parcel) {
+            refused.discard(Discard::Overflowed);
         }
-        host.done = host.done.max(now) + cost;
-        host.out = host.out.max(host.done + host.wake());
-        host.jobs.push_back((host.out, job, parcel));
-        let first = host.jobs.front().map(|(done, ..)| *done);
-        self.agenda.set(self.parts.len() + node, first);
+        self.agenda.set(self.parts.len() + node, self.hosts[node].poll_timeout());
     }
 
     #[inline]
@@ -297,7 +272,7 @@ impl Network {
         let hop = self.flows[flow].ways[0][0];
         let treatment = self.flows[flow].treatment;
         let host = &self.hosts[hop.node];
-        (host.is_free || host.jobs.is_empty())
+        (host.is_free || host.is_idle())
             && self.media[hop.medium].has_room(
                 &mut self.parts,
                 now,
@@ -317,7 +292,7 @@ impl Network {
 
     /// When the sender of a flow has processed the packets that wait at its processor.
     pub fn host_free_at(&self, flow: usize) -> Instant {
-        self.hosts[self.flows[flow].ways[0][0].node].done
+        self.hosts[self.flows[flow].ways[0][0].node].sends_until()
     }
 
     /// Adds a capture.
@@ -357,51 +332,3 @@ impl Flow {
         branches.find(|branch| branch.medium == medium).map_or(&[], |branch| &branch.exits)
     }
 }
-
-impl Host {
-    fn new(node: &NodeSpec, seed: u64) -> Self {
-        Host {
-            cost: node.cost,
-            is_free: node.cost == HostCost::default(),
-            done: Instant::ZERO,
-            out: Instant::ZERO,
-            rng: Rng::fork(seed, &format!("host {}", node.name)),
-            jobs: VecDeque::new(),
-        }
-    }
-
-    /// How long the next packet waits in addition to the processor's time.
-    fn wake(&mut self) -> Duration {
-        match self.cost.wake {
-            Duration::ZERO => Duration::ZERO,
-            mean => mean.mul_f64(self.rng.exponential()),
-        }
-    }
-}
-
-impl HostCost {
-    /// Time for a packet of `len` bytes sent.
-    fn sending(&self, len: u32) -> Duration {
-        self.send_packet + Duration::from_secs_f64(self.send_byte_s * f64::from(len))
-    }
-
-    /// Time for a packet of `len` bytes received.
-    fn receiving(&self, len: u32) -> Duration {
-        self.receive_packet + Duration::from_secs_f64(self.receive_byte_s * f64::from(len))
-    }
-}
-
-fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
-    // A millisecond a byte is a machine of 8 kbit/s.
-    let is_byte_cost = |seconds: f64| (0.0..=1e-3).contains(&seconds);
-    if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
-        return Err(WorldError::quantity(node, "processor time per byte is 0 to 1 ms"));
-    }
-    if cost.send_packet.max(cost.receive_packet).max(cost.wake) > Duration::from_secs(1) {
-        return Err(WorldError::quantity(node, "processor time per packet is at most 1 s"));
-    }
-    Ok(())
-}
-
-/// Packets that may wait for a processor, as in Linux's `netdev_max_backlog`.
-pub const HOST_QUEUE: usize = 1000;

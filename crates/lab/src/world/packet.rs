@@ -41,6 +41,15 @@ impl Parcel {
     pub fn new(len: usize, flow: u32, way: u16, body: Body) -> Self {
         Parcel { len: len as u32, flow, way, hop: 0, exit: 0, damaged: false, body }
     }
+
+    /// Whether it carries no data of its user: an acknowledgement, say.
+    pub fn is_control(&self) -> bool {
+        match &self.body {
+            Body::Filler(_) => false,
+            Body::Datagram(datagram) => datagram.control,
+            Body::Segment(segment) => segment.payload.is_empty(),
+        }
+    }
 }
 
 /// The direction of a multicast packet.
@@ -66,6 +75,8 @@ pub struct Datagram {
     pub len: usize,
     /// What [`super::copies::Copies`] recognises it by, of streams that have one.
     pub mark: u32,
+    /// It has no data of its user, where that matters.
+    pub control: bool,
 }
 
 /// Content borrowed from a pool, returned to it when dropped.
@@ -174,6 +185,7 @@ impl Content for Datagram {
         self.buffer(other.len)[..other.len].copy_from_slice(other.payload());
         self.len = other.len;
         self.mark = other.mark;
+        self.control = other.control;
     }
 
     fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>> {

@@ -6,7 +6,7 @@ use antiphon_session::{Reflector, Session};
 use super::generator::{Generator, Listener};
 use super::medusa::Medusa;
 use super::meter::{Arrivals, SharedMeter};
-use super::streams::Played;
+use super::stream_figures::Played;
 use crate::figures::{Course, StreamFigures};
 
 /// A participant at an end of a stream, and what is measured there.

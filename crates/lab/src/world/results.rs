@@ -7,7 +7,7 @@ use antiphon_session::{Change, Member};
 
 use super::participant::Kind;
 use super::tap::Tap;
-use super::{TapError, TrafficCounters, World, streams};
+use super::{TapError, TrafficCounters, World, stream_figures};
 use crate::figures::{Course, RunFigures};
 
 impl World {
@@ -19,7 +19,7 @@ impl World {
             let first = self.senders[stream.flows[0] as usize];
             let (near, far) = (&self.sockets[first], &self.sockets[first + 1..]);
             for (receiver, (node, far)) in stream.receivers.iter().zip(far).enumerate() {
-                let figures = streams::figures(near, far, &stream.flows, &self.net);
+                let figures = stream_figures::figures(near, far, &stream.flows, &self.net);
                 if receiver == 0 {
                     streams.push((stream.name.clone(), figures));
                 } else {

@@ -9,6 +9,7 @@ use antiphon_media::rtcp::Token;
 use antiphon_session::{Change, Joining};
 
 use super::copies::SharedCopies;
+use super::headers::{Counted, Reader};
 use super::network::{Arrival, Network};
 use super::packet::{Body, Datagram, GROUP, Parcel, UDP_HEADERS, count};
 use super::participant::{Kind, StreamParticipant};
@@ -48,6 +49,8 @@ pub struct Port {
     buf: Vec<u8>,
     /// Notes what becomes of repetitions, where it matters.
     copies: Option<SharedCopies>,
+    /// Tells what datagrams carry, where it matters.
+    reader: Option<Reader>,
 }
 
 /// The substrate.
@@ -186,12 +189,17 @@ impl Port {
     /// The port of wire `id`, whose packets use `way` of `flow`.
     pub fn new(id: WireId, wire: Wire, flow: u32, way: u16, opens: Instant) -> Self {
         let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
-        Port { id, wire, flow, way, opens, buf, copies: None }
+        Port { id, wire, flow, way, opens, buf, copies: None, reader: None }
     }
 
     /// The same, and its datagrams are noted in `copies`.
     pub fn noting(self, copies: Option<SharedCopies>) -> Self {
         Port { copies, ..self }
+    }
+
+    /// The same, and its datagrams count what `reader` says.
+    pub fn counted_by(self, reader: Option<Reader>) -> Self {
+        Port { reader, ..self }
     }
 
     /// Whether its participant calls it so.
@@ -237,8 +245,11 @@ impl Port {
                     if let Some(copies) = &self.copies {
                         datagram.mark = copies.borrow_mut().on_sent(datagram.payload());
                     }
-                    let body = Body::Datagram(datagram);
-                    net.send(now, Parcel::new(sent.len + UDP_HEADERS, flow, way, body));
+                    let as_sent = Counted { len: sent.len + UDP_HEADERS, control: false };
+                    let counted =
+                        self.reader.as_mut().map_or(as_sent, |reader| reader.read(datagram.payload()));
+                    datagram.control = counted.control;
+                    net.send(now, Parcel::new(counted.len, flow, way, Body::Datagram(datagram)));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Builds the participants of a stream, and computes its figures.
+//! Builds the participants of a stream.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,29 +6,28 @@ use std::time::Duration;
 
 use antiphon_core::wire::TCP_NOT_SENT_LOW_WATER;
 use antiphon_core::{Endpoint, Instant, Rng, Role, SendError, Single, Stack, WireId};
-use antiphon_measure::{BufferRule, percent};
+use antiphon_measure::BufferRule;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
 use antiphon_media::rtcp::Token;
 use antiphon_proto::{OpenError, StackArgs, Substrate, Transport};
-use antiphon_session::{
-    Change, Framing, Joining, Policy, Reflector, ReflectorConfig, Session, framed, of_messages,
-};
+use antiphon_session::{Framing, Joining, Policy, Reflector, ReflectorConfig, framed, of_messages};
 
 use super::check;
 use super::copies::{Copies, SharedCopies};
 use super::error::WorldError;
-use super::generator::{Generator, Listener, Pace};
+use super::generator::{Generator, Law, Listener, Pace};
+use super::headers::Reader;
 use super::medusa::{BLOCK_TIME, Medusa, Sending};
 use super::meter::{Meter, SentLog, SharedLog, SharedMeter, frames_between};
-use super::network::Network;
-use super::packet::{Tally, UDP_HEADERS};
+use super::packet::UDP_HEADERS;
 use super::participant::{Kind, StreamParticipant};
 use super::socket::{Planned, Port, Socket, WIRE, Wire, forward};
 use super::sound::{self, Clip, SILENCE};
 use super::stream_end::StreamEnd;
-use crate::figures::StreamFigures;
-use crate::setup::{Content, SoundSpec, StreamSpec};
+use super::timer::Timer;
+use super::unheard;
+use crate::setup::{Content, Headers, Setup, SoundSpec, StreamSpec};
 use crate::tcp::Tcp;
 
 /// Settings of the participants of one stream.
@@ -42,6 +41,8 @@ pub struct StreamBuilder<'a> {
     /// When streams without an end of their own stop.
     pub until: Instant,
     pub seed: u64,
+    /// Some processor must know what datagrams carry.
+    tells_control: bool,
 }
 
 impl<'a> StreamBuilder<'a> {
@@ -73,9 +74,15 @@ impl<'a> StreamBuilder<'a> {
         let start = Instant::ZERO + spec.start;
         let most = mtu - UDP_HEADERS;
         let seed = Rng::fork(seed, &format!("stream {}", spec.name)).next_u64();
-        let builder = StreamBuilder { spec, transport: found, flow, most, start, until, seed };
+        let tells_control = false;
+        let builder = StreamBuilder { spec, transport: found, flow, most, start, until, seed, tells_control };
         builder.check()?;
         Ok(builder)
+    }
+
+    /// The same for the processors of `setup`.
+    pub fn counting(self, setup: &Setup) -> Self {
+        StreamBuilder { tells_control: setup.nodes.iter().any(|node| node.cost.tells_control()), ..self }
     }
 
     fn check(&self) -> Result<(), WorldError> {
@@ -92,12 +99,14 @@ impl<'a> StreamBuilder<'a> {
                 self.quantity(&format!("{} packets are more than the {MOST_FRAMES} of a run", self.frames()))
             );
         }
-        let max = self.endpoint(Role::Caller, self.seed)?.profile().max_message;
+        let profile = self.endpoint(Role::Caller, self.seed)?.profile();
+        let max = profile.max_message;
         if frame > max {
             let error = SendError::TooLarge { len: frame, max };
             return Err(WorldError::Frame { stream: self.spec.name.clone(), error });
         }
-        Ok(())
+        check::self_paced(self.spec, &profile)?;
+        check::headers(self.spec, &profile, self.most)
     }
 
     /// Checks its content; returns the minimum size of a packet in bytes.
@@ -114,6 +123,7 @@ impl<'a> StreamBuilder<'a> {
                 }
                 *frame
             }
+            Content::SelfPaced { frame, .. } => *frame,
             Content::Medusa { channels, .. } => {
                 if !(1..=u16::from(MAX_CHANNELS)).contains(channels) || !self.spec.reflected {
                     return Err(self.quantity("Medusa sends 1 to 16 channels to a reflector"));
@@ -144,6 +154,7 @@ impl<'a> StreamBuilder<'a> {
                 let most = frames_between(self.start, self.until, *interval);
                 count.unwrap_or(most).min(most)
             }
+            Content::SelfPaced { count, .. } => *count,
             Content::Medusa { channels, blocks, .. } => {
                 let most = frames_between(self.start, self.until, BLOCK_TIME);
                 most.min(*blocks).saturating_mul((*channels).into())
@@ -170,8 +181,12 @@ impl<'a> StreamBuilder<'a> {
         let query = &self.spec.query;
         let group = self.spec.to.len() > 1;
         let args = StackArgs { group, ..StackArgs::new(query, seed, self.most, self.spec.latency) };
-        (self.transport.stack)(&args)
-            .map_err(|error| WorldError::Transport { stream: self.spec.name.clone(), error: Box::new(error) })
+        let stack = (self.transport.stack)(&args).map_err(|error| WorldError::Transport {
+            stream: self.spec.name.clone(),
+            error: Box::new(error),
+        })?;
+        let unheard = self.spec.unheard;
+        Ok(if unheard.share.0 > 0.0 { unheard::around(stack, unheard, seed) } else { stack })
     }
 
     /// Whether it is on a byte stream.
@@ -188,7 +203,7 @@ impl<'a> StreamBuilder<'a> {
     pub fn log(&self) -> Result<SharedLog, WorldError> {
         let groups = match &self.spec.content {
             Content::Sound(sound) => self.clip(sound)?.groups(),
-            Content::Packets { .. } | Content::Medusa { .. } => 1,
+            Content::Packets { .. } | Content::SelfPaced { .. } | Content::Medusa { .. } => 1,
         };
         Ok(SentLog::shared(self.frames() as usize, groups))
     }
@@ -197,17 +212,19 @@ impl<'a> StreamBuilder<'a> {
     pub fn sockets(&self) -> Result<Vec<Socket>, WorldError> {
         let log = self.log()?;
         let copies = self.copies();
-        let mut sockets = vec![self.socket(self.near(&log)?, None, &copies)];
+        let mut sockets = vec![self.socket(self.near(&log)?, None, &copies)?];
         for receiver in 0..self.spec.to.len() {
             let far = self.far(self.meter(&log)?, receiver)?;
-            sockets.push(self.socket(far, Some(receiver), &copies));
+            sockets.push(self.socket(far, Some(receiver), &copies)?);
         }
         Ok(sockets)
     }
 
     /// A meter for all its frames.
     fn meter(&self, log: &SharedLog) -> Result<SharedMeter, WorldError> {
-        let meter = Meter::new(log, self.frames() as usize, self.rule()?).watching(self.spec.watch);
+        let timer = self.spec.timer.map(|resolution| Timer { resolution, seed: self.fork("timer") });
+        let meter =
+            Meter::new(log, self.frames() as usize, self.rule()?).watching(self.spec.watch).timed_by(timer);
         Ok(Rc::new(RefCell::new(meter)))
     }
 
@@ -215,6 +232,8 @@ impl<'a> StreamBuilder<'a> {
     pub fn rule(&self) -> Result<BufferRule, WorldError> {
         Ok(match self.spec.content {
             Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
+            // Nothing plays them: the buffer's figures say nothing.
+            Content::SelfPaced { frame, .. } => BufferRule::for_packets(Duration::ZERO, frame as u32),
             Content::Sound(sound) => self.clip(&sound)?.rule(),
             Content::Medusa { .. } => BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES),
         })
@@ -223,28 +242,25 @@ impl<'a> StreamBuilder<'a> {
     /// The sender, which records in `log` what it sends.
     pub fn near(&self, log: &SharedLog) -> Result<StreamParticipant, WorldError> {
         match &self.spec.content {
-            Content::Packets { frame, interval, .. } => self.generator(log, *frame, *interval),
+            Content::Packets { frame, interval, .. } => self.generator(log, *frame, Law::Every(*interval)),
+            Content::SelfPaced { frame, pacing, .. } => {
+                self.generator(log, *frame, Law::Paced(*pacing, self.spec.patience))
+            }
             Content::Sound(sound) => sound::near(self, &self.clip(sound)?, log),
             Content::Medusa { channels, blocks, mode } => self.medusa(log, *channels, *blocks, *mode),
         }
     }
 
-    fn generator(
-        &self,
-        log: &SharedLog,
-        frame: usize,
-        interval: Duration,
-    ) -> Result<StreamParticipant, WorldError> {
+    fn generator(&self, log: &SharedLog, frame: usize, law: Law) -> Result<StreamParticipant, WorldError> {
         let endpoint = self.endpoint(Role::Caller, self.fork("near"))?;
         let reflected = self.spec.reflected;
         let pace = Pace {
             frame,
-            interval,
+            law: if endpoint.profile().paces_itself { Law::Asked } else { law },
             count: self.frames(),
             until: self.until,
             patience: self.spec.patience,
             blocks: self.is_stream() && self.spec.patience.is_none(),
-            asked: endpoint.profile().paces_itself,
             reflected,
         };
         let back = reflected.then(|| self.meter(log)).transpose()?;
@@ -317,9 +333,10 @@ impl<'a> StreamBuilder<'a> {
         participant: StreamParticipant,
         receiver: Option<usize>,
         copies: &Option<SharedCopies>,
-    ) -> Socket {
+    ) -> Result<Socket, WorldError> {
         let starts = if receiver.is_none() { self.start } else { Instant::ZERO };
-        Socket::new(participant, self.port(WIRE, receiver).noting(copies.clone()), starts)
+        let port = self.port(WIRE, receiver)?.noting(copies.clone());
+        Ok(Socket::new(participant, port, starts))
     }
 
     /// A record of repetitions, for the one protocol whose duplicates reach the application.
@@ -329,7 +346,7 @@ impl<'a> StreamBuilder<'a> {
     }
 
     /// The port of a wire, of the sender or of a receiver.
-    fn port(&self, id: WireId, receiver: Option<usize>) -> Port {
+    fn port(&self, id: WireId, receiver: Option<usize>) -> Result<Port, WorldError> {
         let way = receiver.map_or(forward(self.spec.to.len()), |receiver| receiver as u16 + 1);
         let opens = if receiver.is_none() { self.start } else { Instant::ZERO };
         let wire = if self.is_stream() {
@@ -337,7 +354,7 @@ impl<'a> StreamBuilder<'a> {
                 if receiver.is_none() { Tcp::connect(self.spec.tcp) } else { Tcp::accept(self.spec.tcp) };
             // A generator without patience fills the whole send buffer, like a program whose write blocks.
             let fills = match self.spec.content {
-                Content::Packets { .. } => self.spec.patience.is_none(),
+                Content::Packets { .. } | Content::SelfPaced { .. } => self.spec.patience.is_none(),
                 Content::Medusa { .. } => true,
                 Content::Sound(_) => false,
             };
@@ -346,7 +363,18 @@ impl<'a> StreamBuilder<'a> {
         } else {
             Wire::Datagrams { most: self.most }
         };
-        Port::new(id, wire, self.flow, way, opens)
+        Ok(Port::new(id, wire, self.flow, way, opens).counted_by(self.reader()?))
+    }
+
+    /// Tells what its datagrams carry, where it matters.
+    fn reader(&self) -> Result<Option<Reader>, WorldError> {
+        let headers = self.spec.headers;
+        if self.is_stream() || (!self.tells_control && headers == Headers::AsSent) {
+            return Ok(None);
+        }
+        let stack = self.stack(self.seed)?;
+        let bare = stack.open(Instant::ZERO, Role::Caller).profile().bare;
+        Ok(Some(Reader::new(&*stack, bare, headers)))
     }
 
     /// Adds this stream's path to the sockets of a sender and its receiver, as their wire `id`.
@@ -363,63 +391,9 @@ impl<'a> StreamBuilder<'a> {
         Rng::fork(self.seed, "token").fill(&mut token);
         let stack = self.stack(self.fork(&format!("near {}", id.0)))?;
         let planned = Planned { at: self.start, wire: id, joining, stack, token };
-        near.call_on(self.port(id, None), planned);
-        far.listen_on(self.port(id, Some(0)), self.stack(self.fork(&format!("far {}", id.0)))?);
+        near.call_on(self.port(id, None)?, planned);
+        far.listen_on(self.port(id, Some(0))?, self.stack(self.fork(&format!("far {}", id.0)))?);
         Ok(())
-    }
-}
-
-/// Playout results of a receiver of sound.
-#[derive(Clone, Copy, Debug)]
-pub struct Played {
-    /// Packets that came after their playout time.
-    late: u64,
-    /// Concealed sound, as a share of all that was played.
-    concealed_percent: Option<f64>,
-}
-
-impl Played {
-    /// `None` before anything was heard.
-    pub fn of(session: &Session) -> Option<Played> {
-        let playout = session.receive_track()?.playout()?;
-        let concealed = playout.concealed_frames;
-        let concealed_percent = percent(concealed, playout.played_frames + concealed);
-        Some(Played { late: playout.late, concealed_percent })
-    }
-
-    /// Adds it to the figures of arrivals.
-    pub fn add_to(&self, figures: &mut StreamFigures) {
-        let late = figures.sent.filter(|sent| *sent > 0.0).map(|sent| 100.0 * self.late as f64 / sent);
-        figures.late_percent = late;
-        figures.missing_percent = figures.missing_percent.zip(late).map(|(missing, late)| missing + late);
-        figures.concealed_percent = self.concealed_percent;
-    }
-}
-
-/// The figures of a stream at one of its receivers.
-pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network) -> StreamFigures {
-    let mut measured =
-        receiver.participant().figures().or_else(|| sender.participant().figures()).unwrap_or_default();
-    if let Some(copies) = sender.copies() {
-        copies.borrow().causes().add_to(&mut measured);
-    }
-    let repeated = match (sender.stream_ends().next(), flows) {
-        (Some(end), [_]) => Some(end.tcp.stats().retransmitted_segments),
-        (None, [_]) => Some(sender.participant().counters().retransmitted),
-        // Those of transports that are no longer used are not known.
-        _ => None,
-    };
-    let sum =
-        |of: fn(&Tally) -> u64| Some(flows.iter().map(|flow| of(net.pool.tally(*flow))).sum::<u64>() as f64);
-    let wire_bytes = flows.iter().map(|flow| net.flow(*flow as usize).wire_bytes).sum::<u64>();
-    let failed = sender.changes().iter().filter(|(_, change)| matches!(change, Change::Failed(..))).count();
-    StreamFigures {
-        changes_failed: (flows.len() > 1).then_some(failed as f64),
-        wire_bytes: Some(wire_bytes as f64),
-        retransmissions: repeated.map(|count| count as f64),
-        mac_exhausted: sum(|tally| tally.exhausted.get()),
-        queue_dropped: sum(|tally| tally.overflowed.get()),
-        ..measured
     }
 }
 

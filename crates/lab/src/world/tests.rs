@@ -15,6 +15,7 @@ mod associations;
 mod fates;
 mod media;
 mod medusa;
+mod paced;
 mod setups;
 mod traffic;
 

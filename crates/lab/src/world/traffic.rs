@@ -61,7 +61,7 @@ enum Law {
     /// Exponential steps of this mean.
     Poisson { mean: f64 },
     /// Several at once at each step.
-    Bursts { packets: u32, period: Duration },
+    Bursts { packets: u32, period: Duration, jitter: f64 },
 }
 
 struct Ping {
@@ -245,12 +245,12 @@ impl Udp {
                 let first = (rate.0 > 0).then(|| start + Duration::from_secs_f64(mean * rng.exponential()));
                 Udp::new(Law::Poisson { mean }, len(payload), first, rng)
             }
-            TrafficKind::Bursts { packets, period, payload } => {
-                let law = Law::Bursts { packets, period };
+            TrafficKind::Bursts { packets, period, jitter, payload } => {
+                let law = Law::Bursts { packets, period, jitter: jitter.0 };
                 let phase = period.mul_f64(rng.unit());
                 Udp::new(law, len(payload), Some(start + phase), rng)
             }
-            _ => Udp::new(Law::Bursts { packets: 0, period: Duration::ZERO }, 0, None, rng),
+            _ => Udp::new(Law::Bursts { packets: 0, period: Duration::ZERO, jitter: 0.0 }, 0, None, rng),
         }
     }
 
@@ -299,7 +299,12 @@ impl Udp {
                 self.next = self.next.map(|next| next + gap);
                 1
             }
-            Law::Bursts { packets, period } => {
+            Law::Bursts { packets, period, jitter } if jitter > 0.0 => {
+                let factor = 1.0 + jitter * (2.0 * self.rng.unit() - 1.0);
+                self.next = self.next.map(|next| next + period.mul_f64(factor));
+                packets
+            }
+            Law::Bursts { packets, period, .. } => {
                 self.next =
                     at(u64::try_from(period.as_nanos() * u128::from(self.number)).unwrap_or(u64::MAX));
                 packets

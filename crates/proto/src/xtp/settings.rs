@@ -17,6 +17,8 @@ pub(super) struct Settings {
     pub reliability: Reliability,
     pub ordered: bool,
     pub flow: Flow,
+    /// How long a request for status is waited for at least, before it is repeated.
+    pub wtimer: Duration,
     /// Whether checksums cover the header only.
     pub nocheck: bool,
     /// Whether messages leave and are delivered by their priority.
@@ -90,6 +92,10 @@ pub(super) const KEYS: &[Key] = &[
         help: "the receiver limits the sender by its memory (on, default), by what its program has room for (reserved), or not (off): flow=reserved",
     },
     Key {
+        name: "wtimer",
+        help: "an acknowledgement is waited for at least so long before it is asked for again, two round trips otherwise: wtimer=500ms",
+    },
+    Key {
         name: "checksum",
         help: "of all (default) or of headers alone, where UDP's covers the rest: checksum=header",
     },
@@ -119,7 +125,7 @@ pub(super) const KEYS: &[Key] = &[
 pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError> {
     let service = query.read("service", |text| choose(text, SERVICES))?.unwrap_or(Service::Stream);
     if service == Service::Datagram {
-        let stream = ["acks", "reliability", "order", "flow", "out-rate", "burst", "in-rate"];
+        let stream = ["acks", "reliability", "order", "flow", "wtimer", "out-rate", "burst", "in-rate"];
         refuse(query, &stream, "a datagram service has none: use service=stream")?;
     }
     let reliability = query.read("reliability", |text| choose(text, RELIABILITIES))?;
@@ -148,6 +154,13 @@ pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError>
             .read("order", |text| choose(text, &[("unordered", false), ("ordered", true)]))?
             .unwrap_or(false),
         flow,
+        wtimer: query
+            .read("wtimer", |text| match parse_duration(text) {
+                Ok(wait) if wait <= MOST_WTIMER => Ok(wait),
+                Ok(_) => Err(format!("use 0ms to {MOST_WTIMER:?}")),
+                Err(error) => Err(error.to_string()),
+            })?
+            .unwrap_or_default(),
         nocheck: query
             .read("checksum", |text| choose(text, &[("all", false), ("header", true)]))?
             .unwrap_or(false),
@@ -243,6 +256,8 @@ pub(super) const DEFAULT_PORT: u16 = 5004;
 const MOST_PACKETS: u32 = 1024;
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 const MOST_INTERVAL: Duration = Duration::from_secs(1);
+/// A quarter of the time after which a silent peer counts as gone.
+const MOST_WTIMER: Duration = Duration::from_secs(10);
 /// The least burst: a packet of an Ethernet path.
 const LEAST_BURST: u32 = 1500;
 /// The least rate, in bytes per second: a packet takes a second and a half.
@@ -294,6 +309,7 @@ mod tests {
             ("out-rate=1Mbit/s&burst=100B", "1500B"),
             ("out-rate=1kbit/s", "8kbit/s"),
             ("xtp-port=0", "1 to 65535"),
+            ("wtimer=11s", "0ms to 10s"),
             ("order=orderd", "did you mean 'ordered'"),
         ] {
             let error = settings(text).unwrap_err();

@@ -254,6 +254,28 @@ fn a_dead_path_gets_requests_and_no_data_where_nothing_is_given_up() {
 }
 
 #[test]
+fn a_request_is_repeated_no_sooner_than_wtimer_says() {
+    let first_request = |query: &str| {
+        let mut pair = Pair::open(query);
+        pair.ends[0].send(pair.now, Message::new(Tag(0), &[1; 400], None)).expect("room");
+        for step in 1..3_000 {
+            let mut asked = false;
+            pair.run(1, &mut |at, packet| {
+                asked |= at == 0 && is_status(packet);
+                false
+            });
+            if asked {
+                return step;
+            }
+        }
+        panic!("nothing was asked");
+    };
+    // Two round trips of 20 ms, and a margin.
+    assert!((40..60).contains(&first_request("reliability=full")));
+    assert!((700..=702).contains(&first_request("reliability=full&wtimer=700ms")));
+}
+
+#[test]
 fn a_receiver_that_fetches_nothing_stops_the_sender_and_lets_it_go_on() {
     let mut pair = Pair::open("reliability=full");
     pair.fetches = false;

@@ -15,7 +15,9 @@ impl Xtp {
     pub(super) fn arm(&mut self, now: Instant) {
         let wait = match self.stage {
             Stage::Calling | Stage::Proving => self.rtt.base_rto(),
-            _ => probe_timeout(self.rtt.smoothed(), false, Duration::ZERO).unwrap_or(RTO.initial),
+            _ => probe_timeout(self.rtt.smoothed(), false, Duration::ZERO)
+                .unwrap_or(RTO.initial)
+                .max(self.settings.wtimer),
         };
         let wait = backed_off(wait, self.timers.times, LONGEST_PAUSE);
         self.timers.repeat = Some(now + wait);

@@ -62,6 +62,7 @@ fn load() -> impl Strategy<Value = TrafficSpec> {
                 2 => TrafficKind::Bursts {
                     packets: 30,
                     period: Duration::from_micros(1000 + rate / 50),
+                    jitter: Ratio(rate as f64 / 5e6),
                     payload,
                 },
                 3 => TrafficKind::Blaster { payload },

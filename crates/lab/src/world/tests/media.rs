@@ -145,7 +145,7 @@ fn host_costs_are_those_of_one_processor_and_shift_delays() {
         send_byte_s: 10e-9,
         receive_packet: Duration::from_micros(200),
         receive_byte_s: 20e-9,
-        wake: Duration::ZERO,
+        ..HostCost::default()
     };
     // 1328 bytes: 100 + 13.28 µs to send, 200 + 26.56 µs to receive; both to forward.
     let (send, receive) = (0.113_28, 0.226_56);

@@ -93,13 +93,14 @@ fn quantities_are_above_zero_where_they_must_be() {
     let blaster = TrafficKind::Blaster { payload: 1000 };
     let error = with(|setup| setup.traffic.push(traffic("load", 0, 1, blaster)));
     assert!(error.contains("'load'") && error.contains("needs a rate"), "{error}");
-    let bursts = TrafficKind::Bursts { packets: 2, period: Duration::ZERO, payload: 1000 };
+    let bursts =
+        TrafficKind::Bursts { packets: 2, period: Duration::ZERO, jitter: Ratio(0.0), payload: 1000 };
     assert!(with(|setup| setup.traffic.push(traffic("load", 0, 1, bursts))).contains("1 µs or more"));
     for kind in [
         TrafficKind::Constant { rate: BitRate(u64::MAX), payload: 1 },
         TrafficKind::Poisson { rate: BitRate(1_000_000_000_000), payload: 1000 },
         TrafficKind::Constant { rate: BitRate(1), payload: 0 },
-        TrafficKind::Bursts { packets: u32::MAX, period: ms(1), payload: 1 },
+        TrafficKind::Bursts { packets: u32::MAX, period: ms(1), jitter: Ratio(0.0), payload: 1 },
         TrafficKind::Ping { interval: ms(1), payload: 56, count: u32::MAX },
         TrafficKind::Ping { interval: ms(1), payload: 65_508, count: 1 },
         TrafficKind::GreedyTcp { profile: Profile { send_buffer: usize::MAX, ..Profile::linux() } },

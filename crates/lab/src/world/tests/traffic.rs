@@ -42,12 +42,29 @@ fn poisson_packets_are_counted_as_poisson_says() {
 #[test]
 fn a_burst_fills_a_queue_that_holds_less() {
     // 20 packets at once, of which the line takes one and the queue 4, ten times a second.
-    let kind = TrafficKind::Bursts { packets: 20, period: ms(100), payload: 1000 };
+    let kind = TrafficKind::Bursts { packets: 20, period: ms(100), jitter: Ratio(0.0), payload: 1000 };
     let setup = one(kind, "rate=1Mbit/s,queue=4packets", 10);
     let (world, figures) = finished(&setup, 5);
     let counted = world.traffic("load").unwrap();
     assert_eq!((counted.sent, counted.received), (2000, 500));
     assert_eq!(counter(&figures, 0, "up_overflowed"), 1500.0);
+}
+
+/// Over 1000 periods, of up to 30 % more or less, the mean keeps within 4 standard errors: 30 % / √3 / √1000 of 10 ms.
+#[test]
+fn bursts_with_jitter_keep_their_mean_period() {
+    let counts = |jitter: f64| -> Vec<u64> {
+        let run = |seed| {
+            let kind =
+                TrafficKind::Bursts { packets: 2, period: ms(10), jitter: Ratio(jitter), payload: 100 };
+            finished(&one(kind, "delay=1ms", 10), seed).0.traffic("load").unwrap().sent
+        };
+        (1..=20).map(run).collect()
+    };
+    let (steady, spread) = (counts(0.0), counts(0.3));
+    assert!(steady.iter().all(|sent| *sent == 2000), "{steady:?}");
+    assert!(spread.iter().all(|sent| (1950..=2050).contains(sent)), "{spread:?}");
+    assert!(spread.iter().any(|sent| *sent != 2000), "{spread:?}");
 }
 
 #[test]

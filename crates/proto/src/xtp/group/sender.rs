@@ -156,7 +156,7 @@ impl GroupSender {
     }
 
     /// The header of a packet to the group, which takes the next number.
-    fn to_group(&mut self, options: u32, sort: u16, seq: u64) -> Header {
+    fn group_header(&mut self, options: u32, sort: u16, seq: u64) -> Header {
         self.number += 1;
         let options = options | self.options();
         Header { key: self.key, returned: false, options, sort, sync: self.number as u32, seq }
@@ -449,7 +449,7 @@ impl GroupSender {
     }
 
     fn write_first(&mut self, buf: &mut [u8]) -> usize {
-        let header = self.to_group(0, 0, self.held.next());
+        let header = self.group_header(0, 0, self.held.next());
         let mut writer = Writer::new(buf, &header, format::FIRST);
         writer.address([0; 4], (self.key.owner(), self.key.other()));
         writer.traffic(self.service(), Some(&self.settings.traffic));
@@ -462,7 +462,7 @@ impl GroupSender {
 
     /// How far the stream is, what is no longer repaired, and how members are to report.
     fn write_announcement(&mut self, now: Instant, options: u32, buf: &mut [u8]) -> usize {
-        let header = self.to_group(options, 0, self.held.next());
+        let header = self.group_header(options, 0, self.held.next());
         self.write_traffic(now, &header, self.key, buf)
     }
 

@@ -1,0 +1,82 @@
+//! What streams send.
+
+use std::time::Duration;
+
+use antiphon_media::ChannelGroups;
+use antiphon_media::medusa::BlockMode;
+use antiphon_session::Repetition;
+
+/// Content of a stream.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Content {
+    /// Frames of one size at regular intervals, as from a packet generator: RTP headers and filling.
+    Packets {
+        /// Whole frame in bytes, RTP header included: what the transport is handed.
+        frame: usize,
+        /// Between frames.
+        interval: Duration,
+        /// How many; `None`: as many as the duration holds.
+        count: Option<u64>,
+    },
+    /// Frames of one size that no clock sends.
+    SelfPaced {
+        /// Whole frame in bytes: as much of an RTP header as it holds, and filling.
+        frame: usize,
+        /// How many.
+        count: u64,
+        /// When the next one is sent.
+        pacing: Pacing,
+    },
+    /// Sound as the program of paper `transport-alternatives` sends it: blocks of JACK at 48 kHz, resampled, in Medusa's
+    /// framing. Reflected, always; `patience` is the program's `SO_SNDTIMEO`, counted from the first try to write.
+    Medusa {
+        /// Each has packets of its own.
+        channels: u16,
+        /// Of JACK, 512 sample frames each; fewer if the duration holds fewer.
+        blocks: u64,
+        /// How a block is sent.
+        mode: BlockMode,
+    },
+    /// Sound through the whole sending and receiving pipeline, playout and concealment included, as users send it.
+    Sound(SoundSpec),
+}
+
+/// When a frame is sent that no clock sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pacing {
+    /// When the one before has come back from a reflector, or was waited for as long as the stream's patience.
+    PingPong,
+    /// While fewer than so many have no outcome yet: over a transport that acknowledges, as fast as both ends take them.
+    Window(u64),
+}
+
+/// Sound of signed 16-bit samples.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SoundSpec {
+    /// Sample frames per second.
+    pub sample_rate: u32,
+    /// Channels, and how they are divided among RTP streams.
+    pub groups: ChannelGroups,
+    /// Sample frames in a packet.
+    pub block: u32,
+    /// How packets are protected against loss.
+    pub protect: Repetition,
+}
+
+impl Default for SoundSpec {
+    /// The defaults of `antiphon compare`.
+    fn default() -> Self {
+        SoundSpec {
+            sample_rate: 48_000,
+            groups: ChannelGroups::whole(2),
+            block: 256,
+            protect: Repetition::default(),
+        }
+    }
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Sound(SoundSpec::default())
+    }
+}

@@ -1,0 +1,142 @@
+//! Processors of nodes, and the time that packets take there.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::{Instant, Rng};
+
+use super::error::WorldError;
+use super::packet::Parcel;
+use crate::setup::{HostCost, NodeSpec};
+
+/// A node's processor, or two of them: one for what it sends, one for what it receives.
+pub struct Host {
+    /// What packets cost.
+    pub cost: HostCost,
+    /// Nothing costs anything.
+    pub is_free: bool,
+    rng: Rng,
+    sending: Processor,
+    /// Used where the node has two.
+    receiving: Processor,
+}
+
+/// Processes one packet after the other, in the order in which they came.
+#[derive(Default)]
+struct Processor {
+    /// When it has processed all that waits.
+    done: Instant,
+    /// When the last packet leaves it.
+    out: Instant,
+    jobs: VecDeque<(Instant, Job, Parcel)>,
+}
+
+/// What a packet waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// To go out.
+    Send,
+    /// To come in.
+    Receive,
+}
+
+impl Host {
+    /// The processor of a node; what is random comes from `seed`.
+    pub fn new(node: &NodeSpec, seed: u64) -> Self {
+        Host {
+            cost: node.cost,
+            is_free: node.cost == HostCost::default(),
+            rng: Rng::fork(seed, &format!("host {}", node.name)),
+            sending: Processor::default(),
+            receiving: Processor::default(),
+        }
+    }
+
+    /// Takes a packet that costs so much; returns it if too many wait.
+    pub fn take(&mut self, now: Instant, job: Job, cost: Duration, parcel: Parcel) -> Option<Parcel> {
+        // An acknowledgement is work of the side whose data it acknowledges.
+        let receives = (job == Job::Receive) != parcel.is_control();
+        let processor = if self.cost.apart && receives { &mut self.receiving } else { &mut self.sending };
+        if processor.jobs.len() >= HOST_QUEUE {
+            return Some(parcel);
+        }
+        let wake = match self.cost.wake {
+            Duration::ZERO => Duration::ZERO,
+            mean => mean.mul_f64(self.rng.exponential()),
+        };
+        processor.done = processor.done.max(now) + cost;
+        processor.out = processor.out.max(processor.done + wake);
+        processor.jobs.push_back((processor.out, job, parcel));
+        None
+    }
+
+    /// A packet that has been processed by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<(Job, Parcel)> {
+        let first = [&mut self.sending, &mut self.receiving].into_iter().min_by_key(|one| one.due_or_never());
+        let (_, job, parcel) = first?.jobs.pop_front_if(|(done, ..)| *done <= now)?;
+        Some((job, parcel))
+    }
+
+    /// When the next packet has been processed.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.sending.due(), self.receiving.due()].into_iter().flatten().min()
+    }
+
+    /// Whether no packet waits.
+    pub fn is_idle(&self) -> bool {
+        self.sending.jobs.is_empty() && self.receiving.jobs.is_empty()
+    }
+
+    /// When the packets that wait to go out have been processed.
+    pub fn sends_until(&self) -> Instant {
+        self.sending.done
+    }
+}
+
+impl Processor {
+    fn due(&self) -> Option<Instant> {
+        self.jobs.front().map(|(done, ..)| *done)
+    }
+
+    /// In an order in which nothing comes last.
+    fn due_or_never(&self) -> (bool, Instant) {
+        (self.jobs.is_empty(), self.due().unwrap_or_default())
+    }
+}
+
+impl HostCost {
+    /// Time for a packet sent.
+    pub(super) fn sending(&self, parcel: &Parcel) -> Duration {
+        match self.send_control.filter(|_| parcel.is_control()) {
+            Some(control) => control,
+            None => self.send_packet + Duration::from_secs_f64(self.send_byte_s * f64::from(parcel.len)),
+        }
+    }
+
+    /// Time for a packet received.
+    pub(super) fn receiving(&self, parcel: &Parcel) -> Duration {
+        match self.receive_control.filter(|_| parcel.is_control()) {
+            Some(control) => control,
+            None => {
+                self.receive_packet + Duration::from_secs_f64(self.receive_byte_s * f64::from(parcel.len))
+            }
+        }
+    }
+}
+
+/// Refuses times that no processor takes.
+pub fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
+    // A millisecond a byte is a machine of 8 kbit/s.
+    let is_byte_cost = |seconds: f64| (0.0..=1e-3).contains(&seconds);
+    if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
+        return Err(WorldError::quantity(node, "processor time per byte is 0 to 1 ms"));
+    }
+    let control = cost.send_control.max(cost.receive_control).unwrap_or_default();
+    if cost.send_packet.max(cost.receive_packet).max(cost.wake).max(control) > Duration::from_secs(1) {
+        return Err(WorldError::quantity(node, "processor time per packet is at most 1 s"));
+    }
+    Ok(())
+}
+
+/// Packets that may wait for a processor, as in Linux's `netdev_max_backlog`.
+pub const HOST_QUEUE: usize = 1000;

@@ -1,0 +1,220 @@
+//! Streams that no clock sends, over processors and a ring.
+
+use antiphon_link::{RingClass, RingSpec, StationSpec as RingStation};
+
+use super::*;
+use crate::setup::{Headers, Pacing, Unheard};
+
+/// A processor's times as of the study of voice over FDDI, in round numbers: T0 1 ms and 1.5 ms, per byte 0.5 µs and 0.25 µs, an
+/// acknowledgement 0.7 ms.
+fn cost() -> HostCost {
+    HostCost {
+        send_packet: Duration::from_micros(1000),
+        send_byte_s: 0.5e-6,
+        receive_packet: Duration::from_micros(1500),
+        receive_byte_s: 0.25e-6,
+        send_control: Some(Duration::ZERO),
+        receive_control: Some(Duration::from_micros(700)),
+        apart: true,
+        ..HostCost::default()
+    }
+}
+
+/// Two stations, a generator and a station that takes what it sends, on a ring whose token waits for nobody.
+fn on_ring(streams: Vec<StreamSpec>) -> Setup {
+    let mut setup = setup(4, 60);
+    let station = RingStation { synchronous: None, hop: Duration::from_nanos(10), ..RingStation::default() };
+    let spec = RingSpec { ttrt: Duration::from_micros(10_100), stations: vec![station; 4] };
+    let nodes = (0..4).map(NodeId).collect();
+    setup.media.push(MediumSpec::new("ring", MediumKind::Ring { nodes, spec }));
+    setup.nodes[0].cost = cost();
+    setup.nodes[1].cost = cost();
+    setup.streams = streams;
+    setup
+}
+
+const SYNCHRONOUS: Treatment =
+    Treatment { category: antiphon_link::wlan::Category::BestEffort, ring: RingClass::Synchronous };
+
+fn xtp(name: &str, [from, to]: [usize; 2], frame: usize, count: u64, pacing: Pacing) -> StreamSpec {
+    StreamSpec {
+        query: "acks=all&reliability=full&wtimer=1s".parse().unwrap(),
+        content: Content::SelfPaced { frame, count, pacing },
+        reflected: pacing == Pacing::PingPong,
+        headers: Headers::Xtp36,
+        treatment: SYNCHRONOUS,
+        ..stream(name, "xtp", from, to)
+    }
+}
+
+/// In ms: both hosts, and the frame on the ring.
+fn latency(n: f64) -> f64 {
+    2.5 + 0.75e-3 * (n + 44.0) + 0.08e-3 * (n + 69.0)
+}
+
+/// Acknowledgements are of the sender's side and wait for nothing: half a round trip is the time of one packet.
+#[test]
+fn a_ping_pong_on_an_idle_ring_takes_what_its_parts_add_up_to() {
+    for n in [8, 4096] {
+        let voice = xtp("audio", [0, 1], n, 200, Pacing::PingPong);
+        let setup = on_ring(vec![voice]);
+        let (_, figures) = finished(&setup, 1);
+        let audio = figures_of(&figures, "audio");
+        assert_eq!(
+            (audio.sent, audio.received, audio.retransmissions),
+            (Some(200.0), Some(200.0), Some(0.0))
+        );
+        // The token takes 40 ns round the ring. The first packet may wait for an acknowledgement of the set-up.
+        near(audio.rtt_p50_ms, 2.0 * latency(n as f64), 2e-4);
+        near(audio.rtt_p99_ms, 2.0 * latency(n as f64), 2e-4);
+        near(audio.rtt_mean_ms, 2.0 * latency(n as f64), 0.7 / 200.0);
+        near(audio.gap_mean_ms, 2.0 * latency(n as f64), 2e-4);
+        // Each packet is n + 44 bytes and what is beside them 92: FIRST, the proof, and one acknowledgement each.
+        let beside = audio.wire_bytes.unwrap() - 200.0 * (n as f64 + 44.0);
+        assert!(beside % 92.0 == 0.0 && (beside / 92.0 - 202.0).abs() <= 3.0, "{beside}");
+    }
+}
+
+/// The sender limits both directions: T0 + t1 n + A, whatever the window holds beyond the pipeline.
+#[test]
+fn a_transfer_is_as_fast_as_its_sender() {
+    for window in [3, 4] {
+        let way = |name, ends| xtp(name, ends, 1000, 2000, Pacing::Window(window));
+        let setup = on_ring(vec![way("audio", [0, 1]), way("back", [1, 0])]);
+        let (_, figures) = finished(&setup, 1);
+        for name in ["audio", "back"] {
+            let one = figures_of(&figures, name);
+            assert_eq!((one.received, one.retransmissions), (Some(2000.0), Some(0.0)), "{window}");
+            near(one.gap_mean_ms, 1.0 + 0.7 + 0.5e-3 * 1044.0, 5e-3);
+        }
+    }
+}
+
+/// Where one processor does all, a packet each way and its acknowledgements wait for each other.
+#[test]
+fn one_processor_takes_the_sum() {
+    let way = |name, ends| xtp(name, ends, 1000, 1000, Pacing::Window(8));
+    let mut setup = on_ring(vec![way("audio", [0, 1]), way("back", [1, 0])]);
+    for node in &mut setup.nodes[..2] {
+        node.cost.apart = false;
+    }
+    let (_, figures) = finished(&setup, 1);
+    near(figures_of(&figures, "audio").gap_mean_ms, 2.5 + 0.7 + 0.75e-3 * 1044.0, 2e-2);
+}
+
+/// Bursts of 15 frames of 4167 bytes take 5 ms: an access waits for what is left of one, and no longer.
+#[test]
+fn an_access_waits_for_one_burst_at_most() {
+    let interval = Duration::from_micros(32_100);
+    let content = Content::Packets { frame: 256, interval, count: Some(1500) };
+    let voice = StreamSpec { content, ..xtp("audio", [0, 1], 256, 1, Pacing::Window(1)) };
+    let mut setup = on_ring(vec![voice]);
+    let idle = 2.5 + 0.75e-3 * 300.0 + 0.08e-3 * 325.0;
+    near(figures_of(&finished(&setup, 1).1, "audio").delay_max_ms, idle, 4e-4);
+    let kind =
+        TrafficKind::Bursts { packets: 15, period: ms(10), jitter: Ratio(0.0), payload: 4167 - 25 - 28 };
+    setup.traffic.push(TrafficSpec { treatment: SYNCHRONOUS, ..traffic("load", 2, 3, kind) });
+    let (_, figures) = finished(&setup, 1);
+    assert_eq!(counter(&figures, 0, "overflowed"), 0.0);
+    let loaded = figures_of(&figures, "audio");
+    let burst = 15.0 * 0.333_36;
+    let wait = loaded.delay_max_ms.unwrap() - idle;
+    // Steps of 100 µs against the burst's period, and a few frames of acknowledgements.
+    assert!((burst - 0.11..burst + 0.02).contains(&wait), "{wait}");
+    // Half of the accesses meet a burst, and wait for half of it in the mean.
+    near(loaded.delay_mean_ms, idle + burst / 2.0 * burst / 10.0, 0.05);
+}
+
+#[test]
+fn what_is_not_heard_is_repaired_and_what_is_not_acknowledged_comes_at_once() {
+    let interval = Duration::from_millis(20);
+    let run = |delivered, share| {
+        let content = Content::Packets { frame: 256, interval, count: Some(2000) };
+        let unheard = Unheard { share: Ratio(share), delivered };
+        let voice = StreamSpec { content, unheard, ..xtp("audio", [0, 1], 256, 1, Pacing::Window(1)) };
+        figures_of(&finished(&on_ring(vec![voice]), 1).1, "audio")
+    };
+    let idle = run(false, 0.0);
+    let (lost, pretended) = (run(false, 0.1), run(true, 0.1));
+    for audio in [&lost, &pretended] {
+        // Repairs are counted among the packets of which a tenth is missed.
+        near(audio.retransmissions, 2000.0 * 0.1 / 0.9, 1.0);
+        assert_eq!((audio.received, audio.duplicate, audio.broken), (Some(2000.0), Some(0.0), Some(0.0)));
+    }
+    assert_eq!(idle.retransmissions, Some(0.0));
+    // A loss is told of by the answer to a request, so a repair takes two packets and that more.
+    assert!(lost.delay_p99_ms.unwrap() > 2.0 * idle.delay_mean_ms.unwrap(), "{lost:?}");
+    // A packet that comes beside a repair waits for it.
+    near(pretended.delay_mean_ms, idle.delay_mean_ms.unwrap(), 0.1);
+}
+
+/// Without repairs the next packet leaves once the last one has been waited for.
+#[test]
+fn a_ping_pong_goes_on_after_what_does_not_come_back() {
+    let content = Content::SelfPaced { frame: 200, count: 500, pacing: Pacing::PingPong };
+    let patience = Some(ms(50));
+    let audio = StreamSpec { content, patience, reflected: true, ..stream("audio", "rtp", 0, 1) };
+    let (_, figures) = finished(&over_line(60, "delay=5ms,loss=5%", audio.clone()), 1);
+    let lossy = figures_of(&figures, "audio");
+    let lost = counter(&figures, 0, "up_lost") + counter(&figures, 0, "down_lost");
+    assert!(lost > 20.0, "there was weather");
+    assert_eq!((lossy.sent, lossy.received), (Some(500.0), Some(500.0 - lost)));
+    near(lossy.rtt_max_ms, 10.0, 1e-6);
+    let (_, figures) =
+        finished(&over_line(60, "delay=5ms,loss=5%", StreamSpec { patience: None, ..audio }), 1);
+    assert!(figures_of(&figures, "audio").sent.unwrap() < 100.0, "nothing tells it of a loss");
+}
+
+/// Readings are whole ticks, one or two above a time that takes a part of them.
+#[test]
+fn a_timer_reads_whole_ticks() {
+    let timer = Some(Duration::from_micros(160));
+    let voice = StreamSpec { timer, ..xtp("audio", [0, 1], 8, 1000, Pacing::PingPong) };
+    let audio = figures_of(&finished(&on_ring(vec![voice]), 1).1, "audio");
+    let ticks = audio.rtt_timed_p999_ms.unwrap() / 0.16;
+    near(Some(ticks), ticks.round(), 1e-6);
+    let highest = (audio.rtt_max_ms.unwrap() / 0.16).ceil() + 1.0;
+    assert_eq!(ticks.round(), highest, "{audio:?}");
+}
+
+#[test]
+fn paces_that_nothing_sets_are_refused() {
+    let refused = |change: &dyn Fn(&mut StreamSpec)| {
+        let mut voice = xtp("audio", [0, 1], 100, 10, Pacing::Window(4));
+        change(&mut voice);
+        match World::new(&on_ring(vec![voice]), 1) {
+            Ok(_) => panic!("a world was made of it"),
+            Err(error) => error.to_string(),
+        }
+    };
+    let plain = |voice: &mut StreamSpec| {
+        (voice.transport, voice.query, voice.headers) = ("rtp".into(), Default::default(), Headers::AsSent);
+    };
+    assert!(refused(&plain).contains("reliability=full"));
+    let returned = |voice: &mut StreamSpec| {
+        voice.content = Content::SelfPaced { frame: 100, count: 10, pacing: Pacing::PingPong };
+    };
+    assert!(refused(&returned).contains("reflected"));
+    assert!(refused(&|voice| voice.content = Content::SelfPaced { frame: 7, count: 1, pacing: Pacing::Window(1) })
+        .contains("8 bytes at least"));
+    assert!(
+        refused(&|voice| {
+            plain(voice);
+            voice.headers = Headers::Xtp36;
+            voice.content = Content::Packets { frame: 100, interval: ms(1), count: None };
+        })
+        .contains("xtp alone")
+    );
+    assert!(
+        refused(&|voice| {
+            plain(voice);
+            voice.unheard.share = Ratio(0.1);
+            voice.content = Content::Packets { frame: 100, interval: ms(1), count: None };
+        })
+        .contains("loss on a link")
+    );
+    let long = |voice: &mut StreamSpec| {
+        voice.content = Content::SelfPaced { frame: 4300, count: 10, pacing: Pacing::Window(1) };
+    };
+    assert!(refused(&long).contains("fit a packet"));
+}

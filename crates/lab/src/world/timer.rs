@@ -1,0 +1,23 @@
+//! A timer of some resolution, as programs of older machines measured with.
+
+use std::time::Duration;
+
+use antiphon_core::Rng;
+
+/// A timer that counts ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// A tick.
+    pub resolution: Duration,
+    /// Of the parts of a tick at which it is started.
+    pub seed: u64,
+}
+
+impl Timer {
+    /// What it reads: each time begins at a random part of a tick and is rounded up to the next.
+    pub fn readings(&self, nanos: &[u64]) -> Vec<u64> {
+        let (tick, mut rng) = (self.resolution.as_nanos().max(1) as u64, Rng::fork(self.seed, "ticks"));
+        let read = |nanos: &u64| (nanos + (rng.unit() * tick as f64) as u64).div_ceil(tick) * tick;
+        nanos.iter().map(read).collect()
+    }
+}
