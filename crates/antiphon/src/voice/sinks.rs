@@ -219,7 +219,7 @@ mod tests {
         mix.piece(108, Piece::Pause(2, NoiseLevel::of_db(-127.0)));
         mix.flush(110);
         let written = mix.finish().unwrap();
-        assert_eq!(written.files, [path.clone()]);
+        assert_eq!(written.files, std::slice::from_ref(&path));
         let mut source = antiphon_sound::open_source(&path.display().to_string()).unwrap().source;
         let mut heard = Vec::new();
         antiphon_sound::each_block(&mut *source, 64, &mut |block| {
