@@ -333,8 +333,9 @@ mod tests {
         let unexpected: Vec<&String> =
             kept.iter().filter(|field| !of_links.iter().any(|name| field.contains(name))).collect();
         // Other addresses of a peer are in its URI (`peers=`), as is the one source of a group (`source=`); `compare` has
-        // none of them, and hears only its own run.
-        let known = ["command", "other_peers", "source: None", "allow: AllowList", "denied"];
+        // none of them, and hears only its own run. Whether a group has members with addresses of their own follows from the
+        // transport.
+        let known = ["command", "other_peers", "members: false", "source: None", "allow: AllowList", "denied"];
         assert!(
             unexpected.iter().all(|field| known.iter().any(|name| field.contains(name))),
             "{unexpected:?}\n{made}"
