@@ -127,6 +127,11 @@ fn ten_channels_arrive_byte_by_byte_over_every_datagram_transport() {
         let down = down.borrow();
         // The caller leaves when its own channels have ended.
         assert!(down.wrong == 0 && down.sound >= 3 * 15_000, "{name}: {}", down.sound);
+        // Then nobody is there to hear, and sources stop.
+        let back = ran.world.far.sent(ran.world.now);
+        assert!(name == "dccp" || back.overflow == 0 && back.refused == 0, "{name}: {back:?}");
+        // The caller's last goodbye comes by 2.15 s; sinks are looked after every 0.25 s.
+        assert!(back.captured < 3 * 17_200, "{name}: {back:?}");
     }
 }
 
