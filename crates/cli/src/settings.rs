@@ -335,7 +335,8 @@ mod tests {
         // Other addresses of a peer are in its URI (`peers=`), as is the one source of a group (`source=`); `compare` has
         // none of them, and hears only its own run. Whether a group has members with addresses of their own follows from the
         // transport.
-        let known = ["command", "other_peers", "members: false", "source: None", "allow: AllowList", "denied"];
+        let known =
+            ["command", "other_peers", "members: false", "source: None", "allow: AllowList", "denied"];
         assert!(
             unexpected.iter().all(|field| known.iter().any(|name| field.contains(name))),
             "{unexpected:?}\n{made}"

@@ -47,6 +47,8 @@ pub struct Port {
     /// Nothing passes before this instant.
     opens: Instant,
     buf: Vec<u8>,
+    /// It is of the sender to a group, which has a path to each member, beside that to all.
+    has_members: bool,
     /// Notes what becomes of repetitions, where it matters.
     copies: Option<SharedCopies>,
     /// Tells what datagrams carry, where it matters.
@@ -118,7 +120,7 @@ impl Socket {
                     copies.borrow_mut().on_arrival(bytes, mark);
                 }
                 // The sender to a group tells its members apart.
-                let path = PathId(if port.way == GROUP { u32::from(parcel.way) } else { 0 });
+                let path = PathId(if port.has_members { u32::from(parcel.way) } else { 0 });
                 let input = Input::Datagram { path, bytes, received_at: now };
                 self.participant.get_mut().handle_input(now, port.id, input);
             }
@@ -189,7 +191,12 @@ impl Port {
     /// The port of wire `id`, whose packets use `way` of `flow`.
     pub fn new(id: WireId, wire: Wire, flow: u32, way: u16, opens: Instant) -> Self {
         let buf = vec![0; if matches!(wire, Wire::Stream(..)) { READ_ROOM } else { 0 }];
-        Port { id, wire, flow, way, opens, buf, copies: None, reader: None }
+        Port { id, wire, flow, way, opens, buf, has_members: false, copies: None, reader: None }
+    }
+
+    /// The same; `has_members`: of the sender to a group whose transport tells members apart.
+    pub fn to_members(self, has_members: bool) -> Self {
+        Port { has_members, ..self }
     }
 
     /// The same, and its datagrams are noted in `copies`.
@@ -240,7 +247,7 @@ impl Port {
                     let mut datagram = net.pool.take::<Datagram>();
                     let Some(sent) = participant.poll_transmit(now, datagram.buffer(*most)) else { return };
                     datagram.len = sent.len;
-                    let member = if way == GROUP { net.way_to(flow, sent.path.0) } else { None };
+                    let member = if self.has_members { net.way_to(flow, sent.path.0) } else { None };
                     let way = member.unwrap_or(way);
                     if let Some(copies) = &self.copies {
                         datagram.mark = copies.borrow_mut().on_sent(datagram.payload());

@@ -7,7 +7,7 @@ use antiphon_core::{
     handle_due,
 };
 use antiphon_lab::tcp::Profile;
-use antiphon_proto::{StackArgs, stack};
+use antiphon_proto::{StackArgs, find, stack};
 
 use super::pair::Pair;
 
@@ -51,10 +51,12 @@ pub struct Trial {
     pub now: Instant,
     pub near: Side,
     pub far: Vec<Side>,
+    /// The near end has a path to each listener, from 1, beside that to all.
+    has_members: bool,
     weather: Weather,
     rng: Rng,
-    /// Arrival, receiver (`None`: the near end), bytes; in no order.
-    air: Vec<(Instant, Option<usize>, Vec<u8>)>,
+    /// Arrival, receiver (`None`: the near end), the near end's path, bytes; in no order.
+    air: Vec<(Instant, Option<usize>, PathId, Vec<u8>)>,
     tcp: Option<Pair>,
     free_at: Instant,
     lost_first: bool,
@@ -64,11 +66,11 @@ pub struct Trial {
 }
 
 impl Side {
-    fn new(uri: &str, role: Role, seed: u64) -> Side {
+    fn new(uri: &str, role: Role, seed: u64, group: bool) -> Side {
         let (scheme, query) = uri.split_once('?').unwrap_or((uri, ""));
         let query = query.parse().expect("a query");
         let playout_delay = Duration::from_millis(80);
-        let args = StackArgs::new(&query, seed, MAX_DATAGRAM, playout_delay);
+        let args = StackArgs { group, ..StackArgs::new(&query, seed, MAX_DATAGRAM, playout_delay) };
         let endpoint = stack(scheme, &args).expect("the transport opens").open(Instant::ZERO, role);
         Side { endpoint, frames: Vec::new(), connected: None }
     }
@@ -95,8 +97,11 @@ impl Side {
 impl Trial {
     /// A caller of `uri` and so many listeners.
     pub fn new(uri: &str, listeners: usize, weather: Weather) -> Trial {
-        let near = Side::new(uri, Role::Caller, 1);
-        let far = (0..listeners).map(|n| Side::new(uri, Role::Listener, 2 + n as u64)).collect();
+        let group = listeners > 1;
+        let near = Side::new(uri, Role::Caller, 1, group);
+        let far = (0..listeners).map(|n| Side::new(uri, Role::Listener, 2 + n as u64, group)).collect();
+        let scheme = uri.split('?').next().unwrap_or(uri);
+        let has_members = group && find(scheme).is_ok_and(|transport| transport.members);
         let stream = near.endpoint.profile().wire == WireKind::ByteStream;
         let tcp = stream.then(|| {
             let mut link = format!("delay=10ms,loss={}%", weather.loss * 100.0);
@@ -118,6 +123,7 @@ impl Trial {
             now: Instant::ZERO,
             near,
             far,
+            has_members,
             weather,
             rng: Rng::fork(5, "weather"),
             air: Vec::new(),
@@ -168,12 +174,12 @@ impl Trial {
         let now = self.now;
         self.air.sort_by_key(|(at, ..)| *at);
         while self.air.first().is_some_and(|(at, ..)| *at <= now) {
-            let (_, to, mut bytes) = self.air.remove(0);
+            let (_, to, path, mut bytes) = self.air.remove(0);
             let side = match to {
                 None => &mut self.near,
                 Some(receiver) => &mut self.far[receiver],
             };
-            let path = PathId::default();
+            let path = if to.is_none() { path } else { PathId::default() };
             side.endpoint.handle_input(now, Input::Datagram { path, bytes: &mut bytes, received_at: now });
         }
         let asleep = self.is_asleep();
@@ -188,15 +194,15 @@ impl Trial {
             let mut buf = vec![0; MAX_DATAGRAM];
             let mut sent = Vec::new();
             while let Some(transmit) = side.endpoint.poll_transmit(now, &mut buf) {
-                sent.push(buf[..transmit.len].to_vec());
+                sent.push((transmit.path, buf[..transmit.len].to_vec()));
                 side.drain(now, asleep && from.is_some());
             }
-            sent.into_iter().for_each(|bytes| self.launch(from, bytes));
+            sent.into_iter().for_each(|(path, bytes)| self.launch(from, path, bytes));
         }
     }
 
     /// A datagram is sent; those of the near end reach all listeners.
-    fn launch(&mut self, from: Option<usize>, bytes: Vec<u8>) {
+    fn launch(&mut self, from: Option<usize>, path: PathId, bytes: Vec<u8>) {
         let Weather { loss, lose_first_of, reorders, corruption, narrow, one_way, longest, .. } =
             self.weather;
         let out = from.is_none();
@@ -225,14 +231,21 @@ impl Trial {
         }
         let more = if reorders { self.rng.below(30_000) } else { 0 };
         let at = leaves + ONE_WAY + Duration::from_micros(more.into());
-        let receivers = if out { (0..self.far.len()).map(Some).collect() } else { vec![None] };
+        let member = path.0.checked_sub(1).filter(|_| self.has_members);
+        let receivers = match (out, member) {
+            (false, _) => vec![None],
+            (true, Some(member)) => vec![Some(member as usize)],
+            (true, None) => (0..self.far.len()).map(Some).collect(),
+        };
+        let path =
+            from.filter(|_| self.has_members).map_or(PathId::default(), |from| PathId(from as u32 + 1));
         for to in receivers {
             let mut bytes = bytes.clone();
             if self.rng.unit() < corruption {
                 let bit = self.rng.below(8 * bytes.len() as u32) as usize;
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
-            self.air.push((at, to, bytes));
+            self.air.push((at, to, path, bytes));
         }
     }
 
