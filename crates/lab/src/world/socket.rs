@@ -195,7 +195,7 @@ impl Port {
     }
 
     /// The same; `has_members`: of the sender to a group whose transport tells members apart.
-    pub fn to_members(self, has_members: bool) -> Self {
+    pub fn with_members(self, has_members: bool) -> Self {
         Port { has_members, ..self }
     }
 

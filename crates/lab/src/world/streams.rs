@@ -365,7 +365,7 @@ impl<'a> StreamBuilder<'a> {
         };
         let port = Port::new(id, wire, self.flow, way, opens);
         let has_members = receiver.is_none() && self.spec.to.len() > 1 && self.transport.members;
-        Ok(port.to_members(has_members).counted_by(self.reader()?))
+        Ok(port.with_members(has_members).counted_by(self.reader()?))
     }
 
     /// Tells what its datagrams carry, where it matters.

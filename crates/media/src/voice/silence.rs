@@ -48,7 +48,7 @@ impl NoiseLevel {
 
 /// Finds pauses in one channel.
 ///
-/// A block is speech while it is louder than the threshold, and for [`HANGOVER`] afterwards, so that the ends of words are
+/// A block is speech while it is louder than the threshold, and for 200 ms afterwards, so that the ends of words are
 /// not cut off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SilenceDetector {
