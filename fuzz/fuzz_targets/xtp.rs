@@ -20,7 +20,7 @@ enum Step {
     Noise { to_caller: bool, bytes: Vec<u8> },
     /// The caller's last packet, changed, to the listener's validator from one of a few addresses.
     Knock { path: u8, damage: Option<(u8, u8)>, full: bool },
-    /// The listener's last packet, changed, to the caller from another address: who wants to be a member of its group.
+    /// The listener's last packet, changed, to the caller from another address, as of a receiver that wants to join its group.
     Join { path: u8, damage: Option<(u8, u8)> },
     Send { by_caller: bool, len: u16, deadline: Option<u8> },
     Advance { ms: u16 },

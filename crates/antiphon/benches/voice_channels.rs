@@ -166,9 +166,10 @@ fn end(args: &[String]) {
 
 /// Processor time of this process (proc(5): fields 14 and 15, in ticks of 10 ms).
 fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
+    let (_, fields) = stat.rsplit_once(')').expect("the program's name is in brackets");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|ticks| ticks.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 /// The most channels that are tried.

@@ -210,6 +210,7 @@ fn header(bytes: u64) -> Vec<u8> {
 
 /// `call.wav` becomes `call-0001.wav` for the first channel.
 fn of_channel(path: &Path, channel: u16) -> PathBuf {
+    // A path without a name, such as "..", makes files with numbers alone.
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{:04}.", u32::from(channel) + 1));
     name.push(path.extension().unwrap_or("wav".as_ref()));

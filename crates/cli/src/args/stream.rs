@@ -226,7 +226,7 @@ impl SendArgs {
         let format = self.format.unwrap_or_default();
         Ok(SendOptions {
             source: self.source.clone(),
-            target: self.target.clone().unwrap_or_default(),
+            target: self.target.clone().expect("clap asks for a target where there is no --voice"),
             also: self.also.clone(),
             switch: self.switch.clone(),
             purpose: self.purpose,
@@ -267,7 +267,7 @@ impl ReceiveArgs {
         Ok(ReceiveOptions {
             source: self.source.clone(),
             also: self.also.clone(),
-            sink: self.sink.clone().unwrap_or_default(),
+            sink: self.sink.clone().expect("clap asks for a sink where there is no --voice"),
             latency: self.latency,
             conceal: self.conceal,
             gaps: self.gaps,

@@ -112,6 +112,7 @@ impl VoiceArgs {
             fifo: self.fifo,
             silence: self.silence,
             opus: self.opus,
+            // Without the option all channels are as urgent as can be.
             priorities: self.voice_priority.clone().unwrap_or_default(),
             clock_ppm: self.voice_clock.map_or(0, |Ppm(ppm)| ppm.round() as i32),
             mix: self.mix,

@@ -100,7 +100,7 @@ impl Processor {
 
     /// In an order in which nothing comes last.
     fn due_or_never(&self) -> (bool, Instant) {
-        (self.jobs.is_empty(), self.due().unwrap_or_default())
+        self.due().map_or((true, Instant::ZERO), |due| (false, due))
     }
 }
 
@@ -131,8 +131,9 @@ pub fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
     if !is_byte_cost(cost.send_byte_s) || !is_byte_cost(cost.receive_byte_s) {
         return Err(WorldError::quantity(node, "processor time per byte is 0 to 1 ms"));
     }
-    let control = cost.send_control.max(cost.receive_control).unwrap_or_default();
-    if cost.send_packet.max(cost.receive_packet).max(cost.wake).max(control) > Duration::from_secs(1) {
+    let always = [cost.send_packet, cost.receive_packet, cost.wake];
+    let mut times = always.into_iter().chain(cost.send_control).chain(cost.receive_control);
+    if times.any(|time| time > Duration::from_secs(1)) {
         return Err(WorldError::quantity(node, "processor time per packet is at most 1 s"));
     }
     Ok(())

@@ -37,6 +37,7 @@ impl Played {
 
 /// The figures of a stream at one of its receivers.
 pub fn figures(sender: &Socket, receiver: &Socket, flows: &[u32], net: &Network) -> StreamFigures {
+    // A reflector measures nothing itself, and its sender does; where neither has a meter, every figure is "not measured".
     let mut measured =
         receiver.participant().figures().or_else(|| sender.participant().figures()).unwrap_or_default();
     if let Some(copies) = sender.copies() {

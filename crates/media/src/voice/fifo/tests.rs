@@ -160,7 +160,7 @@ proptest! {
         let mut bench = Bench::new(len);
         let byte = |place: usize| (place % 251) as u8;
         let (mut sent, mut held) = (0usize, Vec::new());
-        let (mut lost, mut dropped_late) = (0u64, 0u64);
+        let mut lost = 0u64;
         for (kind, size) in steps {
             let datum: Vec<u8> = (sent..sent + size).map(byte).collect();
             match kind {
@@ -179,7 +179,6 @@ proptest! {
                         let before = bench.fifo.counters().late;
                         bench.push(start.wrapping_add(place as u32), &datum);
                         let late = bench.fifo.counters().late - before;
-                        dropped_late += late;
                         lost -= datum.len() as u64 - late;
                     }
                 }
@@ -187,7 +186,6 @@ proptest! {
             }
             prop_assert!(bench.fifo.level() <= len);
         }
-        let _ = dropped_late;
         bench.push(start.wrapping_add(sent as u32), &[byte(sent)]);
         bench.take(2 * len as u64);
         let FifoCounters { taken, missing, overflow, .. } = bench.fifo.counters();

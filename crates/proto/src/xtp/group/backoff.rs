@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::Rng;
 
-/// A wait of at most `spread`, for one of about `members` who lack the same: few draw a short one, so that the first is heard of by most
-/// before they ask. Truncated exponential (RFC 5401 §3.2.1; RFC 5740 §5.4).
+/// Draws a wait of at most `spread` for one of about `members` members that miss the same packet. Few of them draw a short wait, so that the repair
+/// for the first request reaches most others before they ask. Truncated exponential distribution (RFC 5401 §3.2.1; RFC 5740 §5.4).
 pub(super) fn draw(rng: &mut Rng, spread: Duration, members: f64) -> Duration {
     let lambda = members.max(1.0).ln() + 1.0;
     let x = rng.unit();

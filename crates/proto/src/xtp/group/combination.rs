@@ -1,8 +1,8 @@
 //! Coded repair: one packet that mends different losses at different members.
 //!
 //! A *combination* is the sum of several data packets, each multiplied by a coefficient from the field of 256 elements
-//! (random linear coding; RFC 8681 does so with windows of fixed size). Who lacks one of them finds it from one combination, who lacks three
-//! from any three. Which packets are in it stands in the packet as their lengths, one after another from a position in the stream: those in
+//! (random linear coding; RFC 8681 does so with windows of fixed size). A member that misses one of them recovers it from one combination, a
+//! member that misses three from any three. Which packets are in it stands in the packet as their lengths, one after another from a position in the stream: those in
 //! between that are not in it are named as well, so that every packet's position follows.
 //!
 //! XTP has no such packet. Its format is 9, which XTP 4.0 does not use; only members of our own ask for repairs.

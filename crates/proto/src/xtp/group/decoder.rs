@@ -136,6 +136,7 @@ impl Decoder {
 
     /// A combination has come. `is_missing` says of a position whether it has not come. False: it is of no use.
     pub fn take(&mut self, combination: &Combination<'_>, is_missing: impl Fn(u64) -> bool) -> bool {
+        // Enough are spare once memory is reserved; before that one is made.
         let mut equation = self.spare.pop().unwrap_or_default();
         equation.sum.extend_from_slice(combination.sum);
         for (from, len) in combination.packets() {

@@ -36,13 +36,10 @@ pub(super) struct Packet {
     sort: u16,
     message: Tag,
     pub deadline: Option<Instant>,
-    /// Number of its latest transmission, repairs included, and when it left.
+    /// Number of its latest transmission, repairs included.
     pub sent: u64,
-    pub sent_at: Instant,
     /// A repair of it waits to be sent.
     pub queued: bool,
-    /// How often it is in a repair.
-    pub repairs: u32,
 }
 
 impl Packet {
@@ -117,8 +114,8 @@ impl Held {
         self.cutting = Some((message, 0));
     }
 
-    /// The next packet of the message begun last, of at most `most` bytes, which leaves now with `number`.
-    pub fn cut(&mut self, now: Instant, most: usize, number: u64, queue: &mut SendQueue) -> Option<&Packet> {
+    /// The next packet of the message begun last, of at most `most` bytes, which is transmission `number`.
+    pub fn cut(&mut self, most: usize, number: u64, queue: &mut SendQueue) -> Option<&Packet> {
         let (message, at) = self.cutting.as_mut()?;
         let len = (message.bytes.len() - *at).min(most);
         let ends = *at + len == message.bytes.len();
@@ -134,9 +131,7 @@ impl Held {
             message: message.tag,
             deadline: message.deadline,
             sent: number,
-            sent_at: now,
             queued: false,
-            repairs: 0,
         };
         *at += len;
         self.next += len as u64;
@@ -163,8 +158,37 @@ impl Held {
         self.packets.range(at..)
     }
 
-    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Packet> {
-        self.packets.iter_mut()
+    /// How many data packets were sent before the first that is held. It is that one's *ordinal*.
+    fn first_ordinal(&self) -> u64 {
+        self.count - self.packets.len() as u64
+    }
+
+    /// The ordinal of the packet at exactly this position.
+    pub fn ordinal_of(&self, from: u64) -> Option<u64> {
+        let at = self.packets.binary_search_by_key(&from, |packet| packet.from).ok()?;
+        Some(self.first_ordinal() + at as u64)
+    }
+
+    /// The 64 packets from this ordinal on, as far as they are held, each with how far behind `first` it is.
+    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, &Packet)> {
+        let gone = self.first_ordinal().saturating_sub(first) as usize;
+        let at = first.saturating_sub(self.first_ordinal()) as usize;
+        let held = self.packets.range(at.min(self.packets.len())..);
+        (gone..64).zip(held)
+    }
+
+    /// Those of them that a mask chooses.
+    pub fn chosen(&self, first: u64, mask: u64) -> impl Iterator<Item = &Packet> {
+        self.ordinals(first).filter(move |(bit, _)| mask >> bit & 1 == 1).map(|(_, packet)| packet)
+    }
+
+    /// The same, mutable.
+    pub fn chosen_mut(&mut self, first: u64, mask: u64) -> impl Iterator<Item = &mut Packet> {
+        let gone = self.first_ordinal().saturating_sub(first) as usize;
+        let at = first.saturating_sub(self.first_ordinal()) as usize;
+        let at = at.min(self.packets.len());
+        let held = self.packets.range_mut(at..);
+        (gone..64).zip(held).filter(move |(bit, _)| mask >> bit & 1 == 1).map(|(_, packet)| packet)
     }
 
     /// The packet at exactly this position.
@@ -183,19 +207,20 @@ impl Held {
         self.packets.iter().find(|packet| !packet.is_past(now)).map_or(self.next, |packet| packet.from)
     }
 
-    /// Reports outcomes of what is settled and forgets it. `known` is asked for each packet from the first on; `patience`: how
+    /// Reports outcomes of what is settled and forgets it. `known` is asked for each packet from the first on, with its ordinal; `patience`: how
     /// long after its deadline an answer is waited for.
     pub fn settle(
         &mut self,
         now: Instant,
         patience: Duration,
         queue: &mut SendQueue,
-        known: impl Fn(&Packet) -> Known,
+        known: impl Fn(&Packet, u64) -> Known,
     ) {
         while let Some(packet) = self.packets.front() {
+            let ordinal = self.first_ordinal();
             let late =
                 packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
-            match known(packet) {
+            match known(packet, ordinal) {
                 Known::All => {}
                 Known::Nobody => self.unknown = true,
                 Known::NotAll { .. } if !late => return,

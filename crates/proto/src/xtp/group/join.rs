@@ -1,4 +1,4 @@
-//! Who may begin an association with a receiver on a group's address: whoever sends to the group.
+//! Which datagrams begin an association with a receiver on a group's address: those that a sender sends to the whole group.
 
 use antiphon_core::{ConnectionId, Instant, PathId, StreamPlace, Validator, Verdict};
 

@@ -1,21 +1,27 @@
-//! XTP to a group: one sender, one transmission, many members, repairs on request.
+//! XTP to a group: one sender transmits once, many members receive, and repairs are sent on request.
 //!
-//! The texts of XTP 4.0 are no longer available, and RFC 1458 leaves the rules open, so these are ours:
+//! The text of XTP 4.0 is no longer available, and RFC 1458 leaves many rules open. This module uses these rules:
 //!
-//! * **Beginning.** FIRST with MULTI, then DATA with MULTI, all with the sender's key. Who hears them has the stream, member or not.
-//! * **Members.** Who wants repairs asks with JCNTL, by unicast; the answer is a JCNTL of the same length, whose key and number are a keyed hash
-//!   of its address and key. Returned in a third JCNTL they prove the address, and are what each packet of the member carries from then on: so
-//!   nobody else reports, asks or leaves in its name. The sender keeps nothing of others, and a full group answers with DIAG (join refused).
-//! * **Numbers.** `sync` counts the packets to the group. A report's echo tells which ones the member had had, so what left later is no gap.
-//! * **Requests.** A member that finds a gap reports what it has (ECNTL). In groups of more than 16 it waits a random while before (`backoff`), and
-//!   longer where it hears of a repair: so hundreds that lack the same do not all ask.
-//! * **Repairs** go to the group, in rounds, coded (`combination`, `repair`): at most a quarter of the data's rate, and nothing past its deadline.
-//! * **Announcements** (TCNTL with MULTI) say how far the stream is, what is no longer repaired, how many members there are (in `echo`), how often
-//!   they may report (`in-rate` of the traffic specifier) and over how long they spread requests (in a field that XTP reserves). They follow a pause in the data soon, so that the last packet before it is asked for.
-//! * **Reports** of all members together take 5 % of the data's rate, or one each in 15 s.
-//! * **Leaving.** A member says END. One that is silent for 0.5 s, or four round trips, is not waited for; after 3 s, or three of its reports, it
-//!   has left. One that lacks more than half of what is sent, or that alone lags behind by half of the window for a second, is told (DIAG, context abandoned) and removed.
-//! * **End.** The sender says END three times.
+//! * **Start.** The sender sends FIRST with MULTI, then DATA with MULTI, all with its key. A receiver delivers what it hears, whether it is a member
+//!   or not.
+//! * **Join.** A receiver that wants repairs sends JCNTL to the sender's address. The sender answers with a JCNTL of the same length; its key and
+//!   its number are a keyed hash of the receiver's address and key. The receiver returns both in a third JCNTL, which proves its address. All packets
+//!   of the member carry them from then on, so that nobody else can report, ask or leave in its name. The sender stores nothing before the proof.
+//!   If the group is full, it answers with DIAG (join refused).
+//! * **Numbers.** `sync` counts the packets to the group. The echo in a report tells which of them the member had received; what left later
+//!   is not missing.
+//! * **Requests.** A member that finds a gap sends a report of what it has (ECNTL). In groups of more than 16 members it first waits for a random time
+//!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it.
+//! * **Repairs** go to the group, in rounds, as coded packets (`combination`, `repair`). They take at most a quarter of the data's rate, and
+//!   a packet past its deadline is not repaired.
+//! * **Announcements** (TCNTL with MULTI) say how far the stream is, what is no longer repaired, how many members there are (`echo`), how often each
+//!   may report (`in-rate` of the traffic specifier), and over how long members spread requests (a reserved field). One follows each pause
+//!   in the data after a few milliseconds, so that members notice that they miss the last packet.
+//! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s.
+//! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s or four round trips, and removes it
+//!   after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the data, or that alone
+//!   lags behind by half of the window for a second, and removes it.
+//! * **End.** The sender sends END three times.
 
 mod backoff;
 mod combination;

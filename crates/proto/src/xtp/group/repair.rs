@@ -34,7 +34,7 @@ pub(super) struct Repairs {
     index: u32,
     /// What is missing somewhere, while a round is made.
     wanted: Vec<u64>,
-    /// Share of combinations that leave unasked, and the packets that wait for theirs: how many, and the first one's position.
+    /// Share of combinations that leave unasked, and the packets that wait for theirs: how many, and the first one's ordinal.
     parity: f64,
     block: (usize, u64),
     /// Combinations that each member has and that are not yet counted for a stretch.
@@ -46,10 +46,8 @@ pub(super) struct Repairs {
 enum Repair {
     /// The packet at this position.
     Packet(u64),
-    /// A combination of packets from this position on: which of them.
-    Combination(u64, u64),
-    /// The same, which nobody asked for.
-    Parity(u64, u64),
+    /// A combination of the packets that a mask chooses, from this ordinal on. `asked`: a member asked for it.
+    Sum { first: u64, mask: u64, asked: bool },
 }
 
 impl Repairs {
@@ -89,37 +87,38 @@ impl Repairs {
         }
     }
 
-    /// A packet at this position waits for its combinations, if there are to be any.
-    pub fn add_to_block(&mut self, from: u64, held: &Held) {
+    /// The data packet sent last waits for its combinations, if there are to be any.
+    pub fn add_to_block(&mut self, held: &Held) {
         if self.parity == 0.0 {
             return;
         }
         if self.block.0 == 0 {
-            self.block.1 = from;
+            self.block.1 = held.count() - 1;
         }
         self.block.0 += 1;
         if self.block.0 >= BLOCK {
-            self.end_block(held);
+            self.end_block();
         }
     }
 
     /// Adds the combinations of the packets that wait for some.
-    pub fn end_block(&mut self, held: &Held) {
-        let (count, from) = std::mem::take(&mut self.block);
-        let Some(first) = held.from(from).next().filter(|_| count > 0) else { return };
-        let mask = u64::MAX >> (64 - held.from(from).take(BLOCK).count());
-        let parity = (self.parity * count as f64).ceil() as usize;
-        self.queue.extend((0..parity).map(|_| Repair::Parity(first.from, mask)));
+    pub fn end_block(&mut self) {
+        let (count, first) = std::mem::take(&mut self.block);
+        if count > 0 {
+            let mask = u64::MAX >> (64 - count);
+            let parity = (self.parity * count as f64).ceil() as usize;
+            self.queue.extend((0..parity).map(|_| Repair::Sum { first, mask, asked: false }));
+        }
     }
 
-    /// Whether the packet waits for its combinations.
-    pub fn needs(&self, packet: &Packet) -> bool {
+    /// Whether the packet with this ordinal waits for its combinations.
+    pub fn needs(&self, ordinal: u64) -> bool {
         let parity = |repair: &Repair| match repair {
-            Repair::Parity(first, _) => Some(*first),
-            Repair::Packet(_) | Repair::Combination(..) => None,
+            Repair::Sum { first, asked: false, .. } => Some(*first),
+            _ => None,
         };
         let first = self.queue.iter().find_map(parity).or((self.block.0 > 0).then_some(self.block.1));
-        first.is_some_and(|first| packet.from >= first)
+        first.is_some_and(|first| ordinal >= first)
     }
 
     /// Nothing new is sent: what repairs may have grows as if the stream went on.
@@ -168,12 +167,10 @@ impl Repairs {
             return;
         }
         self.round = None;
-        let is_wanted =
-            |packet: &Packet, echo: u64| !packet.queued && packet.sent <= echo && !packet.is_past(now);
         self.wanted.clear();
         for member in roster.all() {
-            let of_use = |from: &&u64| held.at(**from).is_some_and(|packet| is_wanted(packet, member.echo));
-            self.wanted.extend(member.missing.iter().filter(of_use));
+            let wanted = member.missing.iter().filter(|from| is_wanted(now, held, **from, member.echo));
+            self.wanted.extend(wanted);
         }
         self.wanted.sort_unstable();
         self.wanted.dedup();
@@ -181,64 +178,70 @@ impl Repairs {
         self.spare.extend(roster.all().map(|member| member.combinations));
         let mut done = 0;
         while done < self.wanted.len() {
-            let stretch = &self.wanted[done..];
-            let first = stretch[0];
-            let end = held.from(first).nth(MOST_NAMED).map_or(u64::MAX, |packet| packet.from);
-            let count = stretch.iter().take_while(|from| **from < end).count();
-            let stretch = &stretch[..count];
-            let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
-                let lacks = member.missing.iter().filter(|from| stretch.binary_search(from).is_ok());
-                let of_use =
-                    |from: &&u64| held.at(**from).is_some_and(|packet| is_wanted(packet, member.echo));
-                let lacks = lacks.filter(of_use).count();
-                // What it has of them was not enough, so one more at least is.
-                let has = (*spare).min(lacks.saturating_sub(1));
-                *spare -= has;
-                lacks - has
-            });
-            let needed = lacking.max().unwrap_or(0);
-            let alone = needed >= count;
-            let last = stretch[count - 1];
-            let mut mask = 0u64;
-            for (at, packet) in held.from(first).take_while(|packet| packet.from <= last).enumerate() {
-                if whole_stretches && !packet.is_past(now) || stretch.binary_search(&packet.from).is_ok() {
-                    mask |= 1 << at;
-                }
-            }
-            // If this repair is lost as well, nobody can ask for another in time: where many are lost and bytes are left, one more leaves.
-            let answer_by = now + 2 * roster.longest_rtt();
-            let is_last =
-                held.at(first).and_then(|packet| packet.deadline).is_some_and(|last| last < answer_by);
-            let spare = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
-            if spare {
-                self.queue.push_back(Repair::Combination(first, mask));
-            }
-            if alone {
-                self.queue.extend(stretch.iter().map(|from| Repair::Packet(*from)));
-            } else {
-                self.queue.extend((0..needed).map(|_| Repair::Combination(first, mask)));
-            }
-            for from in stretch {
-                if let Some(packet) = held.at_mut(*from) {
-                    packet.queued = true;
-                }
-            }
-            done += count;
+            done += self.add_stretch(now, done, held, roster, whole_stretches);
         }
+    }
+
+    /// Queues the repairs of wanted packets from the one at `at` on that are near each other; returns how many.
+    fn add_stretch(
+        &mut self,
+        now: Instant,
+        at: usize,
+        held: &mut Held,
+        roster: &Roster,
+        whole_stretches: bool,
+    ) -> usize {
+        let from = self.wanted[at];
+        let end = held.from(from).nth(MOST_NAMED).map_or(u64::MAX, |packet| packet.from);
+        let count = self.wanted[at..].iter().take_while(|from| **from < end).count();
+        let stretch = &self.wanted[at..at + count];
+        let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
+            let of_stretch = member.missing.iter().filter(|from| stretch.binary_search(from).is_ok());
+            let lacks = of_stretch.filter(|from| is_wanted(now, held, **from, member.echo)).count();
+            // The combinations that it has were not enough, so it needs one more at least.
+            let has = (*spare).min(lacks.saturating_sub(1));
+            *spare -= has;
+            lacks - has
+        });
+        let needed = lacking.max().unwrap_or(0);
+        let alone = needed >= count;
+        // If this repair is lost, no request for another comes in time. Where losses are frequent, one more is sent now.
+        let answer_by = now + 2 * roster.longest_rtt();
+        let is_last = held.at(from).and_then(|packet| packet.deadline).is_some_and(|last| last < answer_by);
+        let more = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
+        let last = stretch[count - 1];
+        let mut mask = 0;
+        for (bit, packet) in held.from(from).take_while(|packet| packet.from <= last).enumerate() {
+            let is_in =
+                whole_stretches && !packet.is_past(now) || stretch.binary_search(&packet.from).is_ok();
+            mask |= u64::from(is_in) << bit;
+        }
+        if alone {
+            self.queue.extend(stretch.iter().map(|from| Repair::Packet(*from)));
+        }
+        if let Some(first) = held.ordinal_of(from) {
+            let needed = if alone { 0 } else { needed };
+            let sums = needed + usize::from(more);
+            self.queue.extend((0..sums).map(|_| Repair::Sum { first, mask, asked: true }));
+        }
+        for from in stretch {
+            held.at_mut(*from).into_iter().for_each(|packet| packet.queued = true);
+        }
+        count
     }
 
     /// The next repair that can still be of use, if its bytes are granted.
     fn next(&mut self, now: Instant, held: &mut Held) -> Option<Repair> {
         while let Some(repair) = self.queue.front().copied() {
-            let of_use = match repair {
-                Repair::Packet(from) => held.at(from).is_some_and(|packet| !packet.is_past(now)),
-                Repair::Combination(first, mask) | Repair::Parity(first, mask) => {
-                    held.at(first).is_some() && chosen(held, first, mask).any(|packet| !packet.is_past(now))
+            let current = match repair {
+                Repair::Packet(from) => held.at(from).filter(|packet| !packet.is_past(now)).map(|_| repair),
+                Repair::Sum { first, mask, asked } => {
+                    of_use(now, held, first, mask).map(|(first, mask)| Repair::Sum { first, mask, asked })
                 }
             };
-            if of_use {
-                let free = matches!(repair, Repair::Parity(..));
-                return (free || self.credit >= 0.0).then_some(repair);
+            if current.is_some() {
+                let free = matches!(repair, Repair::Sum { asked: false, .. });
+                return current.filter(|_| free || self.credit >= 0.0);
             }
             self.drop_first(held);
         }
@@ -248,18 +251,11 @@ impl Repairs {
     fn drop_first(&mut self, held: &mut Held) {
         match self.queue.pop_front() {
             Some(Repair::Packet(from)) => {
-                if let Some(packet) = held.at_mut(from) {
-                    packet.queued = false;
-                }
+                held.at_mut(from).into_iter().for_each(|packet| packet.queued = false);
             }
-            Some(Repair::Combination(first, mask))
-                if !self.queue.contains(&Repair::Combination(first, mask)) =>
-            {
-                for (at, packet) in
-                    held.all_mut().skip_while(|packet| packet.from < first).take(64).enumerate()
-                {
-                    packet.queued &= mask >> at & 1 == 0;
-                }
+            // The same combination may be queued several times.
+            Some(sum @ Repair::Sum { first, mask, asked: true }) if !self.queue.contains(&sum) => {
+                held.chosen_mut(first, mask).for_each(|packet| packet.queued = false);
             }
             _ => {}
         }
@@ -280,41 +276,20 @@ impl Repairs {
         let len = match repair {
             Repair::Packet(from) => {
                 let packet = held.at_mut(from)?;
-                (packet.sent, packet.sent_at) = (number, now);
-                packet.repairs += 1;
+                packet.sent = number;
                 plain(buf, packet)
             }
-            Repair::Combination(first, mask) | Repair::Parity(first, mask) => {
+            Repair::Sum { first, mask, .. } => {
                 let index = self.index;
                 self.index = self.index.wrapping_add(1);
-                let count = 64 - mask.leading_zeros() as usize;
-                let longest = chosen(held, first, mask).map(|packet| packet.bytes.len()).max()?;
-                let mut writer = start(buf, first);
-                let body = writer.space(names(count) + FIXED + longest);
-                let lens = held.from(first).take(count).enumerate();
-                write_names(
-                    body,
-                    index,
-                    count,
-                    lens.map(|(at, packet)| (packet.bytes.len(), mask >> at & 1 == 1)),
-                );
-                let sum = &mut body[names(count)..];
-                sum.fill(0);
-                chosen(held, first, mask)
-                    .for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
-                for (at, packet) in
-                    held.all_mut().skip_while(|packet| packet.from < first).take(count).enumerate()
-                {
-                    if mask >> at & 1 == 1 {
-                        (packet.sent, packet.sent_at) = (number, now);
-                        packet.repairs += 1;
-                    }
-                }
-                writer.finish()
+                let from = held.chosen(first, mask).next()?.from;
+                let len = write_sum(start(buf, from), index, held, first, mask);
+                held.chosen_mut(first, mask).for_each(|packet| packet.sent = number);
+                len
             }
         };
         self.drop_first(held);
-        if !matches!(repair, Repair::Parity(..)) {
+        if !matches!(repair, Repair::Sum { asked: false, .. }) {
             self.credit -= len as f64;
         }
         Some(len)
@@ -328,13 +303,34 @@ impl Repairs {
     }
 }
 
-/// The packets that a mask chooses, of those from a position on.
-fn chosen(held: &Held, first: u64, mask: u64) -> impl Iterator<Item = &Packet> {
-    held.from(first)
-        .take(MOST_NAMED)
-        .enumerate()
-        .filter(move |(at, _)| mask >> at & 1 == 1)
-        .map(|(_, packet)| packet)
+/// Whether a packet that a member lacked, as of its report, is to be sent again.
+fn is_wanted(now: Instant, held: &Held, from: u64, echo: u64) -> bool {
+    held.at(from).is_some_and(|packet| !packet.queued && packet.sent <= echo && !packet.is_past(now))
+}
+
+/// What is left of a combination: packets that are still held and not past their deadline. It begins with the first of these.
+fn of_use(now: Instant, held: &Held, first: u64, mask: u64) -> Option<(u64, u64)> {
+    let mut left = 0u64;
+    for (bit, packet) in held.ordinals(first) {
+        if mask >> bit & 1 == 1 && !packet.is_past(now) {
+            left |= 1 << bit;
+        }
+    }
+    let begins = u64::from(left.trailing_zeros());
+    (left != 0).then(|| (first + begins, left >> begins))
+}
+
+/// Writes a combination of the packets that a mask chooses, which begins with a chosen one. Returns the packet's length.
+fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: u64) -> usize {
+    let count = 64 - mask.leading_zeros() as usize;
+    let longest = held.chosen(first, mask).map(|packet| packet.bytes.len()).max().unwrap_or(0);
+    let body = writer.space(names(count) + FIXED + longest);
+    let named = held.ordinals(first).take(count);
+    write_names(body, index, count, named.map(|(bit, packet)| (packet.bytes.len(), mask >> bit & 1 == 1)));
+    let sum = &mut body[names(count)..];
+    sum.fill(0);
+    held.chosen(first, mask).for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
+    writer.finish()
 }
 
 /// Packets that have combinations of their own, unasked.
@@ -362,3 +358,57 @@ const SILENCE: Duration = Duration::from_millis(50);
 const UNHURRIED: Duration = Duration::from_millis(200);
 /// A round takes so long at least: a little more than the time between packets that leave at once.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::{Message, Tag};
+
+    use super::super::held::Known;
+    use super::*;
+    use crate::queue::{Room, SendQueue};
+
+    /// Five packets of ten bytes from position 100 on.
+    fn held() -> (Held, SendQueue) {
+        let (mut held, mut queue) = (Held::new(100), SendQueue::new(Room::LEAN, 100));
+        for number in 0..5 {
+            queue.push(Message::new(Tag(number), &[number as u8; 10], None), 100).expect("room");
+            held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
+            held.cut(100, number + 1, &mut queue).expect("a packet");
+        }
+        (held, queue)
+    }
+
+    #[test]
+    fn a_combination_whose_first_packet_is_settled_mends_the_others() {
+        let (mut held, mut queue) = held();
+        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
+        repairs.queue.push_back(Repair::Sum { first: 0, mask: 0b1_0011, asked: true });
+        held.chosen_mut(0, 0b1_0011).for_each(|packet| packet.queued = true);
+        let first_alone = |_: &Packet, ordinal| match ordinal {
+            0 => Known::All,
+            _ => Known::NotAll { lacking: true },
+        };
+        held.settle(Instant::ZERO, Duration::ZERO, &mut queue, first_alone);
+        assert!(held.at(100).is_none() && held.at(110).is_some());
+        let next = repairs.next(Instant::ZERO, &mut held);
+        assert_eq!(next, Some(Repair::Sum { first: 1, mask: 0b1001, asked: true }));
+        let positions: Vec<u64> = held.chosen(1, 0b1001).map(|packet| packet.from).collect();
+        assert_eq!(positions, [110, 140]);
+        repairs.drop_first(&mut held);
+        // Otherwise they would wait for a repair for ever.
+        assert!(held.from(0).all(|packet| !packet.queued));
+    }
+
+    #[test]
+    fn what_is_past_its_deadline_is_in_no_combination() {
+        let (mut held, mut queue) = held();
+        let late = Instant::from_millis(50);
+        queue.push(Message::new(Tag(5), &[5; 10], Some(late)), 100).expect("room");
+        held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
+        held.cut(100, 6, &mut queue).expect("a packet");
+        let all = 0b11_0000;
+        assert_eq!(of_use(late, &held, 0, all), Some((4, 0b11)));
+        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, all), Some((4, 0b1)));
+        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, 0b10_0000), None);
+    }
+}

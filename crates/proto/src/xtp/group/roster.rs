@@ -110,7 +110,7 @@ impl Roster {
         self.members.iter().find(|member| member.path == path)
     }
 
-    /// Takes a member. Whoever was on its path before has been started again.
+    /// Adds a member. A member that is already on the same path was started again, and is replaced.
     pub fn join(&mut self, now: Instant, joiner: Joiner, held: &Held) -> Joined {
         if self.index_of(joiner.key).is_some() {
             return Joined::Before;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon_core::{
     ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit, Wire,
+    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit,
 };
 
 use super::combination::OVERHEAD;
@@ -247,7 +247,7 @@ impl GroupSender {
         let introduction =
             Introduction { caller: own, listener: header.key, caller_seq: 0, listener_seq: header.seq };
         if !header.returned || !self.validator.is_offer(now, path, &introduction) {
-            // Who asks returns the key of packets to the group; the answer is as long as the question.
+            // A request carries the key of the packets to the group. The answer has the length of the request.
             let asks = header.returned && header.key == self.key && own.other() == self.key.owner();
             return if asks { self.offer(now, path, status.rseq, own) } else { self.tally.on_malformed() };
         }
@@ -288,7 +288,7 @@ impl GroupSender {
         });
     }
 
-    /// Tells who takes itself for a member that it is none. The answer is no longer than what came.
+    /// Tells a receiver that believes it is a member that it is not. The answer is no longer than the packet received.
     fn deny(&mut self, path: PathId, header: &Header, len: usize) {
         if header.returned && header.key != self.key && !header.has(option::END) && len >= DIAG {
             self.write_diag(path, header.key, false, (diag::INVALID_CONTEXT, diag::UNSPECIFIED));
@@ -329,7 +329,7 @@ impl GroupSender {
         let member = self.roster.get_mut(at);
         member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
         if member.is_overrun(now) && self.repairs_anything() {
-            // Whoever lacks more than half is helped by no repair, and takes those of the others.
+            // Repairs cannot help a member that lacks more than half, and the bytes they take are missing for the others.
             return self.expel(at);
         }
         if !self.repairs_anything() {
@@ -367,9 +367,9 @@ impl GroupSender {
         let patience = self.patience();
         let GroupSender { held, queue, roster, settings, repairs, .. } = self;
         let asks = settings.reliability != Reliability::None;
-        held.settle(now, patience, queue, |packet: &Packet| match asks {
+        held.settle(now, patience, queue, |packet, ordinal| match asks {
             true => roster.known(packet),
-            false if repairs.needs(packet) => Known::NotAll { lacking: false },
+            false if repairs.needs(ordinal) => Known::NotAll { lacking: false },
             false => Known::Nobody,
         });
     }
@@ -429,7 +429,7 @@ impl GroupSender {
             self.announce = false;
             if self.last_data.is_some_and(|at| now.since(at) >= LEAST_ANNOUNCEMENT) {
                 // The block before a pause is complete.
-                self.repairs.end_block(&self.held);
+                self.repairs.end_block();
             }
             self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
@@ -525,15 +525,14 @@ impl GroupSender {
         }
         let number = self.number + 1;
         let (options, key) = (self.options(), self.key);
-        let packet = self.held.cut(now, most, number, &mut self.queue)?;
+        let packet = self.held.cut(most, number, &mut self.queue)?;
         self.number = number;
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
         let written = write_packet(buf, &header, packet);
-        let from = packet.from;
         self.repairs.on_data(now, written);
-        self.repairs.add_to_block(from, &self.held);
+        self.repairs.add_to_block(&self.held);
         let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
-        // Whoever lacks the last packet before a pause hears of it soon.
+        // An announcement soon after the last packet tells members that lost it.
         let soon = (2 * gap).clamp(LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT);
         self.announce_every = soon;
         let regular = self.announced_at.map_or(now, |told| told + MOST_ANNOUNCEMENT);
@@ -562,7 +561,7 @@ impl GroupSender {
         }
     }
 
-    /// Nothing is sent any more but the end, which is said several times, as nobody acknowledges it.
+    /// Sends nothing more but END, several times, as it is not acknowledged.
     fn stop(&mut self, now: Instant) {
         self.held.abort(&mut self.queue);
         self.queue.finish_all(Outcome::Aborted);
@@ -604,32 +603,20 @@ fn u32_micros(time: Duration) -> u32 {
 impl Endpoint for GroupSender {
     fn profile(&self) -> Profile {
         let repairs = self.repairs_anything();
+        let ordered = self.settings.ordered;
         Profile {
-            wire: Wire::Datagram,
-            max_message: MAX_MESSAGE,
-            max_receive: MAX_MESSAGE,
-            // Room for what a combination adds to a packet.
-            message_overhead: HEADER + OVERHEAD,
-            bare: false,
             acknowledged: repairs,
-            ordered: self.settings.ordered,
+            ordered,
             retransmits: repairs,
-            // Members that leave, or lag behind, may lack some of it.
-            reliable: false,
-            streams: 1,
-            calls_with_first_message: false,
-            paces_itself: false,
             capabilities: Capabilities {
-                message_oriented: true,
-                connection_oriented: false,
-                full_duplex: true,
-                unordered: !self.settings.ordered,
+                unordered: !ordered,
                 flow_control: repairs,
-                congestion_control: false,
-                path_mtu_discovery: false,
                 fragmentation: true,
-                checksum: true,
+                ..Capabilities::OF_UDP
             },
+            // It leaves room for what a combination adds to a packet. It is not `reliable`, as members that leave or lag behind may
+            // miss messages.
+            ..Profile::of_datagrams(MAX_MESSAGE, MAX_MESSAGE, HEADER + OVERHEAD)
         }
     }
 

@@ -112,10 +112,15 @@ impl Outgoing {
             voice[left.min(settings.size)..].fill(QUIET);
             let header = channel.header(*sender, number, VoiceContent::Opus(&[]), packet);
             let encoder = channel.encoder.as_mut().expect("Opus has one");
-            let coded = encoder.encode(voice, &mut packet[header..]).unwrap_or(0);
+            let coded = encoder.encode(voice, &mut packet[header..]);
             let bytes = left.min(settings.size) as u64;
             channel.taken += bytes;
             channel.sequence = channel.sequence.wrapping_add(1);
+            let Some(coded) = coded else {
+                // Nothing of it can be sent.
+                sent.refused += bytes;
+                continue;
+            };
             let message = settings.message(turn, channel.priority, number, &packet[..header + coded]);
             match (turn.send)(message) {
                 // An encoder cannot go back.
