@@ -40,6 +40,8 @@ pub(super) struct Packet {
     pub sent: u64,
     /// A repair of it waits to be sent.
     pub queued: bool,
+    /// It was past its deadline when a member passed over packets, and may be one of them.
+    pub given_up: bool,
 }
 
 impl Packet {
@@ -132,6 +134,7 @@ impl Held {
             deadline: message.deadline,
             sent: number,
             queued: false,
+            given_up: false,
         };
         *at += len;
         self.next += len as u64;
@@ -156,6 +159,10 @@ impl Held {
     pub fn from(&self, position: u64) -> impl Iterator<Item = &Packet> {
         let at = self.packets.partition_point(|packet| packet.to() <= position);
         self.packets.range(at..)
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Packet> {
+        self.packets.iter_mut()
     }
 
     /// How many data packets were sent before the first that is held. It is that one's *ordinal*.
@@ -221,7 +228,7 @@ impl Held {
             let late =
                 packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
             match known(packet, ordinal) {
-                Known::All => {}
+                Known::All => self.incomplete |= packet.given_up,
                 Known::Nobody => self.unknown = true,
                 Known::NotAll { .. } if !late => return,
                 Known::NotAll { lacking: true } => self.incomplete = true,

@@ -61,6 +61,8 @@ pub(in crate::xtp) struct GroupMember {
     /// A report is to be sent now.
     report: bool,
     leave: bool,
+    /// Reports that are still to say that packets were passed over.
+    passed_over: u32,
     /// Number of its own latest packet.
     sync: u32,
     closed: bool,
@@ -132,6 +134,7 @@ impl GroupMember {
             new_gap: false,
             report: false,
             leave: false,
+            passed_over: 0,
             sync: 0,
             closed: false,
         }
@@ -279,6 +282,7 @@ impl GroupMember {
         if self.started && given_up > self.incoming.next() {
             self.incoming.give_up(given_up, &mut self.inbox);
             self.decoder.give_up(given_up);
+            self.passed_over = TIMES_TOLD;
         }
     }
 
@@ -426,6 +430,8 @@ impl GroupMember {
 
     /// What has come and what is missing: CNTL, or ECNTL where something is.
     fn write_report(&mut self, now: Instant, options: u32, buf: &mut [u8]) -> Option<usize> {
+        let options = options | if self.passed_over > 0 { option::NOERR } else { 0 };
+        self.passed_over = self.passed_over.saturating_sub(1);
         // How many fewer combinations it lacks than packets.
         let header = Header { sort: self.decoder.waiting() as u16, ..self.header(options)? };
         let next = if self.started { self.incoming.next() } else { self.sent_to };
@@ -605,6 +611,8 @@ const FIRST_AGAIN: Duration = Duration::from_millis(250);
 const LONGEST_JOIN: Duration = Duration::from_secs(1);
 /// Joins are spread over this.
 const SPREAD_JOINS: Duration = Duration::from_millis(50);
+/// Reports in a row that say that packets were passed over, as one may be lost.
+const TIMES_TOLD: u32 = 3;
 /// Proofs without an answer, after which a member asks anew.
 const MOST_PROOFS: u32 = 8;
 /// Bytes of a sender's packets that its own packets are weighed against.

@@ -17,6 +17,7 @@
 //! * **Announcements** (TCNTL with MULTI) say how far the stream is, what is no longer repaired, how many members there are (`echo`), how often each
 //!   may report (`in-rate` of the traffic specifier), and over how long members spread requests (a reserved field). One follows each pause
 //!   in the data after a few milliseconds, so that members notice that they miss the last packet.
+//! * **Given up.** A report with NOERR says that the member has passed over packets that are no longer repaired.
 //! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s.
 //! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s or four round trips, and removes it
 //!   after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the data, or that alone

@@ -218,6 +218,12 @@ impl Member {
         newest
     }
 
+    /// It has passed over packets since its last report: those before `end` that are past their deadline may be among them.
+    pub fn on_passed_over(&self, now: Instant, end: u64, held: &mut Held) {
+        let before = |packet: &&mut Packet| packet.from < end && packet.to() > self.next;
+        held.all_mut().filter(before).for_each(|packet| packet.given_up |= packet.is_past(now));
+    }
+
     /// Notes what it has and lacks.
     pub fn on_report(
         &mut self,

@@ -50,6 +50,8 @@ pub(in crate::xtp) struct GroupSender {
     /// When the group is told how far the stream is.
     announce_at: Instant,
     announced_at: Option<Instant>,
+    /// Position before which members were told that nothing is repaired.
+    given_up_to: u64,
     /// From one announcement to the next, while nothing new is sent.
     announce_every: Duration,
     announce: bool,
@@ -110,6 +112,7 @@ impl GroupSender {
             welcomes: VecDeque::new(),
             announce_at: now,
             announced_at: None,
+            given_up_to: 0,
             announce_every: FIRST_ANNOUNCEMENTS,
             announce: false,
             checked_at: now,
@@ -223,7 +226,7 @@ impl GroupSender {
         }
         match segment {
             Segment::Status(status, spans) if status.rseq <= last && newest => {
-                self.handle_status(now, at, usize::from(header.sort), (status, spans));
+                self.handle_status(now, at, &header, (status, spans));
             }
             Segment::Status(status, _) if status.rseq <= last => {}
             Segment::Data { bytes, .. } if header.has(option::EOM) && !bytes.is_empty() => {
@@ -321,12 +324,16 @@ impl GroupSender {
         &mut self,
         now: Instant,
         at: usize,
-        combinations: usize,
+        header: &Header,
         (status, spans): (Status, Spans<'_>),
     ) {
+        let (combinations, passed_over) = (usize::from(header.sort), header.has(option::NOERR));
         let Some(echo) = self.number_of(status.echo) else { return self.tally.on_malformed() };
         let Status { rseq, alloc, .. } = status;
         let member = self.roster.get_mut(at);
+        if passed_over {
+            member.on_passed_over(now, rseq.min(self.given_up_to), &mut self.held);
+        }
         member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
         if member.is_overrun(now) && self.repairs_anything() {
             // Repairs cannot help a member that lacks more than half, and the bytes they take are missing for the others.
@@ -473,9 +480,10 @@ impl GroupSender {
         self.write_traffic(now, &header, key, buf)
     }
 
-    fn write_traffic(&self, now: Instant, header: &Header, key: Key, buf: &mut [u8]) -> usize {
+    fn write_traffic(&mut self, now: Instant, header: &Header, key: Key, buf: &mut [u8]) -> usize {
         let mut writer = Writer::new(buf, header, format::TCNTL);
         let (rseq, alloc) = (self.held.repaired_from(now), self.held.next());
+        self.given_up_to = self.given_up_to.max(rseq);
         let status = Status { rseq, alloc, echo: self.roster.len() as u32 };
         writer.group_status(&status, self.spread().as_micros() as u32, key);
         let burst = STATUS_SIZE as u32;

@@ -224,11 +224,13 @@ fn what_can_still_be_played_is_repaired_and_nothing_later() {
     assert!(missing <= 32, "{missing} of 16000 are missing");
     let outcomes = group.outcomes();
     assert_eq!(outcomes.len(), 2_000);
-    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
-    let expired = count(|outcome| *outcome == Outcome::Expired { maybe_received: true });
-    let acked = count(|outcome| *outcome == Outcome::Acked);
-    // Some came after the last report on them that was not lost.
-    assert!(expired <= missing + 5 && acked >= 1_900, "{expired} expired, {acked} acknowledged");
+    let acked = outcomes.iter().filter(|outcome| **outcome == Outcome::Acked).count();
+    assert!(acked >= 1_960, "{acked} acknowledged");
+    // What is said to have come has come to all.
+    for (number, outcome) in outcomes.iter().enumerate() {
+        let lacks = |member: &Member| !member.messages.contains(&(number as u64));
+        assert!(*outcome != Outcome::Acked || !group.members.iter().any(lacks), "{number}");
+    }
 }
 
 #[test]
