@@ -6,11 +6,11 @@ mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Message, PathId, Role, Tag, Verdict};
+use antiphon_core::{Instant, Message, PathId, Tag};
 use antiphon_proto::dccp::Checksum;
 use antiphon_proto::dccp::wire::{OptionWriter, Packet, emit};
 use arbitrary::Arbitrary;
-use ends::{End, carry, stack};
+use ends::{End, carry, knock, stack};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -109,23 +109,8 @@ fuzz_target!(|input: (bool, Vec<Step>)| {
                     bytes[4] = 10;
                 }
                 let path = usize::from(path % 4);
-                let mut out = [0; 2048];
-                accounts[path] += bytes.len();
-                match validator.validate(now, PathId(path as u32), &bytes, &mut out) {
-                    Verdict::Reply { len } => {
-                        accounts[path] =
-                            accounts[path].checked_sub(len).expect("no more than came from there");
-                        ends[0].hear(now, 0, &out[..len]);
-                    }
-                    Verdict::Accept | Verdict::AcceptWith { .. } if full => validator.release(),
-                    Verdict::Accept => End::new(&*stacks[1], Role::Listener).hear(now, 0, &bytes),
-                    Verdict::AcceptWith { len } => {
-                        let (path, block) = (PathId(0), &out[..len]);
-                        let mut end = End::new(&*stacks[1], Role::Listener);
-                        end.endpoint.handle_input(now, Input::Accepted { path, block });
-                    }
-                    Verdict::Ignore => {}
-                }
+                let datagram = (PathId(path as u32), &bytes[..]);
+                knock(now, &mut *validator, &*stacks[1], datagram, &mut accounts[path], &mut ends[0], full);
             }
             Step::Send { by_client, len } => {
                 let frame = Message::new(

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{ConnectionId, Endpoint, Event, Input, Instant, Message, PathId, Role, Stack, Tag};
+use antiphon_core::{
+    ConnectionId, Endpoint, Event, Input, Instant, Message, PathId, Role, Stack, Tag, Validator, Verdict,
+};
 use antiphon_proto::StackArgs;
 
 /// A stack of that scheme.
@@ -110,5 +112,33 @@ pub fn carry_out(end: &mut End, now: Instant, mut each: impl FnMut(&mut [u8])) {
         assert!(!end.closed && sent.len > 0);
         end.last = buf[..sent.len].to_vec();
         each(&mut buf[..sent.len]);
+    }
+}
+
+/// Hands a datagram of an unknown source to the validator of a listener, which owes that source no more than `account` bytes; a reply
+/// goes to `caller`, and what is accepted begins an association. `full`: there is no room for one.
+pub fn knock(
+    now: Instant,
+    validator: &mut dyn Validator,
+    listener: &dyn Stack,
+    (path, datagram): (PathId, &[u8]),
+    account: &mut usize,
+    caller: &mut End,
+    full: bool,
+) {
+    let mut out = [0; 2048];
+    *account += datagram.len();
+    match validator.validate(now, path, datagram, &mut out) {
+        Verdict::Reply { len } => {
+            *account = account.checked_sub(len).expect("no more than came from there");
+            caller.hear(now, 0, &out[..len]);
+        }
+        Verdict::Accept | Verdict::AcceptWith { .. } if full => validator.release(),
+        Verdict::Accept => End::new(listener, Role::Listener).hear(now, 0, datagram),
+        Verdict::AcceptWith { len } => {
+            let accepted = Input::Accepted { path: PathId(0), block: &out[..len] };
+            End::new(listener, Role::Listener).endpoint.handle_input(now, accepted);
+        }
+        Verdict::Ignore => {}
     }
 }

@@ -6,9 +6,9 @@ mod ends;
 
 use std::time::Duration;
 
-use antiphon_core::{Input, Instant, Message, PathId, Role, Tag, Verdict};
+use antiphon_core::{Input, Instant, Message, PathId, Tag};
 use arbitrary::Arbitrary;
-use ends::{End, carry, stack_to};
+use ends::{End, carry, knock, stack_to};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -104,22 +104,8 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
             Step::Knock { path, damage, full } => {
                 let bytes = damaged(&ends[0].last, damage);
                 let path = usize::from(path % 4);
-                let mut out = [0; 2048];
-                knocks[path] += bytes.len();
-                match validator.validate(now, PathId(path as u32), &bytes, &mut out) {
-                    Verdict::Reply { len } => {
-                        knocks[path] = knocks[path].checked_sub(len).expect("no more than came from there");
-                        ends[0].hear(now, 0, &out[..len]);
-                    }
-                    Verdict::Accept | Verdict::AcceptWith { .. } if full => validator.release(),
-                    Verdict::Accept => End::new(&*stacks[1], Role::Listener).hear(now, 0, &bytes),
-                    Verdict::AcceptWith { len } => {
-                        let (path, block) = (PathId(0), &out[..len]);
-                        let mut end = End::new(&*stacks[1], Role::Listener);
-                        end.endpoint.handle_input(now, Input::Accepted { path, block });
-                    }
-                    Verdict::Ignore => {}
-                }
+                let datagram = (PathId(path as u32), &bytes[..]);
+                knock(now, &mut *validator, &*stacks[1], datagram, &mut knocks[path], &mut ends[0], full);
             }
             Step::Join { path, damage } => {
                 let path = 1 + usize::from(path % 7);

@@ -5,6 +5,7 @@
 //! Nothing here touches a socket, a clock, a thread or the operating system's randomness: the real world (`net`) and
 //! the virtual one (`lab`) drive the same state machines by passing in time and bytes.
 
+mod around;
 mod connection_id;
 mod dissector;
 mod endpoint;
@@ -26,6 +27,7 @@ pub mod uri;
 mod validator;
 pub mod wire;
 
+pub use around::Around;
 pub use connection_id::ConnectionId;
 pub use dissector::{Dissected, Dissector, Fragment, OverIpPacket, Plain};
 pub use endpoint::{Capabilities, Endpoint, Profile, handle_due};

@@ -4,7 +4,6 @@
 //! For tests alone: nothing that ships depends on it.
 
 mod allocations;
-mod around;
 mod parties;
 mod party;
 mod served;
@@ -17,7 +16,6 @@ mod wires;
 mod world;
 
 pub use allocations::Counting;
-pub use around::Around;
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
 pub use served::Served;

@@ -9,46 +9,25 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use antiphon_core::{
-    Dissected, Dissector, Endpoint, Input, Instant, Layer, OverIp, PathId, Received, Rng, Role, Stack,
-    StreamId, Validator,
+    Around, Dissected, Dissector, Endpoint, Input, Instant, Layer, PathId, Received, Rng, Stack, StreamId,
 };
 
 use crate::setup::Unheard;
 
 /// `stack` whose ends don't hear everything: regularly, from a random packet on.
 pub fn around(stack: Rc<dyn Stack>, unheard: Unheard, seed: u64) -> Rc<dyn Stack> {
-    Rc::new(UnheardStack { inner: stack, unheard, seed })
-}
-
-struct UnheardStack {
-    inner: Rc<dyn Stack>,
-    unheard: Unheard,
-    seed: u64,
-}
-
-impl Stack for UnheardStack {
-    fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
+    let inner = Rc::clone(&stack);
+    let wrap = move |endpoint| -> Box<dyn Endpoint> {
         Box::new(Deaf {
-            inner: self.inner.open(now, role),
-            dissector: self.inner.dissector(),
-            unheard: self.unheard,
-            owed: Rng::fork(self.seed, "unheard").unit(),
+            inner: endpoint,
+            dissector: stack.dissector(),
+            unheard,
+            owed: Rng::fork(seed, "unheard").unit(),
             early: VecDeque::new(),
             given: VecDeque::new(),
         })
-    }
-
-    fn validator(&self, now: Instant) -> Box<dyn Validator> {
-        self.inner.validator(now)
-    }
-
-    fn dissector(&self) -> Box<dyn Dissector> {
-        self.inner.dissector()
-    }
-
-    fn over_ip(&self) -> Option<&dyn OverIp> {
-        self.inner.over_ip()
-    }
+    };
+    Rc::new(Around { inner, wrap })
 }
 
 struct Deaf {

@@ -1,11 +1,11 @@
 //! The cost that unknown sources can cause.
 
-use antiphon_testkit::{Around, sent_on};
+use antiphon_testkit::sent_on;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use antiphon_core::{CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Tag};
+use antiphon_core::{Around, CloseMode, Endpoint, Instant, Message, Participant, PathId, Rng, Role, Tag};
 use antiphon_session::{Reflector, ReflectorConfig};
 
 use crate::stream::packets;

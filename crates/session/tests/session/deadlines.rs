@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Endpoint, Instant, Layer, Message, Role, SendError, StreamId, Tag};
+use antiphon_core::{Around, Endpoint, Instant, Layer, Message, Role, SendError, StreamId, Tag};
 use antiphon_media::StreamFormat;
 use antiphon_session::{PlayoutDelay, Session};
-use antiphon_testkit::{Around, Kept, Noise, expected, stereo};
+use antiphon_testkit::{Kept, Noise, expected, stereo};
 
 use crate::common::sending;
 use crate::world::{World, heard, linked, ms, receive_session, stack, track_config};

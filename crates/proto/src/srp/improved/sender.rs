@@ -97,6 +97,8 @@ pub struct Sender {
     room: usize,
     /// Of these, those reserved beyond what the pace requires.
     late: usize,
+    /// Bytes of the longest packet, where memory is held ready: packets after a stall may be longer than the first ones.
+    longest: usize,
     counts: SenderCounts,
 }
 
@@ -140,6 +142,7 @@ impl Sender {
             heard: false,
             room: FIRST_ROOM,
             late: 0,
+            longest: 0,
             counts: SenderCounts::default(),
         }
     }
@@ -185,7 +188,7 @@ impl Sender {
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
         self.room += more;
         self.kept.reserve(more + 1);
-        self.spare.fill(self.room, self.room, len + HEADROOM);
+        self.spare.fill(self.room, self.room, (len + HEADROOM).max(self.longest));
     }
 
     /// Processes a request.
@@ -355,7 +358,7 @@ impl SendingHalf for Sender {
     /// together. Until then, for the packets that show the pace, of `typical` bytes: this direction may carry few reports
     /// and no sound.
     fn reserve(&mut self, packets: usize, typical: usize) {
-        self.late = packets;
+        (self.late, self.longest) = (packets, typical);
         self.spare.fill(FIRST_ROOM, FIRST_ROOM, typical);
         self.due.reserve_exact(packets.min(MAX_KEPT).saturating_sub(self.due.len()));
     }

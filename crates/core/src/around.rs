@@ -2,7 +2,12 @@
 
 use std::rc::Rc;
 
-use antiphon_core::{Dissector, Endpoint, Instant, OverIp, Role, Stack, Validator};
+use crate::dissector::Dissector;
+use crate::endpoint::Endpoint;
+use crate::over_ip::OverIp;
+use crate::stack::{Role, Stack};
+use crate::time::Instant;
+use crate::validator::Validator;
 
 /// A stack whose endpoints are what `wrap` makes of those of `inner`; all else is that of `inner`.
 pub struct Around<F> {
