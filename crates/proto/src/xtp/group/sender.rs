@@ -1,4 +1,9 @@
-//! The sender to a group.
+//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`), and
+//! what is sent (`packets`).
+
+mod joins;
+mod packets;
+mod reports;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,10 +14,10 @@ use antiphon_core::{
 };
 
 use super::combination::OVERHEAD;
-use super::held::{Held, Known, Packet};
+use super::held::{Held, Known};
 use super::repair::Repairs;
-use super::roster::{Joined, Joiner, Report, Roster};
-use super::{LARGE_GROUP, MOST_MEMBERS, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE};
+use super::roster::Roster;
+use super::{LARGE_GROUP, MOST_MEMBERS};
 use crate::inbox::Inbox;
 use crate::patience::{LONGEST_LEAVE, leave_by};
 use crate::queue::{Room, SendQueue};
@@ -20,11 +25,8 @@ use crate::seeds::{Seeds, dynamic_port};
 use crate::tally::{Datagram, Tally};
 use crate::xtp::pace::Pace;
 use crate::xtp::settings::{Reliability, Settings};
-use crate::xtp::validator::{Introduction, XtpValidator};
-use crate::xtp::wire::{
-    self, DIAG, HEADER, Header, JOIN, Key, Segment, Spans, Status, TAG, Traffic, Writer, diag, format,
-    option, service,
-};
+use crate::xtp::validator::XtpValidator;
+use crate::xtp::wire::{self, HEADER, Key, Segment, option};
 use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
 
 /// The association of a sender with a group.
@@ -148,49 +150,10 @@ impl GroupSender {
         }
     }
 
-    /// Options of every packet to the group.
-    fn options(&self) -> u32 {
-        let mut options = option::MULTI;
-        let mut set = |condition, option| options |= if condition { option } else { 0 };
-        set(self.settings.nocheck, option::NOCHECK);
-        set(self.settings.sort, option::SORT);
-        set(!self.repairs_anything(), option::NOERR);
-        options
-    }
-
-    /// The header of a packet to the group, which takes the next number.
-    fn group_header(&mut self, options: u32, sort: u16, seq: u64) -> Header {
-        self.number += 1;
-        let options = options | self.options();
-        Header { key: self.key, returned: false, options, sort, sync: self.number as u32, seq }
-    }
-
     /// The number of the packet with this `sync`; `None` if none was sent in the last half of them.
     fn number_of(&self, sync: u32) -> Option<u64> {
         let back = (self.number as u32).wrapping_sub(sync);
         self.number.checked_sub(u64::from(back)).filter(|_| back < 1 << 31)
-    }
-
-    /// The share of each member's reports, in bytes a second: together 5 % of the data's, as RFC 3550 §6.2 has it for RTCP.
-    fn status_rate(&self, now: Instant) -> u32 {
-        let members = self.roster.len().max(1) as f64;
-        let fastest = STATUS_SIZE as f64 / SHORTEST_STATUS.as_secs_f64();
-        let share = STATUS_SHARE * self.repairs.rate(now) / members;
-        share.clamp(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64(), fastest) as u32
-    }
-
-    fn status_interval(&self, now: Instant) -> Duration {
-        Duration::from_secs_f64(STATUS_SIZE as f64 / f64::from(self.status_rate(now)))
-    }
-
-    /// Over how long members spread their requests.
-    fn spread(&self) -> Duration {
-        if self.roster.len() <= LARGE_GROUP {
-            return NEVER_SPREAD;
-        }
-        // Four times the longest round trip (RFC 5740 §5.4), and not so long that repairs come too late.
-        let most = self.horizon.map_or(MOST_SPREAD, |horizon| horizon / 4).min(MOST_SPREAD);
-        (4 * self.roster.longest_rtt()).min(most)
     }
 
     /// How long after its deadline a packet's fate is asked for.
@@ -236,140 +199,6 @@ impl GroupSender {
         }
     }
 
-    /// Someone asks to become a member, or proves its address.
-    fn handle_join(
-        &mut self,
-        now: Instant,
-        received_at: Instant,
-        path: PathId,
-        (header, status, own): (&Header, Status, Key),
-    ) {
-        if self.closing.is_some() {
-            return;
-        }
-        let introduction =
-            Introduction { caller: own, listener: header.key, caller_seq: 0, listener_seq: header.seq };
-        if !header.returned || !self.validator.is_offer(now, path, &introduction) {
-            // A request carries the key of the packets to the group. The answer has the length of the request.
-            let asks = header.returned && header.key == self.key && own.other() == self.key.owner();
-            return if asks { self.offer(now, path, status.rseq, own) } else { self.tally.on_malformed() };
-        }
-        let sent = u32_micros(now.since(Instant::ZERO)).wrapping_sub(status.echo);
-        let rtt = Duration::from_micros(u64::from(sent) << TICK_SHIFT).saturating_sub(now.since(received_at));
-        let next = status.rseq.clamp(self.held.repaired_from(now), self.held.next());
-        let rtt = rtt.clamp(Duration::from_micros(100), LONGEST_RTT);
-        let joiner = Joiner { path, key: header.key, number: header.seq, own, rtt, next };
-        let joined = self.roster.join(now, joiner, &self.held);
-        if joined == Joined::TooMany {
-            return self.refuse(path, own, (diag::JOIN_REFUSED, diag::NO_RESOURCE));
-        }
-        if self.welcomes.len() < MOST_ANSWERS {
-            self.welcomes.push_back((path, own, header.key));
-        }
-        if let Joined::Now { replaces } = joined {
-            if replaces {
-                self.queue.report(Event::MemberLeft(path));
-            }
-            self.queue.report(Event::PathProved(path));
-            self.begin_if_ready(now);
-        }
-    }
-
-    /// Offers a key and a number, which prove an address when they come back.
-    fn offer(&mut self, now: Instant, path: PathId, wanted: u64, own: Key) {
-        let (offered, number) = self.validator.offer(now, path, own, 0);
-        let rseq = wanted.clamp(self.held.repaired_from(now), self.held.next());
-        let sync = u32_micros(now.since(Instant::ZERO));
-        let header = Header { key: own, returned: true, options: option::MULTI, sort: 0, sync, seq: number };
-        let status = Status { rseq, alloc: self.held.next(), echo: 0 };
-        self.answer(path, |buf| {
-            let mut writer = Writer::new(buf, &header, format::JCNTL);
-            writer.keyed_status(&status, offered);
-            writer.address([0; 4], (own.other(), own.owner()));
-            writer.traffic(service::RELIABLE_MULTICAST, None);
-            writer.finish()
-        });
-    }
-
-    /// Tells a receiver that believes it is a member that it is not. The answer is no longer than the packet received.
-    fn deny(&mut self, path: PathId, header: &Header, len: usize) {
-        if header.returned && header.key != self.key && !header.has(option::END) && len >= DIAG {
-            self.write_diag(path, header.key, false, (diag::INVALID_CONTEXT, diag::UNSPECIFIED));
-        }
-    }
-
-    fn refuse(&mut self, path: PathId, own: Key, why: (u32, u32)) {
-        self.write_diag(path, own, true, why);
-    }
-
-    fn write_diag(&mut self, path: PathId, key: Key, returned: bool, (code, value): (u32, u32)) {
-        let header = Header { key, returned, options: option::MULTI, sort: 0, sync: 0, seq: 0 };
-        self.answer(path, |buf| {
-            let mut writer = Writer::new(buf, &header, format::DIAG);
-            writer.u32(code);
-            writer.u32(value);
-            writer.finish()
-        });
-    }
-
-    fn answer(&mut self, path: PathId, write: impl FnOnce(&mut [u8]) -> usize) {
-        let mut buf = [0; JOIN];
-        let len = write(&mut buf);
-        if self.answers.len() < MOST_ANSWERS {
-            self.answers.push_back((path, buf[..len].to_vec()));
-        }
-    }
-
-    fn handle_status(
-        &mut self,
-        now: Instant,
-        at: usize,
-        header: &Header,
-        (status, spans): (Status, Spans<'_>),
-    ) {
-        let (combinations, passed_over) = (usize::from(header.sort), header.has(option::NOERR));
-        let Some(echo) = self.number_of(status.echo) else { return self.tally.on_malformed() };
-        let Status { rseq, alloc, .. } = status;
-        let member = self.roster.get_mut(at);
-        if passed_over {
-            member.on_passed_over(now, rseq.min(self.given_up_to), &mut self.held);
-        }
-        member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
-        if member.is_overrun(now) && self.repairs_anything() {
-            // Repairs cannot help a member that lacks more than half, and the bytes they take are missing for the others.
-            return self.expel(at);
-        }
-        if !self.repairs_anything() {
-            return self.settle(now);
-        }
-        let given_up = self.held.repaired_from(now);
-        let member = self.roster.get_mut(at);
-        let lacks_old = rseq < given_up;
-        let held = &self.held;
-        let wanted = member.missing.iter().filter_map(|from| held.at(*from));
-        let wanted = wanted.filter(|packet| !packet.queued && packet.sent <= echo && !packet.is_past(now));
-        let urgent = wanted.map(|packet| packet.deadline.unwrap_or(END_OF_TIME)).min();
-        if let Some(deadline) = urgent {
-            self.repairs.begin(now, Some(deadline).filter(|deadline| *deadline < END_OF_TIME));
-        }
-        // It waits for what is not repaired any more.
-        let told = self.announced_at.is_some_and(|told| now.since(told) < LEAST_ANNOUNCEMENT);
-        self.announce |= lacks_old && !told;
-        self.settle(now);
-    }
-
-    /// A member is told that it gets no repairs any more, and is none.
-    fn expel(&mut self, at: usize) {
-        let (path, own) = (self.roster.get_mut(at).path, self.roster.get_mut(at).own);
-        self.refuse(path, own, (diag::CONTEXT_ABANDONED, diag::NO_RESOURCE));
-        self.remove(at);
-    }
-
-    fn remove(&mut self, at: usize) {
-        let member = self.roster.remove(at);
-        self.queue.report(Event::MemberLeft(member.path));
-    }
-
     fn settle(&mut self, now: Instant) {
         let patience = self.patience();
         let GroupSender { held, queue, roster, settings, repairs, .. } = self;
@@ -379,42 +208,6 @@ impl GroupSender {
             false if repairs.needs(ordinal) => Known::NotAll { lacking: false },
             false => Known::Nobody,
         });
-    }
-
-    /// Looks after members that are silent or lag behind.
-    fn check_members(&mut self, now: Instant) {
-        self.checked_at = now;
-        let interval = self.interval;
-        let silence = STALL.max(4 * self.roster.longest_rtt()).max(2 * interval);
-        let gone = GONE.max(3 * interval);
-        let mut at = 0;
-        while at < self.roster.len() {
-            let member = self.roster.get_mut(at);
-            let silent = now.since(member.heard);
-            member.suspended = silent >= silence;
-            if silent >= gone {
-                self.remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        if self.blocked_since.is_some_and(|since| now.since(since) >= LAG) {
-            self.blocked_since = None;
-            // Some have room for more: those that have none hold them up.
-            let farthest = self.roster.active().map(|member| member.next).max().unwrap_or(0);
-            let slow = |next: u64| next + (WINDOW / 2) as u64 <= farthest;
-            let find = |roster: &Roster| roster.all().position(|member| slow(member.next));
-            while let Some(at) = find(&self.roster) {
-                self.expel(at);
-            }
-        }
-    }
-
-    /// Whether the members' room allows a further packet.
-    fn has_window(&self, len: usize) -> bool {
-        let end = self.held.next() + len as u64;
-        let least = self.roster.least_next().is_none_or(|least| end <= least + WINDOW as u64);
-        least && self.roster.least_alloc().is_none_or(|alloc| end <= alloc)
     }
 
     fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<(PathId, usize)> {
@@ -455,106 +248,6 @@ impl GroupSender {
         Some((GROUP, len))
     }
 
-    fn write_first(&mut self, buf: &mut [u8]) -> usize {
-        let header = self.group_header(0, 0, self.held.next());
-        let mut writer = Writer::new(buf, &header, format::FIRST);
-        writer.address([0; 4], (self.key.owner(), self.key.other()));
-        writer.traffic(self.service(), Some(&self.settings.traffic));
-        writer.finish()
-    }
-
-    fn service(&self) -> u8 {
-        if self.repairs_anything() { service::RELIABLE_MULTICAST } else { service::UNACKNOWLEDGED_MULTICAST }
-    }
-
-    /// How far the stream is, what is no longer repaired, and how members are to report.
-    fn write_announcement(&mut self, now: Instant, options: u32, buf: &mut [u8]) -> usize {
-        let header = self.group_header(options, 0, self.held.next());
-        self.write_traffic(now, &header, self.key, buf)
-    }
-
-    /// Tells one that it is a member.
-    fn write_welcome(&mut self, now: Instant, own: Key, key: Key, buf: &mut [u8]) -> usize {
-        let (seq, sync) = (self.held.next(), self.number as u32);
-        let header = Header { key: own, returned: true, options: self.options(), sort: 0, sync, seq };
-        self.write_traffic(now, &header, key, buf)
-    }
-
-    fn write_traffic(&mut self, now: Instant, header: &Header, key: Key, buf: &mut [u8]) -> usize {
-        let mut writer = Writer::new(buf, header, format::TCNTL);
-        let (rseq, alloc) = (self.held.repaired_from(now), self.held.next());
-        self.given_up_to = self.given_up_to.max(rseq);
-        let status = Status { rseq, alloc, echo: self.roster.len() as u32 };
-        writer.group_status(&status, self.spread().as_micros() as u32, key);
-        let burst = STATUS_SIZE as u32;
-        let traffic = Traffic { in_rate: self.status_rate(now), in_burst: burst, ..self.settings.traffic };
-        writer.traffic(self.service(), Some(&traffic));
-        writer.finish()
-    }
-
-    fn write_repair(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        if !self.repairs.has_any() {
-            return None;
-        }
-        let (number, options, key) = (self.number + 1, self.options(), self.key);
-        let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
-        let plain = |buf: &mut [u8], packet: &Packet| write_packet(buf, &header, packet);
-        let start = |buf, first| Writer::new(buf, &Header { seq: first, ..header }, format::REPAIR);
-        let len = self.repairs.write(now, number, &mut self.held, buf, plain, start)?;
-        self.number = number;
-        self.tally.on_repeat();
-        Some(len)
-    }
-
-    fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        self.held.expire_cutting(now, &mut self.queue);
-        let most = self.max_data();
-        let waiting = match self.held.uncut() {
-            0 if self.settings.sort => self.queue.peek_urgent(now),
-            0 => self.queue.peek(now).map(|message| message.bytes.len()),
-            uncut => Some(uncut),
-        };
-        let len = waiting?.min(most);
-        if !self.has_window(len) {
-            self.blocked_since.get_or_insert(now);
-            return None;
-        }
-        if !self.pace.take(now, HEADER + TAG + len) {
-            return None;
-        }
-        self.blocked_since = None;
-        if self.held.uncut() == 0 {
-            let message = if self.settings.sort { self.queue.pop_urgent(now) } else { self.queue.pop(now) }?;
-            self.horizon = message.deadline.map(|deadline| deadline.since(now)).or(self.horizon);
-            self.held.begin(message);
-        }
-        while self.held.bytes() + len > WINDOW {
-            self.held.give_up_first(&mut self.queue);
-        }
-        let number = self.number + 1;
-        let (options, key) = (self.options(), self.key);
-        let packet = self.held.cut(most, number, &mut self.queue)?;
-        self.number = number;
-        let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
-        let written = write_packet(buf, &header, packet);
-        self.repairs.on_data(now, written);
-        self.repairs.add_to_block(&self.held);
-        let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
-        // An announcement soon after the last packet tells members that lost it.
-        let soon = (2 * gap).clamp(LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT);
-        self.announce_every = soon;
-        let regular = self.announced_at.map_or(now, |told| told + MOST_ANNOUNCEMENT);
-        self.announce_at = (now + soon).min(regular.max(now + Duration::from_nanos(1)));
-        if !self.repairs_anything() || self.roster.len() == 0 {
-            self.settle(now);
-        }
-        Some(written)
-    }
-
-    fn max_data(&self) -> usize {
-        self.packet - HEADER - OVERHEAD
-    }
-
     fn leave_by(&self) -> Option<Instant> {
         let closing = self.closing?;
         let last = self.held.last_deadline().max(self.queue.last_deadline());
@@ -589,23 +282,6 @@ impl GroupSender {
     fn is_over(&self) -> bool {
         self.stage == Stage::Closed && self.closing.is_none()
     }
-}
-
-fn write_packet(buf: &mut [u8], header: &Header, packet: &Packet) -> usize {
-    let content = packet.content();
-    let options = header.options
-        | if content.ends { option::EOM } else { 0 }
-        | if content.tag.is_some() { option::BTAG } else { 0 };
-    let header = Header { options, sort: content.sort, seq: packet.from, ..*header };
-    let mut writer = Writer::new(buf, &header, format::DATA);
-    content.tag.into_iter().for_each(|tag| writer.u64(tag));
-    writer.bytes(content.bytes);
-    writer.finish()
-}
-
-/// Time in units of 16 µs, which wraps after 19 hours.
-fn u32_micros(time: Duration) -> u32 {
-    (time.as_micros() >> TICK_SHIFT) as u32
 }
 
 impl Endpoint for GroupSender {
@@ -745,8 +421,6 @@ impl Endpoint for GroupSender {
 
 /// The path to the group itself; those to its members have other numbers.
 const GROUP: PathId = PathId(0);
-/// Bytes that may be sent before the slowest member has them: 20 s of stereo at 48 kHz and 16 bits.
-const WINDOW: usize = super::WINDOW;
 /// Before the first data, announcements follow each other at twice this, and so on.
 const FIRST_ANNOUNCEMENTS: Duration = Duration::from_millis(50);
 /// The shortest and the longest time from one announcement to the next. At the longest they take 1.4 kbit/s.
@@ -756,15 +430,8 @@ const MOST_ANNOUNCEMENT: Duration = Duration::from_millis(500);
 const CHECK: Duration = Duration::from_millis(100);
 /// Members report at most and at least so often.
 const SHORTEST_STATUS: Duration = Duration::from_millis(100);
-const LONGEST_STATUS: Duration = Duration::from_secs(15);
-/// Silence after which nothing waits for a member, and after which it has left, if it may report often enough.
-const STALL: Duration = Duration::from_millis(500);
-const GONE: Duration = Duration::from_secs(3);
-/// New data wait so long for members that lag behind others.
-const LAG: Duration = Duration::from_secs(1);
 /// The longest that a packet's fate is asked for after its deadline.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
-const LONGEST_RTT: Duration = Duration::from_secs(2);
 /// Answers that wait to be sent; further ones are dropped, and asked for again.
 const MOST_ANSWERS: usize = 256;
 /// The end is said so often, with so much time in between.
@@ -772,6 +439,3 @@ const TIMES_ENDED: u32 = 3;
 const BETWEEN_ENDS: Duration = Duration::from_millis(20);
 /// Packets for which memory is reserved.
 const LEAST_RESERVED: usize = 256;
-const END_OF_TIME: Instant = Instant::from_nanos(u64::MAX);
-/// Times in joins are in units of 2⁴ µs.
-const TICK_SHIFT: u32 = 4;

@@ -1,0 +1,98 @@
+//! Members' reports: what each lacks, and which members are no longer waited for.
+
+use std::time::Duration;
+
+use antiphon_core::{Event, Instant};
+
+use super::super::WINDOW;
+use super::super::roster::{Report, Roster};
+use super::{GroupSender, LEAST_ANNOUNCEMENT};
+use crate::xtp::wire::{Header, Spans, Status, diag, option};
+
+impl GroupSender {
+    pub(super) fn handle_status(
+        &mut self,
+        now: Instant,
+        at: usize,
+        header: &Header,
+        (status, spans): (Status, Spans<'_>),
+    ) {
+        let (combinations, passed_over) = (usize::from(header.sort), header.has(option::NOERR));
+        let Some(echo) = self.number_of(status.echo) else { return self.tally.on_malformed() };
+        let Status { rseq, alloc, .. } = status;
+        let member = self.roster.get_mut(at);
+        if passed_over {
+            member.on_passed_over(now, rseq.min(self.given_up_to), &mut self.held);
+        }
+        member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
+        if member.is_overrun(now) && self.repairs_anything() {
+            // Repairs cannot help a member that lacks more than half, and the bytes they take are missing for the others.
+            return self.expel(at);
+        }
+        if !self.repairs_anything() {
+            return self.settle(now);
+        }
+        let given_up = self.held.repaired_from(now);
+        let member = self.roster.get_mut(at);
+        let lacks_old = rseq < given_up;
+        let held = &self.held;
+        let wanted = member.missing.iter().filter_map(|from| held.at(*from));
+        let wanted = wanted.filter(|packet| !packet.queued && packet.sent <= echo && !packet.is_past(now));
+        let urgent = wanted.map(|packet| packet.deadline.unwrap_or(END_OF_TIME)).min();
+        if let Some(deadline) = urgent {
+            self.repairs.begin(now, Some(deadline).filter(|deadline| *deadline < END_OF_TIME));
+        }
+        // It waits for what is not repaired any more.
+        let told = self.announced_at.is_some_and(|told| now.since(told) < LEAST_ANNOUNCEMENT);
+        self.announce |= lacks_old && !told;
+        self.settle(now);
+    }
+
+    /// A member is told that it gets no repairs any more, and is none.
+    pub(super) fn expel(&mut self, at: usize) {
+        let (path, own) = (self.roster.get_mut(at).path, self.roster.get_mut(at).own);
+        self.refuse(path, own, (diag::CONTEXT_ABANDONED, diag::NO_RESOURCE));
+        self.remove(at);
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        let member = self.roster.remove(at);
+        self.queue.report(Event::MemberLeft(member.path));
+    }
+
+    /// Looks after members that are silent or lag behind.
+    pub(super) fn check_members(&mut self, now: Instant) {
+        self.checked_at = now;
+        let interval = self.interval;
+        let silence = STALL.max(4 * self.roster.longest_rtt()).max(2 * interval);
+        let gone = GONE.max(3 * interval);
+        let mut at = 0;
+        while at < self.roster.len() {
+            let member = self.roster.get_mut(at);
+            let silent = now.since(member.heard);
+            member.suspended = silent >= silence;
+            if silent >= gone {
+                self.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        if self.blocked_since.is_some_and(|since| now.since(since) >= LAG) {
+            self.blocked_since = None;
+            // Some have room for more: those that have none hold them up.
+            let farthest = self.roster.active().map(|member| member.next).max().unwrap_or(0);
+            let slow = |next: u64| next + (WINDOW / 2) as u64 <= farthest;
+            let find = |roster: &Roster| roster.all().position(|member| slow(member.next));
+            while let Some(at) = find(&self.roster) {
+                self.expel(at);
+            }
+        }
+    }
+}
+
+/// Silence after which nothing waits for a member, and after which it has left, if it may report often enough.
+const STALL: Duration = Duration::from_millis(500);
+const GONE: Duration = Duration::from_secs(3);
+/// New data wait so long for members that lag behind others.
+const LAG: Duration = Duration::from_secs(1);
+const END_OF_TIME: Instant = Instant::from_nanos(u64::MAX);
