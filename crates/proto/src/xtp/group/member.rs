@@ -1,4 +1,8 @@
-//! A member of a group: receives what one sender sends to all, and asks for what it lacks.
+//! A member of a group: receives what one sender sends to all, and asks for what it misses. Here are the driver's interface and time-outs;
+//! what it receives is in `receive`, what it sends in `packets`.
+
+mod packets;
+mod receive;
 
 use std::time::Duration;
 
@@ -7,19 +11,16 @@ use antiphon_core::{
     Received, Rng, SendError, Transmit,
 };
 
+use super::WINDOW;
 use super::backoff::draw;
-use super::combination::{Combination, Content};
 use super::decoder::Decoder;
-use super::{STATUS_SIZE, WINDOW};
 use crate::inbox::Inbox;
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
 use crate::tally::{Datagram, Tally};
-use crate::xtp::incoming::{Arrival, Incoming, MOST_SPANS, Taken};
+use crate::xtp::incoming::Incoming;
 use crate::xtp::settings::Settings;
-use crate::xtp::wire::{
-    self, HEADER, Header, JOIN, Key, Segment, Status, Traffic, Writer, diag, format, option, service,
-};
+use crate::xtp::wire::{HEADER, JOIN, Key};
 use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
 
 /// The association of a receiver with the sender to its group.
@@ -140,215 +141,8 @@ impl GroupMember {
         }
     }
 
-    fn handle_packet(&mut self, now: Instant, datagram: Datagram<'_>) {
-        let Datagram { path, bytes, received_at } = datagram;
-        let parsed = wire::parse(bytes).filter(|(header, _)| header.has(option::MULTI));
-        let Some((header, segment)) = parsed else { return self.tally.on_malformed() };
-        if let (Segment::Diag { code: diag::INVALID_CONTEXT, .. }, Membership::Member { key, .. }) =
-            (segment, self.membership)
-            && header.key == key
-            && self.sender.is_some_and(|(_, sender)| sender == path)
-        {
-            // It was silent for so long that it counts as gone.
-            let (at, asked) = (now + FIRST_AGAIN, now);
-            self.membership = Membership::Asking { at, due: false, times: 0, asked, credit: 0 };
-            return;
-        }
-        if header.returned {
-            return self.handle_own(now, path, &header, &segment);
-        }
-        let (key, sender) = *self.sender.get_or_insert((header.key, path));
-        if (key, sender) != (header.key, path) || !self.is_plausible(&header, &segment) {
-            // Another sender behind the same address: ours has been started again.
-            if sender == path && now.since(self.heard) >= RESTART_SILENCE && key != header.key {
-                return self.end(CloseReason::Restarted);
-            }
-            return self.tally.on_malformed();
-        }
-        if self.membership == Membership::Unheard {
-            self.begin(now, key);
-        }
-        self.heard = received_at;
-        if header.sync.wrapping_sub(self.echo) as i32 > 0 {
-            self.echo = header.sync;
-        }
-        if let Membership::Asking { credit, .. } = &mut self.membership {
-            *credit = (*credit + bytes.len()).min(MOST_CREDIT);
-        }
-        self.no_repairs = header.has(option::NOERR);
-        match segment {
-            Segment::Data { tag, bytes } => {
-                let content = Content { tag, ends: header.has(option::EOM), sort: header.sort, bytes };
-                self.take(header.seq, content, (path, received_at));
-            }
-            Segment::Repair(body) => self.handle_repair(now, header.seq, body, (path, received_at)),
-            Segment::Traffic { status, spread, traffic, .. } => {
-                self.handle_announcement(header.seq, &status, spread, &traffic);
-            }
-            Segment::First { .. } => self.sent_to = self.sent_to.max(header.seq),
-            _ => self.tally.on_malformed(),
-        }
-        self.look_for_gaps(now);
-        if header.has(option::END) {
-            self.end(CloseReason::Peer);
-        }
-    }
-
-    /// The sender is heard for the first time.
-    fn begin(&mut self, now: Instant, key: Key) {
-        self.own = Key::new(self.own.rest(), key.owner(), self.settings.port);
-        self.queue.make_room(Room::PROVED, self.packet);
-        self.inbox.make_room(Room::PROVED, self.packet);
-        self.incoming.reserve(LEAST_RESERVED, self.packet);
-        self.decoder.reserve(self.packet);
-        // All hear the sender at once, and need not all ask at once.
-        let at = now + SPREAD_JOINS.mul_f64(self.rng.unit());
-        self.membership = Membership::Asking { at, due: false, times: 0, asked: now, credit: 0 };
-        self.queue.report(Event::Connected);
-    }
-
-    /// Whether the numbers of a packet fit the stream so far.
-    fn is_plausible(&self, header: &Header, segment: &Segment<'_>) -> bool {
-        let len = if let Segment::Data { bytes, .. } = segment { bytes.len() as u64 } else { 0 };
-        let Some(end) = header.seq.checked_add(len).filter(|end| *end < 1 << 62) else { return false };
-        // Far ahead of what has come: a sender after an outage, whose announcement says so, or a forgery.
-        !self.started || self.incoming.is_in_window(end) || matches!(segment, Segment::Traffic { .. })
-    }
-
-    /// Takes a data packet; `via`: its path, and when it came.
-    fn take(&mut self, from: u64, content: Content<'_>, via: (PathId, Instant)) {
-        let Content { tag, ends, sort, bytes } = content;
-        if !self.started {
-            // The middle of a message is of no use.
-            if tag.is_none() {
-                return;
-            }
-            self.started = true;
-            self.incoming.start_at(from);
-        }
-        let (path, received_at) = via;
-        let arrival = Arrival { from, bytes, begins: tag.is_some(), ends, sort, path, received_at };
-        match self.incoming.take(arrival, &mut self.inbox) {
-            Taken::New { gap } => {
-                self.new_gap |= gap;
-                self.sent_to = self.sent_to.max(from + bytes.len() as u64);
-                self.decoder.keep(from, content);
-                self.take_found(via);
-            }
-            Taken::Duplicate => self.tally.on_duplicate(),
-            Taken::Refused => {}
-            Taken::Malformed => self.tally.on_malformed(),
-        }
-    }
-
-    /// Takes what combinations have brought to light.
-    fn take_found(&mut self, (path, received_at): (PathId, Instant)) {
-        while let Some(found) = self.decoder.poll_found() {
-            let Content { tag, ends, sort, bytes } = found.content();
-            let from = found.from;
-            let arrival = Arrival { from, bytes, begins: tag.is_some(), ends, sort, path, received_at };
-            if let Taken::New { .. } = self.incoming.take(arrival, &mut self.inbox) {
-                self.decoder.keep_found(found);
-            }
-        }
-    }
-
-    fn handle_repair(&mut self, now: Instant, seq: u64, body: &[u8], via: (PathId, Instant)) {
-        let Some(combination) = Combination::read(seq, body) else { return self.tally.on_malformed() };
-        if !self.started {
-            return;
-        }
-        let incoming = &self.incoming;
-        let of_use = self.decoder.take(&combination, |from| !incoming.has(from));
-        self.take_found(via);
-        if of_use {
-            self.put_off(now);
-        }
-    }
-
-    /// Others have asked for what this member lacks: it waits for what comes of that.
-    fn put_off(&mut self, now: Instant) {
-        if self.ask_at.is_some() && self.spread > Duration::ZERO {
-            let wait = self.rtt + draw(&mut self.rng, self.spread, self.members);
-            self.ask_at = self.ask_at.max(Some(now + wait));
-        }
-    }
-
-    fn handle_announcement(&mut self, seq: u64, status: &Status, spread: u32, traffic: &Traffic) {
-        self.sent_to = self.sent_to.max(seq);
-        self.set_pace(spread, traffic);
-        self.members = f64::from(status.echo);
-        let given_up = status.rseq.min(seq);
-        if self.started && given_up > self.incoming.next() {
-            self.incoming.give_up(given_up, &mut self.inbox);
-            self.decoder.give_up(given_up);
-            self.passed_over = TIMES_TOLD;
-        }
-    }
-
-    fn set_pace(&mut self, spread: u32, traffic: &Traffic) {
-        self.spread = Duration::from_micros(u64::from(spread)).min(super::MOST_SPREAD);
-        let rate = f64::from(traffic.in_rate.max(1));
-        let interval = Duration::from_secs_f64(STATUS_SIZE as f64 / rate);
-        self.interval = interval.clamp(FIRST_INTERVAL, LONGEST_INTERVAL);
-    }
-
-    /// Packets to this member alone.
-    fn handle_own(&mut self, now: Instant, path: PathId, header: &Header, segment: &Segment<'_>) {
-        let ours = header.key == self.own && self.sender.is_some_and(|(_, sender)| sender == path);
-        if !ours {
-            return self.tally.on_malformed();
-        }
-        self.heard = now;
-        match (*segment, self.membership) {
-            (Segment::Join { status, key, .. }, Membership::Asking { asked, .. }) => {
-                self.rtt = now.since(asked).clamp(LEAST_AGAIN / 20, LONGEST_INTERVAL);
-                if !self.started && status.rseq < 1 << 62 {
-                    // Where the stream was when it asked: from there on it gets everything.
-                    self.started = true;
-                    self.incoming.start_at(status.rseq);
-                } else if self.incoming.is_in_window(status.rseq) {
-                    self.incoming.give_up(status.rseq, &mut self.inbox);
-                }
-                let (number, sync) = (header.seq, header.sync);
-                self.membership = Membership::Proving { at: now, due: true, times: 0, key, number, sync };
-            }
-            (Segment::Traffic { status, spread, traffic, .. }, Membership::Proving { key, number, .. }) => {
-                self.membership = Membership::Member { key, number };
-                self.handle_announcement(header.seq, &status, spread, &traffic);
-                self.report_at = Some(now + self.interval.mul_f64(self.rng.unit()));
-                self.look_for_gaps(now);
-            }
-            (Segment::Traffic { .. } | Segment::Join { .. }, _) => {}
-            (Segment::Diag { code: diag::CONTEXT_ABANDONED, .. }, Membership::Member { .. }) => {
-                self.end(CloseReason::Refused);
-            }
-            (
-                Segment::Diag { code: diag::JOIN_REFUSED, .. },
-                Membership::Asking { .. } | Membership::Proving { .. },
-            ) => {
-                self.membership = Membership::Refused { until: now + REFUSED };
-            }
-            _ => self.tally.on_malformed(),
-        }
-    }
-
     fn is_member(&self) -> bool {
         matches!(self.membership, Membership::Member { .. })
-    }
-
-    /// Plans to ask for what is missing.
-    fn look_for_gaps(&mut self, now: Instant) {
-        let lacks = self.started && self.incoming.next() < self.sent_to && !self.no_repairs;
-        if !lacks || !self.is_member() {
-            self.ask_at = None;
-        } else if self.ask_at.is_none() || std::mem::take(&mut self.new_gap) {
-            // What is newly missing does not wait for the time at which the rest is asked for again.
-            let spread = draw(&mut self.rng, self.spread, self.members);
-            let between = (self.interval / ASKS_PER_REPORT).max(BETWEEN_ASKS);
-            let at = (now + REORDERED).max(self.asked.0 + between) + spread;
-            self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
-        }
     }
 
     fn end(&mut self, reason: CloseReason) {
@@ -358,98 +152,6 @@ impl GroupMember {
         self.closed = true;
         self.queue.finish_all(Outcome::Aborted);
         self.queue.report(Event::Closed(reason));
-    }
-
-    /// Options of its packets.
-    fn options(&self) -> u32 {
-        option::MULTI | if self.settings.nocheck { option::NOCHECK } else { 0 }
-    }
-
-    /// The header of a packet to the sender.
-    fn header(&mut self, options: u32) -> Option<Header> {
-        let Membership::Member { key, number } = self.membership else { return None };
-        self.sync = self.sync.wrapping_add(1);
-        let options = self.options() | options;
-        Some(Header { key, returned: true, options, sort: 0, sync: self.sync, seq: number })
-    }
-
-    fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        let (sender, _) = self.sender?;
-        match &mut self.membership {
-            Membership::Asking { at, due, times, asked, credit }
-                if *credit >= JOIN && (*due || now >= *at) =>
-            {
-                *credit -= JOIN;
-                (*due, *asked) = (false, now);
-                let again = (FIRST_AGAIN * (1 << *times.min(&mut 5))).min(LONGEST_JOIN);
-                *at = now + again.mul_f64(0.5 + self.rng.unit());
-                *times += 1;
-                let join =
-                    Header { key: sender, returned: true, options: 0, sort: 0, sync: self.echo, seq: 0 };
-                return Some(self.write_join(&join, self.echo, buf));
-            }
-            Membership::Proving { at, due, times, key, number, sync } if *due => {
-                *due = false;
-                // Soon, as the sender waits for a member that it knows; it counts as silent after half a second.
-                *at = now + (self.rtt.mul_f64(1.5).max(LEAST_AGAIN) * (1 << *times)).min(FIRST_AGAIN);
-                *times += 1;
-                let (key, number, echo) = (*key, *number, *sync);
-                let proof = Header { key, returned: true, options: 0, sort: 0, sync: self.sync, seq: number };
-                return Some(self.write_join(&proof, echo, buf));
-            }
-            Membership::Member { .. } => {}
-            _ => return None,
-        }
-        if std::mem::take(&mut self.leave) {
-            let len = self.write_report(now, option::END, buf);
-            self.end(CloseReason::Local);
-            return len;
-        }
-        if std::mem::take(&mut self.report) {
-            return self.write_report(now, 0, buf);
-        }
-        let message = self.queue.pop(now)?;
-        let header = self.header(option::EOM | option::NOERR)?;
-        let mut writer = Writer::new(buf, &header, format::DATA);
-        writer.bytes(&message.bytes);
-        let len = writer.finish();
-        self.queue.finish(message, Outcome::Released);
-        Some(len)
-    }
-
-    /// Asks to become a member, or proves the address.
-    fn write_join(&self, header: &Header, echo: u32, buf: &mut [u8]) -> usize {
-        let header = Header { options: self.options(), ..*header };
-        let mut writer = Writer::new(buf, &header, format::JCNTL);
-        let next = if self.started { self.incoming.next() } else { self.sent_to };
-        writer.keyed_status(&Status { rseq: next, alloc: next + WINDOW as u64, echo }, self.own);
-        writer.address([0; 4], (self.own.owner(), self.own.other()));
-        writer.traffic(service::RELIABLE_MULTICAST, None);
-        writer.finish()
-    }
-
-    /// What has come and what is missing: CNTL, or ECNTL where something is.
-    fn write_report(&mut self, now: Instant, options: u32, buf: &mut [u8]) -> Option<usize> {
-        let options = options | if self.passed_over > 0 { option::NOERR } else { 0 };
-        self.passed_over = self.passed_over.saturating_sub(1);
-        // How many fewer combinations it lacks than packets.
-        let header = Header { sort: self.decoder.waiting() as u16, ..self.header(options)? };
-        let next = if self.started { self.incoming.next() } else { self.sent_to };
-        let room = WINDOW.saturating_sub(self.incoming.held() + self.inbox.fill());
-        let status = Status { rseq: next, alloc: next + room as u64, echo: self.echo };
-        let spans = self.incoming.spans().count().min(MOST_SPANS);
-        let spans = spans.min((self.packet - HEADER - wire::STATUS - 4) / wire::SPAN);
-        let mut writer = Writer::new(buf, &header, if spans == 0 { format::CNTL } else { format::ECNTL });
-        writer.status(&status);
-        if spans > 0 {
-            writer.u32(spans as u32);
-            for (left, right) in self.incoming.spans().take(spans) {
-                writer.u64(left);
-                writer.u64(right);
-            }
-        }
-        self.report_at = Some(now + self.interval.mul_f64(0.5 + self.rng.unit()));
-        Some(writer.finish())
     }
 }
 
@@ -592,12 +294,8 @@ impl Endpoint for GroupMember {
     }
 }
 
-/// A packet that comes this late is not asked for: packets overtake each other by little.
-const REORDERED: Duration = Duration::from_millis(2);
 /// So many requests at most in the time from one report to the next: all members' requests together have a quarter of the data's rate.
 const ASKS_PER_REPORT: u32 = 5;
-/// The shortest time from one request to the next.
-const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 /// The shortest and the longest wait before what is still missing is asked for again.
 const LEAST_AGAIN: Duration = Duration::from_millis(20);
 const MOST_AGAIN: Duration = Duration::from_millis(500);
@@ -606,19 +304,8 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(15);
 /// Before the offer has come.
 const FIRST_RTT: Duration = Duration::from_millis(20);
-/// A join without an answer is repeated first after this, then ever more rarely.
+/// A join without an answer is repeated first after this, then more rarely.
 const FIRST_AGAIN: Duration = Duration::from_millis(250);
-const LONGEST_JOIN: Duration = Duration::from_secs(1);
-/// Joins are spread over this.
-const SPREAD_JOINS: Duration = Duration::from_millis(50);
-/// Reports in a row that say that packets were passed over, as one may be lost.
-const TIMES_TOLD: u32 = 3;
 /// Proofs without an answer, after which a member asks anew.
 const MOST_PROOFS: u32 = 8;
-/// Bytes of a sender's packets that its own packets are weighed against.
-const MOST_CREDIT: usize = 10_000;
-/// How long a member that was refused waits.
-const REFUSED: Duration = Duration::from_secs(30);
-/// Silence after which another sender behind the same address is the one of before, started again.
-const RESTART_SILENCE: Duration = Duration::from_millis(200);
 const LEAST_RESERVED: usize = 256;
