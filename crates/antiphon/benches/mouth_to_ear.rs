@@ -156,6 +156,7 @@ fn open(scheme: &str, target: Target, clock: OsClock) -> Runner {
         playout_delay: Duration::from_millis(80),
         framing: StreamFraming::default(),
         groups: 1,
+        multicast: false,
     };
     RunPlan::new(WirePlan::new(stack, target, SocketOptions::default()), clock).open().expect("loopback")
 }

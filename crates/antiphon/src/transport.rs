@@ -59,6 +59,7 @@ impl TransportChoice {
             playout_delay,
             framing: StreamFraming::Rtp,
             groups: 1,
+            multicast: false,
         }
     }
 
@@ -116,21 +117,18 @@ pub struct StackPlan {
     /// Channel groups, which have a stream each, and reports one more, where the transport has streams and their number
     /// is not set.
     pub groups: usize,
+    /// The address is that of a multicast group.
+    pub multicast: bool,
 }
 
 impl StackPlan {
     /// Makes the stack for datagrams of at most so many bytes, the framing around it.
     pub fn open(&self, max_datagram: usize) -> Result<Rc<dyn Stack>, Error> {
-        self.open_to(max_datagram, false)
-    }
-
-    /// The same; `group`: of a multicast group's address.
-    pub fn open_to(&self, max_datagram: usize, group: bool) -> Result<Rc<dyn Stack>, Error> {
         let args = StackArgs {
             streams: (self.groups > 1).then_some(self.groups as u16 + 1),
             // The framing uses the whole stream of bytes, so that it finds its packets again after any inserted bytes.
             undelimited: self.framing == StreamFraming::Medusa,
-            group,
+            group: self.multicast,
             ..StackArgs::with_secret(&self.query, system_secret(), max_datagram, self.playout_delay)
         };
         Ok(self.framing.around((self.transport.stack)(&args)?))
@@ -206,7 +204,8 @@ impl StreamUri {
     /// Opens its endpoints.
     pub fn stack(&self, seed: u64, playout_delay: Duration, framing: StreamFraming) -> StackPlan {
         let (transport, query) = (self.transport, self.query.clone());
-        StackPlan { transport, query, seed, playout_delay, framing, groups: 1 }
+        let multicast = self.address().ip().is_multicast();
+        StackPlan { transport, query, seed, playout_delay, framing, groups: 1, multicast }
     }
 
     /// The wire of the stream, with that stack.

@@ -114,8 +114,7 @@ impl OpenedWire {
         lines: &mut Lines<'static>,
         stacks: &Stacks,
     ) -> Result<AddedWire, Error> {
-        let group = self.plan.target.address().ip().is_multicast();
-        let stack = self.plan.stack.open_to(self.max_datagram, group)?;
+        let stack = self.plan.stack.open(self.max_datagram)?;
         let profile = stack.open(Instant::ZERO, self.plan.role()).profile();
         // A line that is added asks for its name.
         stacks.insert(wire, Known { name: name.into(), kind: profile.wire, stack: Rc::clone(&stack) });

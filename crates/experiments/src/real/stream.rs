@@ -55,6 +55,7 @@ impl Link<'_> {
             playout_delay: spec.latency,
             framing: StreamFraming::Rtp,
             groups: 1,
+            multicast: false,
         };
         let target = target(SocketAddr::new(place.address, 0));
         let socket = with_algorithm(spec.tcp.algorithm);
@@ -185,6 +186,7 @@ mod tests {
                 playout_delay: std::time::Duration::from_millis(80),
                 framing: StreamFraming::Rtp,
                 groups: 1,
+                multicast: false,
             };
             let target = Target::Call(listener.local_addr().unwrap());
             with_congestion(

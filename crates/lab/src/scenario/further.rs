@@ -51,7 +51,7 @@ fn one(section: &Section<'_>, around: &Around<'_>, joining: Joining) -> Read<Fur
         );
     }
     let (transport, query) =
-        transport(section, around.network.mtu(section, around.nodes, from, to)?, around.latency)?;
+        transport(section, around.network.mtu(section, around.nodes, from, to)?, around.latency, false)?;
     let time = |value: &Value<'_>| value.duration(Duration::ZERO..=around.duration);
     let at = match joining {
         Joining::Instead => time(&section.need("at", "\"10s\"")?)?,

@@ -43,7 +43,7 @@ pub(super) fn stream(
     let mtus = to.iter().map(|to| network.mtu(section, nodes, from, *to)).collect::<Read<Vec<_>>>()?;
     let mtu = mtus.into_iter().min().unwrap_or(ETHERNET_MTU);
     let latency = section.or("latency", DEFAULT_LATENCY, |value| value.duration(Duration::ZERO..=LONGEST))?;
-    let (transport, query) = transport(section, mtu, latency)?;
+    let (transport, query) = transport(section, mtu, latency, to.len() > 1)?;
     let reflected = section.or("reflected", false, Value::truth)?;
     destinations(section, transport, &to, reflected)?;
     let datagrams = transport.substrate == antiphon_proto::Substrate::Udp;
@@ -100,11 +100,12 @@ fn watch(section: &Section<'_>) -> Read<Option<Watch>> {
     Ok(Some(watch))
 }
 
-/// `rtp`, or with settings of its own: `arq?mode=as-published`.
+/// `rtp`, or with settings of its own: `arq?mode=as-published`. `group`: it has several destinations.
 pub(super) fn transport(
     section: &Section<'_>,
     mtu: usize,
     latency: Duration,
+    group: bool,
 ) -> Read<(&'static Transport, Query)> {
     let value = section.need("transport", "\"rtp\"")?;
     let text = value.text("\"rtp\"")?;
@@ -113,7 +114,7 @@ pub(super) fn transport(
     let query: Query = query.parse().map_err(|why| value.fault(why))?;
     query.only(transport.keys.iter().map(|key| key.name)).map_err(|why| value.fault(why))?;
     let max_datagram = mtu - UDP_IPV4_HEADERS;
-    let args = StackArgs::new(&query, 0, max_datagram, latency);
+    let args = StackArgs { group, ..StackArgs::new(&query, 0, max_datagram, latency) };
     // A stack checks the values of its keys when it is made.
     (transport.stack)(&args).map_err(|why| value.fault(why))?;
     if query.iter().next().is_some() {

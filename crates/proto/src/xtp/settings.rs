@@ -121,11 +121,26 @@ pub(super) const KEYS: &[Key] = &[
     Key { name: "xtp-port", help: "the listener's XTP port inside UDP: xtp-port=5004" },
 ];
 
-/// Reads the query keys; `max_data` is the largest segment of data.
-pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError> {
+/// Reads the query keys; `max_data` is the largest segment of data, `group` whether the address is that of a group.
+pub(super) fn read(query: &Query, max_data: usize, group: bool) -> Result<Settings, UriError> {
+    if !group {
+        let why = "is for a multicast group: send to an address such as 239.1.2.3, or leave it out";
+        refuse(query, &["members", "parity"], why)?;
+    }
     let service = query.read("service", |text| choose(text, SERVICES))?.unwrap_or(Service::Stream);
     if service == Service::Datagram {
-        let stream = ["acks", "reliability", "order", "flow", "wtimer", "out-rate", "burst", "in-rate"];
+        let stream = [
+            "acks",
+            "reliability",
+            "order",
+            "flow",
+            "wtimer",
+            "out-rate",
+            "burst",
+            "in-rate",
+            "members",
+            "parity",
+        ];
         refuse(query, &stream, "a datagram service has none: use service=stream")?;
     }
     let reliability = query.read("reliability", |text| choose(text, RELIABILITIES))?;
@@ -154,38 +169,38 @@ pub(super) fn read(query: &Query, max_data: usize) -> Result<Settings, UriError>
             .read("order", |text| choose(text, &[("unordered", false), ("ordered", true)]))?
             .unwrap_or(false),
         flow,
-        wtimer: query
-            .read("wtimer", |text| match parse_duration(text) {
-                Ok(wait) if wait <= MOST_WTIMER => Ok(wait),
-                Ok(_) => Err(format!("use 0ms to {MOST_WTIMER:?}")),
-                Err(error) => Err(error.to_string()),
-            })?
-            .unwrap_or_default(),
+        // Without it an acknowledgement is asked for again as soon as it is late.
+        wtimer: query.read("wtimer", read_wtimer)?.unwrap_or(Duration::ZERO),
         nocheck: query
             .read("checksum", |text| choose(text, &[("all", false), ("header", true)]))?
             .unwrap_or(false),
         service,
         sort: query.read("sort", |text| choose(text, &[("off", false), ("on", true)]))?.unwrap_or(false),
         traffic: read_traffic(query, max_data)?,
-        port: query
-            .read("xtp-port", |text| match text.parse() {
-                Ok(0) | Err(_) => Err("use a port from 1 to 65535"),
-                Ok(port) => Ok(port),
-            })?
-            .unwrap_or(DEFAULT_PORT),
-        parity: query
-            .read("parity", |text| {
-                let share = text.parse::<Ratio>().ok().map(|share| share.0);
-                share.filter(|share| (0.0..=1.0).contains(share)).ok_or("use 0% to 100%")
-            })?
-            .unwrap_or(0.0),
+        port: query.read("xtp-port", read_port)?.unwrap_or(DEFAULT_PORT),
+        parity: query.read("parity", read_parity)?.unwrap_or(0.0),
         wait_for: query
-            .read("members", |text| {
-                let members = text.parse().ok().filter(|members| *members <= MOST_MEMBERS);
-                members.ok_or(format!("use 0 to {MOST_MEMBERS}"))
-            })?
+            .read("members", read_members)?
             .unwrap_or(usize::from(reliability != Reliability::None)),
     })
+}
+
+fn read_wtimer(text: &str) -> Result<Duration, String> {
+    let wait = parse_duration(text).map_err(|error| error.to_string())?;
+    (wait <= MOST_WTIMER).then_some(wait).ok_or(format!("use 0ms to {MOST_WTIMER:?}"))
+}
+
+fn read_port(text: &str) -> Result<u16, &'static str> {
+    text.parse().ok().filter(|port| *port != 0).ok_or("use a port from 1 to 65535")
+}
+
+fn read_parity(text: &str) -> Result<f64, String> {
+    let Ratio(share) = text.parse::<Ratio>().map_err(|error| error.to_string())?;
+    Ok(share)
+}
+
+fn read_members(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|members| *members <= MOST_MEMBERS).ok_or(format!("use 0 to {MOST_MEMBERS}"))
 }
 
 const RELIABILITIES: &[(&str, Reliability)] =
@@ -268,7 +283,7 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Result<Settings, String> {
-        read(&text.parse().expect("a query"), 1400).map_err(|error| error.to_string())
+        read(&text.parse().expect("a query"), 1400, true).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -311,9 +326,16 @@ mod tests {
             ("xtp-port=0", "1 to 65535"),
             ("wtimer=11s", "0ms to 10s"),
             ("order=orderd", "did you mean 'ordered'"),
+            ("members=1001", "0 to 1000"),
+            ("parity=101%25", "0% to 100%"),
+            ("wtimer=1h", "use 0ms to"),
         ] {
             let error = settings(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");
+        }
+        for text in ["members=2", "parity=10%25"] {
+            let error = read(&text.parse().expect("a query"), 1400, false).unwrap_err().to_string();
+            assert!(error.contains("239.1.2.3"), "{error}");
         }
     }
 }

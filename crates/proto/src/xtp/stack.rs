@@ -30,7 +30,7 @@ struct XtpStack {
 /// A stack with these settings.
 pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET);
-    let settings = settings::read(args.query, packet - HEADER - TAG)?;
+    let settings = settings::read(args.query, packet - HEADER - TAG, args.group)?;
     let group = args.group && settings.service == Service::Stream;
     Ok(Rc::new(XtpStack { settings, packet, group, seeds: Seeds::new(args.secret) }))
 }

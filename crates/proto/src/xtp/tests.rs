@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(1);
 const PACKET: usize = 1400;
 
 fn end(query: &str, role: Role, seed: u64) -> Xtp {
-    let settings = settings::read(&query.parse().expect("a query"), PACKET - 40).expect("settings");
+    let settings = settings::read(&query.parse().expect("a query"), PACKET - 40, false).expect("settings");
     Xtp::new(settings, PACKET, role, &Seeds::new(Secret::for_laboratory(seed)), Instant::ZERO)
 }
 

@@ -54,7 +54,7 @@ struct Traffic {
 
 impl Group {
     fn new(query: &str, members: usize, loss: f64) -> Self {
-        let read = || settings::read(&query.parse().expect("a query"), PACKET - 40).expect("settings");
+        let read = || settings::read(&query.parse().expect("a query"), PACKET - 40, true).expect("settings");
         let now = Instant::from_millis(1000);
         let seeds = Seeds::new(Secret::for_laboratory(1));
         let members = (0..members as u64).map(|n| {
