@@ -36,6 +36,7 @@ fuzz_target!(|datagrams: Vec<Vec<u8>>| {
                     pieces += piece.bytes.len();
                     whole += joiner.take((), &piece).map_or(0, <[u8]>::len);
                 }
+                Dissected::Part(part) => assert!(part.len() <= bytes.len()),
             });
         }
         assert!(whole <= pieces, "{}: more in frames than in their pieces", transport.scheme);

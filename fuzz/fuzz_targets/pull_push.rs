@@ -55,7 +55,7 @@ fuzz_target!(|input: (u8, u8, Vec<Step>)| {
         let frames = 1 + usize::from(frames) % 4096;
         let payload = &sound[..frames * channels * 2];
         let sample = SampleFormat::L16;
-        let packet = MediaPacket { sequence, timestamp, frames, sample, channels, recovered, payload };
+        let packet = MediaPacket { sequence, timestamp, frames, lead: 0, coding: sample.into(), channels, recovered, payload };
         (playout.insert(now, &packet), frames)
     };
     for step in steps {

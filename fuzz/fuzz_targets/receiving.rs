@@ -9,7 +9,7 @@ use std::time::Duration;
 use antiphon_core::{Epoch, Input, Instant, Participant, PathId, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_proto::{Substrate, TRANSPORTS};
-use antiphon_session::{
+use antiphon_session::{Latency, 
     LongGaps, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig, StreamFraming,
 };
 use arbitrary::Arbitrary;
@@ -37,9 +37,11 @@ fn session(scheme: &str, latency: Option<Duration>) -> Session {
         reflected: None,
         ends_with_stream: false,
         framing: StreamFraming::Rtp,
+        two_way: false,
     };
+    // The sink cannot be opened; `media`'s tests drive the buffer that adapts.
     let track = ReceiveTrackConfig {
-        latency,
+        latency: latency.map(Latency::Of),
         conceal: Concealment::default(),
         description: None,
         any_payload_type: true,

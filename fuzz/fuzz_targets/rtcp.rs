@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
-use antiphon_media::rtcp::{App, PlayoutDelay, RtcpConfig, RtcpItem, RtcpSession, visit_compound};
+use antiphon_media::rtcp::{
+    App, ClockQuestion, ClockWord, Delays, PlayoutDelay, ProgrammeAnswer, ProgrammeQuestion, RtcpConfig, RtcpItem,
+    RtcpSession, visit_compound,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -20,6 +23,30 @@ fuzz_target!(|data: &[u8]| {
         now += Duration::from_millis(1 << (high >> 4));
         if let Some(app) = App::parse(packet) {
             assert_eq!(app.to_bytes()[..], *packet);
+        }
+        if let Some(told) = Delays::parse(packet) {
+            // Longer times than an hour are told as an hour.
+            let again = Delays::parse(&told.to_bytes()).expect("what we write can be read");
+            assert_eq!(Delays::parse(&again.to_bytes()), Some(again));
+        }
+        if let Some(question) = ClockQuestion::parse(packet) {
+            assert_eq!(ClockQuestion::parse(&question.to_bytes()), Some(question));
+        }
+        if let Some((word, answers)) = ClockWord::parse(packet) {
+            let answers: Vec<_> = answers.collect();
+            let mut again = [0; ClockWord::MOST];
+            let len = word.write(&answers, &mut again);
+            assert_eq!(ClockWord::parse(&again[..len]).map(|(word, _)| word), Some(word));
+        }
+        if let Some(question) = ProgrammeQuestion::parse(packet) {
+            let mut again = [0; ProgrammeQuestion::MOST];
+            let len = question.write(&mut again);
+            assert_eq!(ProgrammeQuestion::parse(&again[..len]), Some(question));
+        }
+        if let Some(answer) = ProgrammeAnswer::parse(packet) {
+            let mut again = [0; ProgrammeAnswer::MOST];
+            let len = answer.write(&mut again);
+            assert!(ProgrammeAnswer::parse(&again[..len]).is_some_and(|read| read.entries.len() <= answer.entries.len()));
         }
         let bare = visit_compound(packet, |item| match item {
             RtcpItem::Sender { blocks, .. } | RtcpItem::Receiver { blocks, .. } => {

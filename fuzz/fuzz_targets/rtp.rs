@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let mut rest = rest;
     let format = StreamFormat::new(48_000, 1 + u32::from(channels % 64)).expect("a possible format");
     let sample = SAMPLES[usize::from(*sample) % SAMPLES.len()];
-    let ids = ExtensionIds { ntp: Some(1 + channels % 14), format: Some(1 + (channels / 14) % 14), group: Some(1 + channels % 13) };
+    let ids = ExtensionIds { ntp: Some(1 + channels % 14), format: Some(1 + (channels / 14) % 14), group: Some(1 + channels % 13), ..ExtensionIds::default() };
     let mut depacketiser = Depacketiser::new(format, sample);
     let mut out = vec![0.0; 4096];
     while let [len, more @ ..] = rest {

@@ -20,8 +20,8 @@ enum Step {
     Noise { to_caller: bool, bytes: Vec<u8> },
     /// The caller's last packet, changed, to the listener's validator from one of a few addresses.
     Knock { path: u8, damage: Option<(u8, u8)>, full: bool },
-    /// The listener's last packet, changed, to the caller from another address, as of a receiver that wants to join its group.
-    Join { path: u8, damage: Option<(u8, u8)> },
+    /// The listener's last packet, changed or cut, to the caller from another address, as of a receiver that wants to join its group.
+    Join { path: u8, damage: Option<(u8, u8)>, cut: u8 },
     Send { by_caller: bool, len: u16, deadline: Option<u8> },
     Advance { ms: u16 },
 }
@@ -107,9 +107,15 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 let datagram = (PathId(path as u32), &bytes[..]);
                 knock(now, &mut *validator, &*stacks[1], datagram, &mut knocks[path], &mut ends[0], full);
             }
-            Step::Join { path, damage } => {
+            Step::Join { path, damage, cut } => {
                 let path = 1 + usize::from(path % 7);
                 let mut bytes = damaged(&ends[1].last, damage);
+                if cut > 0 && bytes.len() >= 32 + usize::from(cut) {
+                    bytes.truncate(bytes.len() - usize::from(cut));
+                    let len = (bytes.len() - 32) as u32;
+                    bytes[12..16].copy_from_slice(&len.to_be_bytes());
+                    seal(&mut bytes);
+                }
                 if group {
                     joins[path] += bytes.len() as i64;
                     let input = Input::Datagram { path: PathId(path as u32), bytes: &mut bytes, received_at: now };

@@ -21,8 +21,8 @@ use antiphon::net::{OsClock, SocketOptions, Stop, Target};
 use antiphon::proto::find;
 use antiphon::run::{RunPlan, Runner, StackPlan, WirePlan};
 use antiphon::session::{
-    OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, SendTrack, SendTrackConfig,
-    Session, SessionConfig, StreamFraming,
+    Latency, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, SendTrack,
+    SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
 const RATE: u32 = 48_000;
@@ -128,7 +128,7 @@ fn receive(
 ) -> PlayoutCounters {
     let mut runner = open(scheme, Target::Listen(([127, 0, 0, 1], 0).into()), clock);
     let config = ReceiveTrackConfig {
-        latency: Some(target),
+        latency: Some(Latency::Of(target)),
         conceal: Concealment::Silence,
         completed_later: false,
         description: None,
@@ -171,6 +171,7 @@ fn session_config(cname: &str, clock: OsClock, tells: Option<Duration>) -> Sessi
         reflected: None,
         ends_with_stream: true,
         framing: StreamFraming::default(),
+        two_way: false,
     }
 }
 

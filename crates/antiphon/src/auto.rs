@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use antiphon_core::MediaTime;
 use antiphon_measure::{Advice, Purpose};
-use antiphon_media::{SampleFormat, StreamFormat};
+use antiphon_media::{Coding, SampleFormat, StreamFormat};
 use antiphon_net::Stop;
 use antiphon_proto::{TRANSPORTS, Transport, find};
 use antiphon_session::PlayoutDelay;
@@ -140,9 +140,19 @@ impl Measuring {
         let read = |transport: &&Transport| StreamUri::read(&place.uri(transport.scheme)?, &options.socket);
         let uris = TRANSPORTS.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         let keys = &uris.first().expect("a transport").keys;
+        let coding = keys.coding.or(options.coding);
+        let asked = match coding {
+            None => None,
+            Some(Coding::Pcm(sample)) => Some(sample),
+            Some(Coding::Opus) => {
+                return Err(Error::usage(
+                    "auto:// measures the connection with uncompressed sound: for Opus name a transport, such as rtp://HOST",
+                ));
+            }
+        };
         let (has, sample) = source_format(options)?;
         let format = has.map(|has| stream_format(options, keys, has)).transpose()?.map(|(format, _)| format);
-        let delay = keys.latency.or(match options.latency {
+        let delay = keys.fixed_latency()?.or(match options.latency {
             Some(PlayoutDelay::Of(delay)) => Some(delay),
             Some(PlayoutDelay::Unbounded) | None => None,
         });
@@ -151,17 +161,19 @@ impl Measuring {
             purpose: options.purpose,
             port: place.port,
             options: CompareOptions {
+                // The stream must not wait for it.
+                hosts_part: false,
                 peer: Some(format!("{}:{}", place.host, place.reflector())),
                 length: Some(MEASURED),
                 channels: format.map(|format| format.channels() as u32),
                 rate: format.map(|format| format.rate()),
-                sample: keys.sample.or(options.sample).or(sample),
+                sample: asked.or(sample),
                 latency: delay.unwrap_or(standard.latency),
                 protect: keys.protect.unwrap_or(options.protect),
                 source: "tone:noise".into(),
                 seed: options.seed,
                 out: None,
-                block_frames: options.block_frames,
+                block_frames: options.block_frames.unwrap_or(standard.block_frames),
                 wait: options.wait,
                 socket: keys.socket.clone(),
                 command: options.command.clone(),

@@ -11,6 +11,7 @@ use antiphon_media::rtcp::Token;
 use antiphon_net::Lines;
 use antiphon_session::{Change, Joining, Session};
 
+use crate::pictures::VIDEO_WIRE;
 use crate::run::{OpenedWire, Stacks, WIRE, WirePlan, spawn};
 use crate::transport::{StackPlan, StreamUri, random_token};
 use crate::{Error, SendOptions};
@@ -71,11 +72,22 @@ pub(crate) struct Changes {
     moving: Option<WireId>,
     /// The wire that the stream uses, or the first of those that it uses.
     carrying: WireId,
+    /// The transport of the pictures, if they have one of their own.
+    pictures: Option<Pictures>,
     /// What threads have opened.
     opener: mpsc::Sender<(WireId, Result<OpenedWire, Error>)>,
     opened: mpsc::Receiver<(WireId, Result<OpenedWire, Error>)>,
     to_media: rtrb::Producer<Arrival>,
     from_media: rtrb::Consumer<(WireId, Happened)>,
+}
+
+/// The transport that pictures have for themselves, as the user is told of it.
+struct Pictures {
+    uri: String,
+    /// The receiver has taken it at least once.
+    happened: bool,
+    /// The user knows that it is still being tried.
+    told: bool,
 }
 
 /// An opened wire.
@@ -123,12 +135,18 @@ impl Changes {
             begun: 0,
             moving: None,
             carrying: WIRE,
+            pictures: None,
             opener,
             opened,
             to_media,
             from_media,
         };
         Ok((changes, Arriving { opened: arriving, happened, token: random_token() }))
+    }
+
+    /// Pictures go over this URI.
+    pub fn expect_pictures(&mut self, uri: Option<String>) {
+        self.pictures = uri.map(|uri| Pictures { uri, happened: false, told: false });
     }
 
     /// The URI that the stream uses, or the first of those that it uses.
@@ -150,6 +168,7 @@ impl Changes {
     pub fn poll(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
         self.hear(notice);
         self.take_asked(sent);
+        self.pictures.iter_mut().for_each(|pictures| pictures.look(sent, notice));
         let late = |one: &&mut Planned| {
             one.joining == Joining::Beside
                 && one.outcome.is_none()
@@ -208,6 +227,9 @@ impl Changes {
         }
         while let Ok((wire, happened)) = self.from_media.pop() {
             match happened {
+                Happened::Changed(change) if wire == VIDEO_WIRE => {
+                    self.pictures.iter_mut().for_each(|pictures| pictures.tell(change, notice));
+                }
                 Happened::Changed(change) => self.tell(wire, change, notice),
                 Happened::Refused(error) => self.fail(wire, &error.to_string(), notice),
             }
@@ -281,7 +303,38 @@ impl Changes {
             let sentence = format!("{}: the stream ended {why}", missed.uri);
             self.asker.on_failed(sentence, missed.joining == Joining::Beside);
         }
+        if let Some(pictures) = self.pictures.take().filter(|pictures| !pictures.happened) {
+            let sentence =
+                format!("{}: the stream ended before the receiver accepted pictures there", pictures.uri);
+            self.asker.on_failed(sentence, false);
+        }
         self.asker.so_far().failures
+    }
+}
+
+impl Pictures {
+    fn look(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
+        if !self.happened && sent >= TOLD_AFTER && !std::mem::replace(&mut self.told, true) {
+            notice(format!(
+                "{}: the receiver, which needs --video-over, does not accept pictures there yet; still trying",
+                self.uri
+            ));
+        }
+    }
+
+    fn tell(&mut self, change: Change, notice: &mut dyn FnMut(String)) {
+        let uri = &self.uri;
+        match change {
+            Change::Joined(_) if std::mem::replace(&mut self.happened, true) => {
+                notice(format!("the receiver accepts the pictures over {uri} again"));
+            }
+            Change::Joined(_) | Change::Moved(_) => {
+                notice(format!("the receiver accepts the pictures over {uri}"))
+            }
+            Change::Failed(_, why) => {
+                notice(format!("{uri}: {why}; the sound goes on without pictures, and they are tried again"));
+            }
+        }
     }
 }
 

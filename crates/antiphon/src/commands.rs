@@ -28,7 +28,9 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
             vec![format!("antiphon receive {} take.wav", uri("")), send("RECEIVER", "")]
         }
         Purpose::SendToMany => vec![play(&format!("@{GROUP}")), send(GROUP, "")],
-        Purpose::PlayTogether | Purpose::TvSound | Purpose::Talk => vec![play(""), send("RECEIVER", "")],
+        // With the microphone and the loudspeaker of each end.
+        Purpose::Talk => ["", "PEER"].map(|host| format!("antiphon talk {}{latency}", uri(host))).to_vec(),
+        Purpose::PlayTogether | Purpose::TvSound => vec![play(""), send("RECEIVER", "")],
     }
 }
 
@@ -94,6 +96,10 @@ mod tests {
         );
         let many = typed(Purpose::SendToMany, "rtp", None);
         assert!(many[0].contains("rtp://@239.192.1.1:7710") && many[1].ends_with("rtp://239.192.1.1:7710"));
+        assert_eq!(
+            typed(Purpose::Talk, "srp", Some(20.0)),
+            ["antiphon talk srp://:7710 --latency 22ms", "antiphon talk srp://PEER:7710 --latency 22ms"]
+        );
         let none = Advice { met: false, ..advice(Purpose::Talk, "rtp", None) };
         assert!(commands(&none, "x.wav", format).is_empty());
     }

@@ -14,6 +14,7 @@ use antiphon_session::CallProgress;
 
 use crate::commands::commands;
 use crate::embedded::{Embedded, Place};
+use crate::hosts_part;
 use crate::measured::Measured;
 use crate::near_end::{self, NearPlan, NearResult};
 use crate::passport::PassportFile;
@@ -147,7 +148,10 @@ pub fn compare(
     let (places, embedded, link) = places(options, &stream, &transports, clock)?;
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let opened = open(options, &stream, places, clock, capture.as_ref(), stop)?;
-    let (results, failures) = watch(opened, &stream, clock, progress);
+    let (mut results, failures) = watch(opened, &stream, clock, progress);
+    if options.peer.is_some() && options.hosts_part {
+        hosts_part::tell(&mut results, options.block_frames, clock, stop);
+    }
     // A real path to a peer has no such counters.
     let counted = embedded.map(Embedded::finish).unwrap_or_default();
     let ran = Ran { began: clock.epoch().ntp(Instant::ZERO), interrupted: stop.is_asked() };
@@ -166,13 +170,18 @@ pub fn compare(
 
 /// Refuses before anything is opened what would fail half-way.
 fn allow_descriptors(transports: usize) -> Result<(), Error> {
-    let wanted = DESCRIPTORS + DESCRIPTORS_EACH * transports as u64;
+    let wanted = descriptors(transports);
     antiphon_net::allow_open_files(wanted).map_err(|limit| {
         Error::failed(format!(
             "comparing {transports} transports takes up to {wanted} open files and sockets, and the limit is {limit}: raise \
              it (ulimit -n {wanted}), or compare fewer with --transports"
         ))
     })
+}
+
+/// Open files and sockets that a comparison of so many transports takes at most.
+pub(crate) fn descriptors(transports: usize) -> u64 {
+    DESCRIPTORS + DESCRIPTORS_EACH * transports as u64
 }
 
 /// Open files of a comparison, whatever is compared, and of each transport: measured, the embedded link of namespaces
@@ -379,6 +388,7 @@ fn finish(
             log: &m.log,
             reliable: m.profile.reliable,
             multicast: m.choice.transport.multicast,
+            current: options.current.as_ref().is_some_and(|current| *current == m.choice.label),
         })
         .collect();
     let mut comparison = Comparison {

@@ -47,6 +47,8 @@ pub(crate) struct FarEnd {
     pub choice: TransportChoice,
     looked: Looked<FarProgress>,
     progress: FarProgress,
+    /// Whether its thread has told anything between the last two looks at it.
+    alive: bool,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,18 +71,25 @@ impl FarEnd {
         let address =
             told.recv().map_err(|_| Error::failed("the reflector's thread ended unexpectedly"))??;
         let progress = FarProgress::default();
-        Ok(FarEnd { address, choice, looked, progress, stop, thread: Some(thread) })
+        Ok(FarEnd { address, choice, looked, progress, alive: false, stop, thread: Some(thread) })
     }
 
     /// Its state, at most a tenth of a second old.
     pub fn status(&mut self) -> ReflectedTransport {
-        self.progress = newest(&mut self.looked).unwrap_or(self.progress);
+        let newest = newest(&mut self.looked);
+        self.alive = newest.is_some();
+        self.progress = newest.unwrap_or(self.progress);
         ReflectedTransport {
             transport: self.choice.transport.scheme,
             address: self.address.to_string(),
             peers: self.progress.peers,
             messages_returned: self.progress.returned,
         }
+    }
+
+    /// Whether its media thread told its state between the last two calls of [`Self::status`].
+    pub fn is_alive(&self) -> bool {
+        self.alive
     }
 
     /// Stops it in order and returns its state.

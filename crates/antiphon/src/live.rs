@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
-use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake};
+use antiphon_media::{Pull, Source, pulled_through, pushed_through};
 use antiphon_net::Lines;
 use antiphon_session::{OpenSink, Session};
 
@@ -26,115 +26,109 @@ pub struct LiveFigures {
     /// Sound that waits: at a receiver to be played; at a sender until it has left or, where the transport acknowledges, is
     /// acknowledged. In milliseconds.
     pub buffer_ms: f64,
+    /// The level of each channel; none before there is sound, and of a whole stream.
+    #[serde(skip)]
+    pub levels: Vec<ChannelLevel>,
 }
 
-/// The highest sample since it was last taken.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PeakMeter(Arc<AtomicU32>);
+/// The level of a channel, in decibels below full scale; `None` for silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ChannelLevel {
+    /// Its highest sample since the state before, a tenth of a second ago.
+    pub peak_dbfs: Option<f64>,
+    /// Its highest sample of the last second.
+    pub held_dbfs: Option<f64>,
+}
 
-impl PeakMeter {
-    fn hear(&self, block: &[f32]) {
-        let peak = block.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
-        // Of numbers that are not negative the larger one has the larger bits.
-        self.0.fetch_max(peak.to_bits(), Ordering::Relaxed);
+/// The highest sample of each channel since it was last taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeakMeter(Arc<Meters>);
+
+#[derive(Debug)]
+struct Meters {
+    channels: AtomicUsize,
+    /// Bits of the highest samples.
+    peaks: [AtomicU32; MOST_CHANNELS],
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Meters { channels: AtomicUsize::new(0), peaks: [const { AtomicU32::new(0) }; MOST_CHANNELS] }
+    }
+}
+
+/// Highest samples, of each channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Peaks {
+    channels: usize,
+    peaks: [f32; MOST_CHANNELS],
+}
+
+impl Default for Peaks {
+    fn default() -> Self {
+        Peaks { channels: 0, peaks: [0.0; MOST_CHANNELS] }
+    }
+}
+
+impl Peaks {
+    /// The highest of all channels.
+    pub fn highest(&self) -> f32 {
+        self.peaks.iter().fold(0.0, |peak, channel| peak.max(*channel))
     }
 
-    /// The peak, and begins anew.
-    pub fn take(&self) -> f32 {
-        f32::from_bits(self.0.swap(0, Ordering::Relaxed))
+    fn raise(&mut self, other: &Peaks) {
+        self.channels = self.channels.max(other.channels);
+        self.peaks.iter_mut().zip(other.peaks).for_each(|(peak, other)| *peak = peak.max(other));
+    }
+}
+
+impl PeakMeter {
+    /// `block` has samples of so many channels, interleaved.
+    fn hear(&self, block: &[f32], channels: usize) {
+        let channels = channels.clamp(1, MOST_CHANNELS);
+        let mut peaks = [0.0_f32; MOST_CHANNELS];
+        for frame in block.chunks(channels) {
+            peaks.iter_mut().zip(frame).for_each(|(peak, sample)| *peak = peak.max(sample.abs()));
+        }
+        self.0.channels.store(channels, Ordering::Relaxed);
+        for (meter, peak) in self.0.peaks.iter().zip(&peaks[..channels]) {
+            // Of numbers that are not negative the larger one has the larger bits.
+            meter.fetch_max(peak.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// The peaks, and begins anew.
+    pub fn take(&self) -> Peaks {
+        let mut taken = Peaks { channels: self.0.channels.load(Ordering::Relaxed), ..Peaks::default() };
+        for (peak, meter) in taken.peaks.iter_mut().zip(&self.0.peaks) {
+            *peak = f32::from_bits(meter.swap(0, Ordering::Relaxed));
+        }
+        taken
     }
 
     /// Measures what `source` gives.
     pub fn source(&self, source: Box<dyn Source>) -> Box<dyn Source> {
-        Box::new(Metered { inner: source, meter: self.clone() })
+        let (meter, channels) = (self.clone(), source.format().channels());
+        pulled_through(source, move |source, block| {
+            let pulled = source.pull(block);
+            if let Pull::Frames(frames) = pulled {
+                meter.hear(&block[..frames * channels], channels);
+            }
+            pulled
+        })
     }
 
     /// Measures what is given to the sinks that `open` opens.
     pub fn sink(&self, mut open: OpenSink) -> OpenSink {
         let meter = self.clone();
         Box::new(move |format, sample| {
-            Ok(Box::new(Metered { inner: open(format, sample)?, meter: meter.clone() }))
+            let (sink, meter) = (open(format, sample)?, meter.clone());
+            let channels = sink.format().channels();
+            Ok(pushed_through(sink, move |sink, block| {
+                meter.hear(block, channels);
+                sink.push(block)
+            }))
         })
-    }
-}
-
-/// A source or a sink with a meter.
-struct Metered<T> {
-    inner: T,
-    meter: PeakMeter,
-}
-
-impl Source for Metered<Box<dyn Source>> {
-    fn format(&self) -> StreamFormat {
-        self.inner.format()
-    }
-
-    fn sample_format(&self) -> SampleFormat {
-        self.inner.sample_format()
-    }
-
-    fn pull(&mut self, block: &mut [f32]) -> Pull {
-        let pulled = self.inner.pull(block);
-        if let Pull::Frames(frames) = pulled {
-            let samples = frames * self.inner.format().channels();
-            self.meter.hear(&block[..samples]);
-        }
-        pulled
-    }
-
-    fn length(&self) -> Option<u64> {
-        self.inner.length()
-    }
-
-    fn is_live(&self) -> bool {
-        self.inner.is_live()
-    }
-
-    fn ready(&self) -> Ready {
-        self.inner.ready()
-    }
-
-    fn keep_newest(&mut self, frames: usize) -> u64 {
-        self.inner.keep_newest(frames)
-    }
-
-    fn set_waker(&mut self, wake: Wake) {
-        self.inner.set_waker(wake);
-    }
-}
-
-impl Sink for Metered<Box<dyn Sink>> {
-    fn format(&self) -> StreamFormat {
-        self.inner.format()
-    }
-
-    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.meter.hear(block);
-        self.inner.push(block)
-    }
-
-    fn clocked(&self) -> bool {
-        self.inner.clocked()
-    }
-
-    fn wants(&self) -> Option<usize> {
-        self.inner.wants()
-    }
-
-    fn period(&self) -> Option<usize> {
-        self.inner.period()
-    }
-
-    fn room(&self) -> usize {
-        self.inner.room()
-    }
-
-    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
-        self.inner.silence(frames)
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        self.inner.finish()
     }
 }
 
@@ -145,7 +139,7 @@ pub(crate) struct Look {
     /// Bytes of RTP packets so far.
     bytes: u64,
     /// Since the look before.
-    peak: f32,
+    peaks: Peaks,
     buffer: Duration,
     peer: Option<SocketAddr>,
 }
@@ -153,7 +147,7 @@ pub(crate) struct Look {
 impl Look {
     /// Of `buffered` sample frames and so many bytes of packets. On the media thread.
     pub fn new(now: Instant, meter: &PeakMeter, buffered: MediaTime, bytes: u64) -> Self {
-        Look { at: now, bytes, peak: meter.take(), buffer: buffered.duration(), peer: None }
+        Look { at: now, bytes, peaks: meter.take(), buffer: buffered.duration(), peer: None }
     }
 
     /// Also where the peer of `session` is.
@@ -184,7 +178,7 @@ impl Recent {
         if self.last.is_none_or(|last| last.bytes != look.bytes) {
             self.last = Some(look);
         }
-        self.peak = self.peak.max(look.peak);
+        self.peak = self.peak.max(look.peaks.highest());
         self.peer = look.peer.or(self.peer);
         self.looks.push_back(look);
         // One remains that is a second old: the rate is counted from it.
@@ -193,8 +187,12 @@ impl Recent {
         }
         let oldest = self.looks.front().copied();
         let newer = self.looks.iter().skip(usize::from(self.looks.len() > 1));
-        let peak = newer.fold(0.0, |peak: f32, look| peak.max(look.peak));
-        self.figures(peak, oldest, look, look.buffer)
+        let mut held = Peaks::default();
+        newer.for_each(|look| held.raise(&look.peaks));
+        let level =
+            |(peak, held): (&f32, &f32)| ChannelLevel { peak_dbfs: dbfs(*peak), held_dbfs: dbfs(*held) };
+        let levels = look.peaks.peaks.iter().zip(&held.peaks).take(held.channels).map(level).collect();
+        LiveFigures { levels, ..self.figures(held.highest(), oldest, look, look.buffer) }
     }
 
     /// Figures of the whole stream.
@@ -212,12 +210,21 @@ impl Recent {
         };
         LiveFigures {
             peer: self.peer.map(|peer| peer.to_string()),
-            peak_dbfs: (peak > 0.0).then(|| 20.0 * f64::from(peak.min(f32::MAX)).log10()),
+            peak_dbfs: dbfs(peak),
             kbit_per_s: from.and_then(rate),
             buffer_ms: buffer.as_secs_f64() * 1e3,
+            levels: Vec::new(),
         }
     }
 }
+
+/// A peak in decibels below full scale; none for silence.
+pub(crate) fn dbfs(peak: f32) -> Option<f64> {
+    (peak > 0.0).then(|| 20.0 * f64::from(peak.min(f32::MAX)).log10())
+}
+
+/// As many channels as a stream may have.
+const MOST_CHANNELS: usize = 64;
 
 /// What "now" means in a display.
 const WINDOW: Duration = Duration::from_secs(1);

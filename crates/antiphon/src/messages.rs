@@ -122,7 +122,7 @@ impl MessageLink {
                  them and send them twice",
             ));
         }
-        let latency = uri.keys.latency.unwrap_or(options.latency);
+        let latency = uri.keys.fixed_latency()?.unwrap_or(options.latency);
         let stack = uri.stack(options.seed, latency, StreamFraming::Rtp);
         let bell = || Waker::new().map_err(no_descriptor);
         let (clock, stop, media, news) = (OsClock::new(), Stop::new(), bell()?, bell()?);

@@ -20,7 +20,7 @@ use crate::run::{self, RunPlan, Runner, WirePlan};
 use crate::send::SILENCE;
 use crate::show::Looks;
 use crate::together::Starter;
-use crate::{CompareOptions, Error, ErrorKind};
+use crate::{CompareOptions, Error, ErrorKind, Latency};
 
 /// All settings of a near end; made on the main thread, used on its own.
 pub(crate) struct NearPlan {
@@ -180,7 +180,7 @@ fn send_config(packet: PacketConfig, options: &CompareOptions, clock: OsClock) -
 
 fn receive_config(options: &CompareOptions, ordered: bool) -> ReceiveTrackConfig {
     ReceiveTrackConfig {
-        latency: Some(options.latency),
+        latency: Some(Latency::Of(options.latency)),
         conceal: options.conceal,
         completed_later: false,
         description: None,

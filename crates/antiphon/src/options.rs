@@ -4,27 +4,35 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::SpoolPlace;
-use antiphon_core::DEFAULT_LATENCY;
+use crate::pictures::FrameRate;
+use crate::{Latency, SpoolPlace};
+use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::DuplexSpec;
 use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
-use antiphon_media::{SampleFormat, StreamDescription};
+use antiphon_media::{Coding, SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 
+use crate::backup::Backup;
 use crate::change::Switch;
 use crate::complete::CompleteOver;
+use crate::programmes::{ProgrammeChoice, ProgrammeSource};
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
 pub const DEFAULT_PORT: u16 = antiphon_proto::DEFAULT_PORT;
+
+/// Receivers that a sender serves at once, unless told otherwise: plain stereo at 48 kHz is 1.6 Mbit/s to each.
+pub const MOST_RECEIVERS: usize = 100;
 
 /// How `compare` runs.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
     /// `HOST:PORT` of a reflector; `None` for the embedded link.
     pub peer: Option<String>,
+    /// Whether the figures of a peer say how much of the round trip is the two hosts'; it takes a second for each transport.
+    pub hosts_part: bool,
     /// The embedded link, and the name it was asked for by.
     pub link: (String, DuplexSpec),
     /// How much of the source to stream; `None` for all of it.
@@ -35,6 +43,8 @@ pub struct CompareOptions {
     pub rate: Option<u32>,
     /// The transports: schemes, or schemes with keys of their own, `srp?mode=as-published`; empty for all.
     pub transports: Vec<String>,
+    /// The one of them over which a stream runs already: if it does worse than the one recommended, the reason says so.
+    pub current: Option<String>,
     /// URI of the source.
     pub source: String,
     /// Seed of links and endpoints: the same seed gives the same losses at the same time.
@@ -76,23 +86,51 @@ pub enum LinkMethod {
     Proxy,
 }
 
+/// How a stream is announced: one to a group to those that may hear it (SAP, RFC 2974), one that receivers call to all in the network
+/// (DNS-SD, RFC 6763).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announce {
+    /// Where receivers listen for announcements of streams to a group ([`crate::ANNOUNCEMENT_GROUPS`]).
+    pub group: std::net::Ipv4Addr,
+    /// What they show.
+    pub name: String,
+}
+
 /// How `send` runs.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
     /// URI of the source.
     pub source: String,
+    /// Programmes among which receivers choose, in place of the one source; empty: there is no choice.
+    pub programmes: Vec<ProgrammeSource>,
+    /// What is sent while the source is silent, or gives nothing; `None`: the source alone.
+    pub backup: Option<Backup>,
     /// URI of the transport: `rtp://HOST:PORT?…`.
     pub target: String,
+    /// A file whose pictures are sent beside the sound; several are versions of one film, the lowest bit rate first.
+    pub video: Vec<PathBuf>,
+    /// Frames a second of a raw H.264 or JPEG stream, which holds no times.
+    pub video_rate: Option<FrameRate>,
+    /// Another transport for the pictures than for the sound: `tcp`, `sctp?KEY=VALUE` at the sound's host, two ports above the sound's, or a
+    /// whole URI.
+    pub video_over: Option<String>,
+    /// Where receivers call the sender, `rtp://:PORT`: the most that it serves at once.
+    pub most_receivers: usize,
     /// URIs over which everything is sent as well, to the same receiver.
     pub also: Vec<String>,
     /// Transports that take the place of the first one in a running stream.
     pub switch: Vec<Switch>,
-    /// What a target `auto://HOST:PORT` chooses the transport for.
+    /// What a target `auto://HOST:PORT` chooses the transport for; and [`Purpose::TvSound`] over any transport keeps receivers
+    /// within 80 ms of the picture, and says when it can't.
     pub purpose: Purpose,
-    /// Sample frames in a block.
-    pub block_frames: u32,
-    /// Sample format on the wire; `None` for what the source needs.
-    pub sample: Option<SampleFormat>,
+    /// All receivers that can play each sample frame so long after it was captured.
+    pub in_step: Option<Duration>,
+    /// Sample frames in a block; `None` for 256, and in Opus for packets of `ptime` or 20 ms.
+    pub block_frames: Option<u32>,
+    /// How packets hold the sound; `None` for the samples that the source needs.
+    pub coding: Option<Coding>,
+    /// Of Opus: bits of all channels in a second; `None` for 96 kbit/s for two channels and 64 kbit/s for one.
+    pub bit_rate: Option<BitRate>,
     /// Channels to stream; `None` for those of the source.
     pub channels: Option<u32>,
     /// Which input channel goes to which output, such as `2,1`; `None` for the usual mapping.
@@ -117,6 +155,10 @@ pub struct SendOptions {
     pub length: Option<Duration>,
     /// File for the SDP description for other players.
     pub sdp: Option<PathBuf>,
+    /// Packets have no header extensions: some receivers refuse those that have, such as PulseAudio's.
+    pub plain: bool,
+    /// Announces a stream over RTP to a group, or one that receivers call.
+    pub announce: Option<Announce>,
     /// Keep calling a peer that is absent.
     pub wait_for_peer: bool,
     /// Where sound of a live source waits that a recording cannot be sent for now, and memory has no room for.
@@ -142,13 +184,18 @@ pub struct SendOptions {
 pub struct ReceiveOptions {
     /// URI of the transport: `rtp://:PORT`, `rtp://@239.1.2.3:PORT`, `tcp://:PORT`.
     pub source: String,
+    /// Which of the programmes of a sender that is called is heard; can be changed at any time.
+    pub programme: ProgrammeChoice,
     /// URIs on which the same sender may come as well: beside the first, or when it changes its transport.
     pub also: Vec<String>,
     /// URI of the sink.
     pub sink: String,
-    /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`].
-    pub latency: Option<Duration>,
-    /// What to do about missing sound; `None`: repetition, and silence in recordings that wait for everything.
+    /// The transport on which the pictures come, as the sender's [`SendOptions::video_over`]; `None`: they come with the sound.
+    pub video_over: Option<String>,
+    /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`]. For files, one that
+    /// adapts is the same as `None`: they get exactly the samples that were sent.
+    pub latency: Option<Latency>,
+    /// What to do about missing sound; `None`: prediction, and silence in recordings that wait for everything.
     pub conceal: Option<Concealment>,
     /// What such a recording has in place of gaps that are longer than its buffer.
     pub gaps: LongGaps,
@@ -166,6 +213,8 @@ pub struct ReceiveOptions {
     pub length: Option<Duration>,
     /// Where the sender calls after the stream, to complete a recording.
     pub complete: Option<CompleteOver>,
+    /// Tells the network that this receiver waits for a sender, under this name.
+    pub announce: Option<String>,
     /// Give up after so much time without a packet.
     pub give_up: Option<Duration>,
     /// File for a capture of the socket.
@@ -201,6 +250,8 @@ pub struct ReflectOptions {
     pub transports: Vec<String>,
     /// Peers at once, per transport; those that proved nothing yet have half of these places, 8 at least.
     pub max_peers: usize,
+    /// Tells the network of it, under this name.
+    pub announce: Option<String>,
     /// Stop after so much time.
     pub length: Option<Duration>,
     /// File for a capture of the sockets.
@@ -220,11 +271,13 @@ impl Default for CompareOptions {
         let name = "wifi-home";
         CompareOptions {
             peer: None,
+            hosts_part: true,
             link: (name.into(), name.parse().expect("a preset of this name")),
             length: None,
             channels: None,
             rate: None,
             transports: Vec::new(),
+            current: None,
             source: "clip:demo".into(),
             seed: 1,
             out: Some(default_out()),
@@ -249,12 +302,20 @@ impl Default for SendOptions {
     fn default() -> Self {
         SendOptions {
             source: "clip:demo".into(),
+            programmes: Vec::new(),
+            backup: None,
             target: String::new(),
+            video: Vec::new(),
+            video_rate: None,
+            video_over: None,
+            most_receivers: MOST_RECEIVERS,
             also: Vec::new(),
             switch: Vec::new(),
             purpose: Purpose::PlayTogether,
-            block_frames: 256,
-            sample: None,
+            in_step: None,
+            block_frames: None,
+            coding: None,
+            bit_rate: None,
             channels: None,
             channel_map: None,
             groups: None,
@@ -266,6 +327,8 @@ impl Default for SendOptions {
             protect: Repetition::default(),
             length: None,
             sdp: None,
+            plain: false,
+            announce: None,
             wait_for_peer: false,
             spool: SpoolPlace::default(),
             complete: None,
@@ -284,8 +347,10 @@ impl Default for ReceiveOptions {
     fn default() -> Self {
         ReceiveOptions {
             source: format!("rtp://:{DEFAULT_PORT}"),
+            programme: ProgrammeChoice::default(),
             also: Vec::new(),
             sink: String::new(),
+            video_over: None,
             latency: None,
             conceal: None,
             gaps: LongGaps::default(),
@@ -296,6 +361,7 @@ impl Default for ReceiveOptions {
             forever: false,
             length: None,
             complete: None,
+            announce: None,
             give_up: None,
             capture: None,
             passport: None,
@@ -314,6 +380,7 @@ impl Default for ReflectOptions {
             listen: SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),
             transports: Vec::new(),
             max_peers: 64,
+            announce: None,
             length: None,
             capture: None,
             socket: SocketOptions::default(),

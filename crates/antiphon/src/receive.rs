@@ -1,37 +1,49 @@
 //! Receives a stream into a sink.
 
+mod calling;
+mod delay;
 mod missing;
 mod plan;
 mod snapshot;
+mod step;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::mpsc;
 
 use antiphon_core::{Instant, MediaTime, WireId};
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Coding, Sink, SinkError, StreamFormat};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Notice, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig, StreamFraming,
-    Written, converted_sink,
+    Notice, OpenSink, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, Written,
+    converted_sink,
 };
-use antiphon_sound::{Notes, SinkSpec};
+use antiphon_sound::{DeviceMeter, Notes, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
 use crate::complete::{Completing, Listening};
+use crate::device::{DeviceStatus, tell as tell_device};
+use crate::discovery::{PeerRole, advertise};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
+use crate::pictures::{Film, FilmCounters, FilmPlan, PicturesReceived, VideoOver};
+use crate::programmes::{Choosing, Programmes};
 use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
-use crate::send::SILENCE;
+use crate::send::{ANSWER_PATIENCE, SILENCE};
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
-use crate::{Error, ReceiveOptions, SinkClock};
+use crate::{Error, Latency, ReceiveOptions, SinkClock};
+use calling::no_sender;
+pub use delay::{AdaptedDelay, TradeOff};
 pub use missing::{MissingSound, Recording};
-use plan::ReceivePlan;
-pub(crate) use plan::listening;
-use snapshot::{Snapshot, describe_notice};
+pub(crate) use plan::{ReceivePlan, listening};
+pub(crate) use snapshot::{Snapshot, describe_notice};
+pub use step::StepStatus;
+pub(crate) use step::playback;
 
 /// State of a stream being received; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -50,6 +62,9 @@ pub struct ReceiveStatus {
     pub reordered: u64,
     /// Holes filled by concealment.
     pub concealed: u64,
+    /// Packets that came in time as the transport sent them again.
+    #[serde(skip)]
+    pub repaired: u64,
     /// Packets and datagrams of other senders, which are ignored.
     pub unknown_sources: u64,
     /// Messages that are neither RTP nor RTCP.
@@ -60,12 +75,30 @@ pub struct ReceiveStatus {
     pub drift_ppm: Option<f64>,
     /// Playout delay in force, in milliseconds; none for a recording.
     pub latency_ms: Option<f64>,
+    /// From a sample's capture to its playout, by the sender's clock; `None` before that is known, for a recording, and where
+    /// the sender does not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepStatus>,
+    /// What a playout delay that adapts has done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<AdaptedDelay>,
+    /// What playout delays would do on this path, as far as enough packets have come to tell.
+    pub trade_off: Vec<TradeOff>,
     /// Of the last second; at the end, of the whole stream.
     #[serde(flatten)]
     pub live: LiveFigures,
+    /// Of the sender that is called: which programmes it has, and which is heard; `None` before that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programmes: Option<Programmes>,
     /// Of each channel group; empty if there is but one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ReceiveGroup>,
+    /// The sound server that plays it; `None` if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceStatus>,
+    /// The pictures of a recording with pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesReceived>,
 }
 
 /// A stream that was received.
@@ -93,18 +126,13 @@ pub fn receive(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
+    if is_auto(&options.source) && options.video_over.is_some() {
+        return Err(Error::usage(
+            "auto:// has one transport for sound and pictures: name the sound's, such as rtp://:PORT, or omit --video-over",
+        ));
+    }
     if is_auto(&options.source) {
-        let (options, reflecting, told) = auto::receive(options)?;
-        notice(told);
-        let received = receive(&options, stop, notice, status);
-        return match (received, reflecting.finish()) {
-            (Ok(mut summary), failed) => {
-                summary.notes.extend(failed.map(|error| error.message));
-                Ok(summary)
-            }
-            (Err(error), None) => Err(error),
-            (Err(error), Some(other)) => Err(Error { message: format!("{error}; {other}"), ..error }),
-        };
+        return receive_any(options, stop, notice, status);
     }
     let clock = OsClock::new();
     let mut plan = ReceivePlan::new(options)?;
@@ -112,30 +140,43 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
+    let video_over = plan.video_over.clone();
+    let calls = plan.calls().then_some(options.forever);
     let records = plan.records();
     let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
+    let (list, listed) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
     let over = options.complete.as_ref();
     let mut completing = over.map(|over| Listening::open(over, &plan.uri, &options.socket)).transpose()?;
     // The user's request ends what comes after the stream as well, any other only the stream.
     let stream_stop = Stop::new();
     let thread_stop = stream_stop.clone();
-    let thread = spawn("receive", move || run(plan, clock, &thread_stop, out, tell, ready))?;
+    let thread = spawn("receive", move || run(plan, clock, &thread_stop, out, (tell, list), ready))?;
     // Printed only when it is true, since the reader may then start the sender. A thread that failed prints nothing.
     if opened.recv().is_ok() {
         notice(description);
     }
     let (mut last, limit) = (ReceiveStatus::default(), options.length);
     let (mut heard, mut gave_up, give_up) = (clock.now(), false, options.give_up);
-    let mut recent = Recent::default();
+    let (mut unanswered, mut unwanted) = (None, None);
+    let mut shown = Shown {
+        told,
+        pictures: None,
+        out_of_sync: false,
+        sinks: Vec::new(),
+        recent: Recent::default(),
+        latency,
+        over: video_over.as_ref().map(VideoOver::scheme),
+    };
+    let mut programmes: Option<Programmes> = None;
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         if stop.is_asked() {
             stream_stop.ask();
         }
         let Some(snapshot) = snapshot else { return };
         let before = last.packets_received;
-        last = ReceiveStatus { live: recent.on_look(snapshot.look), ..snapshot.status(latency) };
+        last = shown.look(&snapshot, notice);
         if last.packets_received != before {
             heard = clock.now();
         }
@@ -154,36 +195,51 @@ pub fn receive(
         if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) {
             stream_stop.ask();
         }
+        for list in listed.try_iter() {
+            let wish = options.programme.wish();
+            // A first wish that is refused is an error of the command; a later one leaves what is heard.
+            let first = programmes.is_none();
+            unwanted = list.refusal().filter(|_| first).or(unwanted.take());
+            let news = list.news(programmes.as_ref(), wish.is_some());
+            news.filter(|_| unwanted.is_none()).into_iter().for_each(&mut *notice);
+            programmes = Some(list);
+        }
+        if unwanted.is_some() {
+            stream_stop.ask();
+        }
+        last.programmes.clone_from(&programmes);
+        if calls == Some(false) && snapshot.unanswered.is_some() && !stream_stop.is_asked() {
+            unanswered = unanswered
+                .or(snapshot.unanswered.filter(|_| clock.now().since(Instant::ZERO) > ANSWER_PATIENCE));
+            if unanswered.is_some() {
+                stream_stop.ask();
+            }
+        }
         status(&last);
     });
-    let Ended { mut notes, notices, files, last, mut written } =
+    let Ended { mut notes, notices, files, last, mut written, closed } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
-    recent.on_look(last.look);
-    let last = ReceiveStatus { live: recent.whole(), ..last.status(latency) };
+    let end = last.end.filter(|_| calls.is_some());
+    let video_end = last.video_end.filter(|_| !stream_stop.is_asked());
+    let last = ReceiveStatus { programmes, ..shown.end(&last, notice) };
     status(&last);
     let notices = notices.into_iter().map(describe_notice);
     notices.chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
-    let (mut recording, mut completed) = (None, None);
-    for sink in told.try_iter() {
-        notes.extend(sink.notes.list());
-        let Some((path, written)) = sink.path.zip(written.as_mut()) else { continue };
-        if let Some(listening) = completing.take().filter(|_| !stop.is_asked()) {
-            completed = Some(Completing { listening, path: &path, written }.run(stop, notice));
-        }
-        let mut list = Recording::new(path, written.format.rate(), written.frames, &written.gaps);
-        notes.extend(list.list(sink.rate));
-        recording = Some(list);
-    }
-    match completed {
-        Some(Ok(frames)) if frames > 0 => {
-            let rate = written.as_ref().map_or(1, |written| written.format.rate());
-            let seconds = MediaTime::new(frames, rate).duration().as_secs_f64();
-            notice(format!("completed: {seconds:.3} s of sound came after the stream"));
-        }
-        Some(Err(why)) => notice(why),
-        _ => {}
-    }
+    let completing = completing.filter(|_| !stop.is_asked());
+    let mut listed = Listed { notes: &mut notes, notice, stop };
+    let recording = listed.recording(shown.sinks, written.as_mut(), completing);
     let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
+    let pictures = recording.as_ref().zip(last.pictures).filter(|_| records);
+    let shortfall =
+        shortfall.or_else(|| pictures.and_then(|(file, pictures)| pictures.shortfall(&file.file)));
+    let pictures = last.pictures.zip(video_over.as_ref());
+    let cut_short = pictures.and_then(|(pictures, over)| pictures.cut_short(video_end, &over.text()));
+    if !records {
+        cut_short.iter().cloned().for_each(&mut *listed.notice);
+    }
+    let shortfall = shortfall.or(cut_short.filter(|_| records));
+    let unseen = last.pictures.filter(|_| recording.is_none()).and_then(|pictures| pictures.unseen());
+    unseen.into_iter().for_each(&mut *listed.notice);
     let removed = recording.as_ref().filter(|recording| !recording.file.exists());
     let shortfall = shortfall.or_else(|| {
         removed.map(|one| {
@@ -194,8 +250,126 @@ pub fn receive(
         let patience = antiphon_core::units::format_duration(patience);
         return Err(Error::unreachable(format!("no packets for {patience}: given up")));
     }
-    let interrupted = stop.is_asked();
+    let interrupted = stop.is_asked() || closed;
+    if let Some(why) = unanswered.filter(|_| !interrupted) {
+        return Err(no_sender(why, &options.source));
+    }
+    if let Some(refusal) = unwanted.filter(|_| !interrupted) {
+        return Err(Error::unreachable(refusal));
+    }
+    let shortfall = shortfall.or_else(|| calling::ended(end).filter(|_| !interrupted));
     Ok(ReceiveSummary { status: last, interrupted, notes, recording, shortfall })
+}
+
+/// Whether the sender is called, or waited for.
+pub(crate) fn calls(options: &ReceiveOptions) -> Result<bool, Error> {
+    Ok(!is_auto(&options.source) && ReceivePlan::new(options)?.calls())
+}
+
+/// Waits on every transport, for a sender that measures and chooses.
+fn receive_any(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    notice: &mut dyn FnMut(String),
+    status: &mut dyn FnMut(&ReceiveStatus),
+) -> Result<ReceiveSummary, Error> {
+    let (options, reflecting, told) = auto::receive(options)?;
+    notice(told);
+    let received = receive(&options, stop, notice, status);
+    match (received, reflecting.finish()) {
+        (Ok(mut summary), failed) => {
+            summary.notes.extend(failed.map(|error| error.message));
+            Ok(summary)
+        }
+        (Err(error), None) => Err(error),
+        (Err(error), Some(other)) => Err(Error { message: format!("{error}; {other}"), ..error }),
+    }
+}
+
+/// Makes of snapshots what the user sees.
+pub(crate) struct Shown {
+    pub told: mpsc::Receiver<Told>,
+    /// Where the pictures of a recording are counted.
+    pub pictures: Option<FilmCounters>,
+    /// It was told that pictures come too late for their sound.
+    pub out_of_sync: bool,
+    /// The sinks opened so far: a stream of another format has another one.
+    pub sinks: Vec<Opened>,
+    pub recent: Recent,
+    pub latency: Option<Latency>,
+    /// The scheme of the pictures' own transport.
+    pub over: Option<&'static str>,
+}
+
+impl Shown {
+    /// The state now; what the sink's device did since the last is told.
+    pub fn look(&mut self, now: &Snapshot, notice: &mut dyn FnMut(String)) -> ReceiveStatus {
+        for told in self.told.try_iter() {
+            match told {
+                Told::Sink(opened) => self.sinks.push(opened),
+                Told::Pictures(counters) => self.pictures = Some(counters),
+            }
+        }
+        let device = self.sinks.last().and_then(|sink| sink.device.as_ref());
+        tell_device(device, notice);
+        let live = self.recent.on_look(now.look);
+        let pictures = self.pictures.as_ref().map(FilmCounters::get);
+        let news = pictures.and_then(|pictures| pictures.sync_news(&mut self.out_of_sync, self.latency));
+        news.into_iter().for_each(&mut *notice);
+        let pictures = pictures.map(|pictures| PicturesReceived { over: self.over, ..pictures });
+        ReceiveStatus { live, device: DeviceStatus::of(device), pictures, ..now.status(self.latency) }
+    }
+
+    /// The state of the whole stream.
+    pub fn end(&mut self, last: &Snapshot, notice: &mut dyn FnMut(String)) -> ReceiveStatus {
+        let status = self.look(last, notice);
+        ReceiveStatus { live: self.recent.whole(), ..status }
+    }
+}
+
+/// Lists what recordings miss, once it has been asked for.
+pub(crate) struct Listed<'a> {
+    pub notes: &'a mut Vec<String>,
+    pub notice: &'a mut dyn FnMut(String),
+    pub stop: &'a Stop,
+}
+
+impl Listed<'_> {
+    /// The last recording of these sinks, of which `written` tells.
+    pub fn recording(
+        &mut self,
+        sinks: Vec<Opened>,
+        mut written: Option<&mut Written>,
+        mut completing: Option<Listening>,
+    ) -> Option<Recording> {
+        let mut recording = None;
+        for sink in sinks {
+            self.notes.extend(sink.notes.list());
+            let Some((path, written)) = sink.path.zip(written.as_mut()) else { continue };
+            if let Some(listening) = completing.take() {
+                let completed = match written.coding {
+                    Coding::Opus => Err("the stream was Opus, which no recording is completed of: have samples sent, such as l16".into()),
+                    Coding::Pcm(_) => Completing { listening, path: &path, written }.run(self.stop, self.notice),
+                };
+                self.tell_completed(completed, written.format.rate());
+            }
+            let mut list = Recording::new(path, written.format.rate(), written.frames, &written.gaps);
+            self.notes.extend(list.list(sink.rate));
+            recording = Some(list);
+        }
+        recording
+    }
+
+    fn tell_completed(&mut self, completed: Result<u64, String>, rate: u32) {
+        match completed {
+            Ok(0) => {}
+            Ok(frames) => {
+                let seconds = MediaTime::new(frames, rate).duration().as_secs_f64();
+                (self.notice)(format!("completed: {seconds:.3} s of sound came after the stream"));
+            }
+            Err(why) => (self.notice)(why),
+        }
+    }
 }
 
 /// What the media thread returns.
@@ -209,13 +383,24 @@ struct Ended {
     last: Snapshot,
     /// What was written, and what it misses.
     written: Option<Written>,
+    /// The user closed the player.
+    closed: bool,
+}
+
+/// What the media thread tells once.
+pub(crate) enum Told {
+    /// A sink was opened.
+    Sink(Opened),
+    /// Where the pictures of a recording are counted.
+    Pictures(FilmCounters),
 }
 
 /// The sink as it was opened.
-struct Opened {
+pub(crate) struct Opened {
     notes: Notes,
     path: Option<PathBuf>,
     rate: u32,
+    pub device: Option<DeviceMeter>,
 }
 
 /// The media thread.
@@ -224,48 +409,67 @@ fn run(
     clock: OsClock,
     stop: &Stop,
     mut out: Looks<Snapshot>,
-    tell: mpsc::Sender<Opened>,
+    (tell, list): (mpsc::Sender<Told>, mpsc::Sender<Programmes>),
     ready: mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
     let capture = create_capture(plan.options.capture.as_deref(), clock)?;
+    let calls = plan.calls();
     let mut runner = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: plan.options.wait,
+        waker: calls.then(|| plan.options.programme.wakes()).transpose()?,
         ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     }
     .open()?;
     let mut session = Session::new(session_config(&plan, clock), clock.now());
-    let track = ReceiveTrackConfig {
-        latency: plan.latency,
-        conceal: plan.conceal,
-        completed_later: plan.options.complete.is_some(),
-        description: plan.options.description,
-        any_payload_type: plan.options.any_payload_type,
-        silence: SILENCE,
-        // What comes over another transport may be in any order.
-        ordered: runner.profile().ordered && plan.also.is_empty(),
-        reliable: runner.profile().reliable
-            && plan.also.is_empty()
-            && plan.stack.framing == StreamFraming::Rtp,
-        long_gaps: plan.options.gaps,
-    };
+    let track = plan.track(runner.profile());
     let meter = PeakMeter::default();
-    let open_sink = meter.sink(open_sink(plan.sink, plan.options.clock, tell));
+    let device = Rc::new(RefCell::new(None));
+    let opened_device = device.clone();
+    let film = film(&plan, &mut session, &tell);
+    let open_sink =
+        meter.sink(open_sink((plan.sink.clone(), film), plan.options.clock, move |opened: Opened| {
+            opened_device.borrow_mut().clone_from(&opened.device);
+            let _main_thread_is_gone = tell.send(Told::Sink(opened));
+        }));
+    if plan.follows_step {
+        session.follow_step();
+    }
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     let record = |file| record(file, &plan.uri, &runner, &mut session);
     let recorder = plan.passport.map(record).transpose()?;
-    runner.join(&mut session, SILENCE);
+    let choice = plan.options.programme.clone();
+    let told = move |programmes| {
+        let _main_thread_is_gone = list.send(programmes);
+    };
+    let mut choosing = calls.then(|| Choosing::new(choice, clock.now(), &mut session, told));
+    runner.join_lastingly(&mut session, SILENCE, plan.options.forever);
     for (wire, uri) in (1..).zip(&plan.also) {
         let stack = uri.stack(plan.options.seed, plan.stack.playout_delay, plan.stack.framing);
         runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
     }
-    if plan.also.is_empty() {
-        runner.listen_for_rtcp(WireId(1), &mut session)?;
+    let next = WireId(1 + plan.also.len() as u32);
+    if let Some(over) = &plan.video_over {
+        let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
+        runner.listen_for_video(next, wire, &mut session, SILENCE)?;
     }
+    if plan.also.is_empty() {
+        runner.listen_for_rtcp(WireId(next.0 + 1), &mut session)?;
+    }
+    let _advertiser = plan
+        .options
+        .announce
+        .as_deref()
+        .map(|name| advertise(name, PeerRole::Receiver, &plan.uri, &runner))
+        .transpose()?;
     let _main_thread_is_gone = ready.send(());
     let mut wall = WallClock::new(clock);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
+        choosing.iter_mut().for_each(|choosing| choosing.poll(now, session));
+        if let Some(device) = &*device.borrow() {
+            session.set_playback_delay(playback(&device.figures()));
+        }
         out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
     })?;
     let last = Snapshot::of(&mut session, clock.now(), &meter);
@@ -281,19 +485,37 @@ fn run(
             channels_label(&first)
         ));
     }
-    let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
+    let closed = was_closed(&session);
+    let files = recorder.map(Recorder::finish).into_iter().chain(captured).chain(closed.clone()).collect();
     let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);
     let notices = finish(&mut session, &mut notes)?;
-    Ok(Ended { notes, notices, files, last, written })
+    Ok(Ended { notes, notices, files, last, written, closed: closed.is_some() })
 }
 
-fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
+pub(crate) fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {
     SessionConfig {
-        tells: Some(plan.latency.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)),
+        // Until the longest delay a packet may be of use: the sound is stretched for it.
+        tells: Some(
+            plan.latency.map_or(PlayoutDelay::Unbounded, |latency| PlayoutDelay::Of(latency.longest())),
+        ),
         ends_with_stream: !plan.options.forever,
         framing: plan.stack.framing,
         ..run::session_config(plan.options.seed ^ crate::transport::unguessable(), clock)
     }
+}
+
+/// Has `session` receive pictures as well, if the sink is for both.
+pub(crate) fn film(plan: &ReceivePlan, session: &mut Session, tell: &mpsc::Sender<Told>) -> Option<Film> {
+    let (pictures, film) = FilmPlan::of(&plan.sink, plan.latency)?.start();
+    session.set_video_sink(pictures);
+    let _main_thread_is_gone = tell.send(Told::Pictures(film.counters()));
+    Some(film)
+}
+
+/// That the user has closed the player, in a sentence.
+pub(crate) fn was_closed(session: &Session) -> Option<String> {
+    let error = session.receive_track().and_then(ReceiveTrack::error);
+    (error == Some(&ReceiveError::SinkClosed)).then(|| "the player was closed".into())
 }
 
 /// Starts a passport of what `session` receives.
@@ -313,18 +535,29 @@ fn record(
 }
 
 /// Opens the sink when the format is known, in the rate and channels that the sink wants.
-fn open_sink(sink: SinkSpec, clock: SinkClock, tell: mpsc::Sender<Opened>) -> OpenSink {
+pub(crate) fn open_sink(
+    (sink, mut film): (SinkSpec, Option<Film>),
+    clock: SinkClock,
+    mut tell: impl FnMut(Opened) + 'static,
+) -> OpenSink {
     Box::new(move |format, sample| {
         let rate = sink.rate.unwrap_or(format.rate());
         let channels = sink.channels.unwrap_or(format.channels() as u32);
         let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
-        let opened = sink.open(wanted, sample).map_err(|error| error.to_string())?;
-        let told = Opened { notes: opened.notes, path: opened.path, rate };
-        let _main_thread_is_gone = tell.send(told);
-        let sink = converted_sink(opened.sink, format).map_err(|error| error.to_string())?;
+        let opened = match &mut film {
+            Some(film) => film.open(wanted),
+            None => sink.open(wanted, sample),
+        };
+        let opened = opened.map_err(|error| error.to_string())?;
+        let told = Opened { notes: opened.notes, path: opened.path, rate, device: opened.device };
+        tell(told);
+        // The player converts to the rate of a device, with its drift.
+        let rate = if opened.sink.clocked() { opened.sink.format().rate() } else { format.rate() };
+        let given = StreamFormat::new(rate, format.channels() as u32).map_err(|error| error.to_string())?;
+        let sink = converted_sink(opened.sink, given).map_err(|error| error.to_string())?;
         Ok(match clock {
-            SinkClock::Sender => sink,
-            SinkClock::System => Box::new(Paced(sink)),
+            SinkClock::System if !sink.clocked() => Box::new(Paced(sink)),
+            _ => sink,
         })
     })
 }
@@ -367,7 +600,7 @@ impl Sink for Paced {
 }
 
 /// Finishes the sink; returns the notices not reported yet.
-fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>, Error> {
+pub(crate) fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>, Error> {
     let Some(track) = session.receive_track_mut() else { return Ok(Vec::new()) };
     let (error, counters) = (track.error().cloned(), track.counters());
     if counters.overrun_frames > 0 {
@@ -378,7 +611,7 @@ fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<Notice>,
         return Err(Error::failed(cause.to_string()));
     }
     match error {
+        Some(ReceiveError::SinkClosed) | None => Ok(notices),
         Some(error) => Err(Error::failed(error.to_string())),
-        None => Ok(notices),
     }
 }

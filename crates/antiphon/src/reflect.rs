@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use antiphon_net::{Capture, OsClock, Stop};
 
+use crate::discovery::{Advertised, Advertiser, PeerRole};
 use crate::far_end::{FarEnd, FarPlan};
 use crate::run::{create_capture, finish_capture};
 use crate::transport::{chosen, port_above};
@@ -17,6 +18,9 @@ pub struct ReflectStatus {
     pub elapsed_s: f64,
     /// Each transport.
     pub transports: Vec<ReflectedTransport>,
+    /// Whether every media thread told its state since the status before.
+    #[serde(skip)]
+    pub alive: bool,
     /// At the end: the result of the capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -69,12 +73,26 @@ pub fn reflect(
             taps: capture.as_ref().map(Capture::taps),
         })?);
     }
+    let _advertiser = options.announce.as_ref().map(|name| {
+        let schemes = far_ends.iter_mut().map(|far_end| far_end.status().transport).collect();
+        let told = Advertised {
+            name: name.clone(),
+            role: PeerRole::Reflector,
+            transports: schemes,
+            address: options.listen,
+            format: None,
+            purpose: None,
+        };
+        Advertiser::start(&told, options.socket.multicast.interface.as_deref())
+    });
+    let _advertiser = _advertiser.transpose()?;
     let mut next = Duration::ZERO;
     loop {
         let elapsed = clock.now().since(antiphon_core::Instant::ZERO);
         if elapsed >= next {
             let transports = far_ends.iter_mut().map(FarEnd::status).collect();
-            status(&ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes: Vec::new() });
+            let (elapsed_s, alive) = (elapsed.as_secs_f64(), far_ends.iter().all(FarEnd::is_alive));
+            status(&ReflectStatus { elapsed_s, transports, alive, notes: Vec::new() });
             next += STATUS_EVERY;
         }
         if stop.is_asked() || options.length.is_some_and(|length| elapsed >= length) {
@@ -87,7 +105,7 @@ pub fn reflect(
     // Their lines are closed, and the capture holds the ends of their connections.
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let notes = options.socket.allow.note().into_iter().chain(captured).collect();
-    Ok(ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, notes })
+    Ok(ReflectStatus { elapsed_s: elapsed.as_secs_f64(), transports, alive: true, notes })
 }
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);

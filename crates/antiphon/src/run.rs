@@ -13,10 +13,10 @@ use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
     Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, Stop, Taps, Target,
-    UdpLine, WaitStyle, Waker, become_media_thread, drive_each,
+    UdpLine, WaitStyle, Waker, become_media_thread, drive_each, system_secret,
 };
 use antiphon_proto::Substrate;
-use antiphon_session::{PlayoutDelay, Session, SessionConfig, StreamFraming};
+use antiphon_session::{PlayoutDelay, Serve, Session, SessionConfig, StreamFraming};
 
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
 pub use crate::line_notes::Stacks;
@@ -82,6 +82,11 @@ impl RunPlan {
 }
 
 impl Runner {
+    /// Whether all that was sent on its first wire has left this machine.
+    pub fn has_flushed(&self) -> bool {
+        self.lines.has_flushed(WIRE)
+    }
+
     /// The address at which others reach it.
     pub fn local_address(&self) -> SocketAddr {
         self.lines.local_address(WIRE).unwrap_or_else(|| self.plan.wire.target.address())
@@ -115,12 +120,7 @@ impl Runner {
     /// The largest packet that is not fragmented, in bytes: transports that can split longer messages should not have
     /// to.
     pub fn max_packet(&self) -> usize {
-        let AddedWire { profile, max_datagram, .. } = self.first;
-        let whole = match profile.wire {
-            Wire::Datagram => max_datagram.saturating_sub(profile.message_overhead),
-            Wire::ByteStream => max_datagram,
-        };
-        whole.min(profile.max_message)
+        self.first.max_packet()
     }
 
     /// Bytes around a message that goes out in one packet: the transport's own and those below it.
@@ -145,12 +145,29 @@ impl Runner {
         session: &mut Session,
         silence: Duration,
     ) -> Result<(), Error> {
+        let stack = self.open_further(wire, plan)?;
+        session.listen(self.plan.clock.now(), wire, stack, silence);
+        Ok(())
+    }
+
+    /// The same for the pictures of the peer whose sound comes over the first wire.
+    pub fn listen_for_video(
+        &mut self,
+        wire: WireId,
+        plan: WirePlan,
+        session: &mut Session,
+        silence: Duration,
+    ) -> Result<(), Error> {
+        let stack = self.open_further(wire, plan)?;
+        session.listen_for_video(self.plan.clock.now(), wire, stack, silence);
+        Ok(())
+    }
+
+    fn open_further(&mut self, wire: WireId, plan: WirePlan) -> Result<Rc<dyn Stack>, Error> {
         let name = plan.stack.transport.scheme;
         let opened = plan.open()?;
         self.line_notes.borrow_mut().note(opened.notes());
-        let added = opened.add(wire, name, &mut self.lines, &self.stacks)?;
-        session.listen(self.plan.clock.now(), wire, added.stack, silence);
-        Ok(())
+        Ok(opened.add(wire, name, &mut self.lines, &self.stacks)?.stack)
     }
 
     /// Has `session` take RTCP on the port after RTP's as well, where players send it that do not multiplex both.
@@ -194,6 +211,17 @@ impl Runner {
             }
             Target::Listen(_) => session.listen(now, WIRE, Rc::clone(&self.first.stack), silence),
         }
+    }
+
+    /// Has `session` serve those who call, `most` at once. A single one that records over a byte stream keeps its place when the
+    /// connection breaks.
+    pub fn serve(&self, session: &mut Session, most: usize) {
+        let stack = Rc::clone(&self.first.stack);
+        let now = self.plan.clock.now();
+        if most == 1 && self.first.profile.wire == Wire::ByteStream && !session.has_programmes() {
+            return session.listen(now, WIRE, stack, crate::send::SILENCE);
+        }
+        session.serve(now, WIRE, stack, Serve { most, idle: IDLE, secret: system_secret() });
     }
 
     /// Tells `session` of a multicast group.
@@ -255,6 +283,7 @@ pub(crate) fn session_config(seed: u64, clock: OsClock) -> SessionConfig {
         reflected: None,
         ends_with_stream: true,
         framing: StreamFraming::Rtp,
+        two_way: false,
     }
 }
 
@@ -278,6 +307,9 @@ impl WallClock {
         }
     }
 }
+
+/// A receiver that has said nothing for so long is gone: it tells once a second that it is there.
+const IDLE: Duration = Duration::from_secs(4);
 
 /// How often the wall clock is read: about as often as a report is sent.
 const READ_AGAIN: Duration = Duration::from_secs(1);

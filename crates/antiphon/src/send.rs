@@ -3,32 +3,44 @@
 mod described;
 mod outcome;
 mod plan;
+mod programmes;
+mod receivers;
 mod status;
+mod watch;
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Instant, MediaTime};
+use antiphon_media::{Coding, Source};
 use antiphon_net::{OsClock, Stop, Waker};
-use antiphon_session::{SendTrack, Session, SessionConfig};
+use antiphon_session::{Joined, SendTrack, ServedCounters, Session, SessionConfig};
+use antiphon_sound::DeviceMeter;
 
 use crate::auto::{self, is_auto};
+use crate::backup::BackupMeter;
 use crate::change::{Arriving, Asker, Changes};
 use crate::complete::{self, Offer};
+use crate::device::{DeviceStatus, tell as tell_device};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder, Sending};
+use crate::pictures::{PicturesSent, VideoCall, VideoFile, VideoOver, VideoTrouble};
 use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, session_config, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{self, Kept, SpoolKeeper};
 use crate::{Error, ErrorKind, SendOptions};
-use described::write_sdp;
+use described::publish;
 use outcome::Outcome;
+pub(crate) use outcome::why;
 pub use outcome::{ConfirmedBy, Shortfall};
-use plan::SendPlan;
-pub(crate) use plan::stream_format;
-pub use status::{SendMember, SendStatus};
-use status::{Snapshot, members};
+pub(crate) use plan::{SendPlan, stream_format};
+pub use receivers::SendReceiver;
+use receivers::{Places, comings_and_goings};
+pub(crate) use status::Snapshot;
+pub use status::{SendMember, SendProgramme, SendStatus};
+use status::{joins_and_leaves, members};
+use watch::TvWatch;
 
 /// A stream that was sent.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -43,6 +55,9 @@ pub struct SendSummary {
     /// The members of a multicast group, by their last reports; empty for a single receiver.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members_reported: Vec<SendMember>,
+    /// The receivers that have called: those that were there at the end, and the last 256 of those that were gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receivers_served: Vec<SendReceiver>,
     /// Changes of the transport that were asked for and did not happen, and why.
     pub failures: Vec<String>,
     /// What of a live source was dropped, since there was no room to keep it while the recording could not be reached.
@@ -61,6 +76,11 @@ pub fn send(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&SendStatus),
 ) -> Result<SendSummary, Error> {
+    if is_auto(&options.target) && options.video_over.is_some() {
+        return Err(Error::usage(
+            "auto:// chooses one transport for sound and pictures: name the sound's, such as rtp://HOST:PORT, or omit --video-over",
+        ));
+    }
     if is_auto(&options.target) {
         return auto::send(options, stop, notice, status);
     }
@@ -95,8 +115,18 @@ impl Prepared {
         let plan = SendPlan::new(options, OsClock::new())?;
         if let Some(over) = &options.complete {
             over.check(&plan.uri, false)?;
+            if options.backup.is_some() {
+                return Err(Error::usage(
+                    "--complete reads the source again, which gives other sound than what --backup has sent: omit one of them",
+                ));
+            }
             if plan.groups.count() > 1 {
                 return Err(Error::usage("--complete is for a stream of one channel group: omit --groups"));
+            }
+            if plan.coding == Coding::Opus {
+                return Err(Error::usage(
+                    "--complete brings a recording the very samples that it misses, and Opus changes all of them: omit it, or send l16",
+                ));
             }
             if plan.source.is_live() || plan.source.length().is_none() {
                 return Err(Error::usage(
@@ -104,11 +134,18 @@ impl Prepared {
                 ));
             }
         }
-        let (changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
+        let (mut changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
+        changes.expect_pictures(plan.video_over.as_ref().map(VideoOver::text));
         let passport = options.passport.as_deref();
         let passport =
             passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
         Ok(Prepared { options: options.clone(), plan, passport, changes, arriving })
+    }
+
+    /// Puts something between the source and the stream.
+    pub fn with_source(self, change: impl FnOnce(Box<dyn Source>) -> Box<dyn Source>) -> Self {
+        let plan = SendPlan { source: change(self.plan.source), ..self.plan };
+        Prepared { plan, ..self }
     }
 
     /// Asks for changes while it runs.
@@ -128,24 +165,46 @@ impl Prepared {
         let clock = plan.clock;
         let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
         let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
-        notice(plan.describe(&options));
+        let (description, serves) = (plan.describe(&options), plan.serves());
+        let over = plan.video_over.as_ref().map(VideoOver::scheme);
+        let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
+        let (ready, opened) = mpsc::channel();
+        let (most, allow) = (options.most_receivers, options.socket.allow.clone());
         let (out, mut looked) = looks();
         let (tell, told) = mpsc::channel();
         let (source_notes, wait_for_peer, playout_delay) =
-            (plan.notes.clone(), options.wait_for_peer, plan.playout_delay);
+            (plan.all_notes(), options.wait_for_peer, plan.playout_delay);
+        let mut shown = Shown {
+            device: plan.device.clone(),
+            other_devices: plan.other_devices(),
+            backup: plan.backup.clone(),
+            was_backed_up: false,
+            recent: Recent::default(),
+            joined: Joined::default(),
+            served: ServedCounters::default(),
+            most,
+            plain: move |last: &Snapshot| {
+                let status = last.status(rate, total_s, groups);
+                let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
+                SendStatus { programmes: last.programmes(&names), pictures, ..status }
+            },
+        };
         let thread_stop = stop.clone();
         let completing = options.complete.clone().map(|over| (over.target(&plan.uri), options.clone()));
-        let thread =
-            spawn("send", move || run(plan, &options, passport, &thread_stop, out, &tell, arriving))?;
+        let thread = spawn("send", move || {
+            run(plan, &options, passport, &thread_stop, out, (&tell, &ready), arriving)
+        })?;
+        // Receivers may call once it is printed.
+        if !serves || opened.recv().is_ok() {
+            notice(description);
+        }
         let (mut last, mut gave_up) = (SendStatus::default(), false);
-        let mut recent = Recent::default();
         let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
             while let Ok(sentence) = told.try_recv() {
                 notice(sentence);
             }
             let Some(snapshot) = snapshot else { return };
-            last =
-                SendStatus { live: recent.on_look(snapshot.look), ..snapshot.status(rate, total_s, groups) };
+            last = shown.look(&snapshot, notice);
             follow(&last, &mut changes, notice);
             changes.poll(Duration::from_secs_f64(last.sent_s), notice);
             let since_start = clock.now().since(Instant::ZERO);
@@ -159,17 +218,16 @@ impl Prepared {
             }
             status(&last);
         });
-        let Ended { mut notes, files, last, members, kept, has } =
+        let Ended { mut notes, files, last, members, receivers, kept, has } =
             result.map_err(|_| Error::failed("the media thread panicked"))??;
-        recent.on_look(last.look);
         let stopped = stop.is_asked();
         let outcome = Outcome { last: &last, rate, total, playout_delay, stopped, dropped: &kept.dropped };
         let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
         let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
-        let last = SendStatus { live: recent.whole(), ..last.status(rate, total_s, groups) };
+        let last = shown.end(&last, notice);
         status(&last);
-        notes.extend(source_notes.list());
-        told.try_iter().chain(files).for_each(&mut *notice);
+        source_notes.iter().for_each(|source| notes.extend(source.list()));
+        told.try_iter().chain(files).chain(allow.note()).for_each(&mut *notice);
         let failures = changes.finish(notice);
         if let Some(why) = unanswered {
             return Err(no_answer(why));
@@ -186,6 +244,7 @@ impl Prepared {
             interrupted: stopped,
             notes,
             members_reported: members,
+            receivers_served: receivers,
             failures,
             dropped_sound: kept.dropped,
             confirmed_by,
@@ -194,12 +253,63 @@ impl Prepared {
     }
 }
 
-pub(crate) fn no_answer(why: BrokenReason) -> Error {
-    let why = match why {
+/// Makes of snapshots what the user sees.
+pub(crate) struct Shown<P> {
+    pub device: Option<DeviceMeter>,
+    /// Of programmes beside the first.
+    pub other_devices: Vec<DeviceMeter>,
+    pub backup: Option<BackupMeter>,
+    pub was_backed_up: bool,
+    pub recent: Recent,
+    pub joined: Joined,
+    pub served: ServedCounters,
+    /// Receivers that are served at once.
+    pub most: usize,
+    /// The figures, but for those of the device and the live ones.
+    pub plain: P,
+}
+
+impl<P: Fn(&Snapshot) -> SendStatus> Shown<P> {
+    /// The state now; what the device and the members of a group did since the last is told.
+    pub fn look(&mut self, now: &Snapshot, notice: &mut dyn FnMut(String)) -> SendStatus {
+        let before = std::mem::replace(&mut self.joined, now.joined);
+        joins_and_leaves(before, now.joined).for_each(&mut *notice);
+        if let Some(served) = now.served {
+            let before = std::mem::replace(&mut self.served, served);
+            comings_and_goings(before, served, self.most).for_each(&mut *notice);
+        }
+        now.verdicts(notice);
+        self.device.iter().chain(&self.other_devices).for_each(|one| tell_device(Some(one), notice));
+        let backup = self.backup.as_ref().map(BackupMeter::plays);
+        if let Some(plays) = backup.filter(|plays| *plays != self.was_backed_up) {
+            self.was_backed_up = plays;
+            notice(if plays { BACKUP_BEGINS } else { BACKUP_ENDS }.into());
+        }
+        let live = self.recent.on_look(now.look);
+        SendStatus { live, backup, device: DeviceStatus::of(self.device.as_ref()), ..(self.plain)(now) }
+    }
+
+    /// The state of the whole stream.
+    pub fn end(&mut self, last: &Snapshot, notice: &mut dyn FnMut(String)) -> SendStatus {
+        let status = self.look(last, notice);
+        SendStatus { live: self.recent.whole(), ..status }
+    }
+}
+
+const BACKUP_BEGINS: &str = "the source is silent or gives nothing: the backup is sent";
+const BACKUP_ENDS: &str = "the source has sound again: the backup is no longer sent";
+
+/// Why a receiver cannot be reached.
+pub(crate) fn unreachable_as(why: BrokenReason) -> &'static str {
+    match why {
         BrokenReason::Refused => "no program is listening there",
         BrokenReason::Unreachable => "no route to host",
         BrokenReason::EndOfStream => "it ended the connection",
-    };
+    }
+}
+
+pub(crate) fn no_answer(why: BrokenReason) -> Error {
+    let why = unreachable_as(why);
     Error::unreachable(format!(
         "the receiver cannot be reached: {why}; start 'antiphon receive' there first, or use --wait-for-peer"
     ))
@@ -213,9 +323,25 @@ struct Ended {
     files: Vec<String>,
     last: Snapshot,
     members: Vec<SendMember>,
+    receivers: Vec<SendReceiver>,
     kept: Kept,
     /// What a recording may miss of it.
     has: Option<Offer>,
+}
+
+/// Has live sources wake the media thread when there is sound.
+pub(crate) fn wake_for<'a>(
+    sources: impl Iterator<Item = &'a mut Box<dyn Source>>,
+) -> Result<Option<Waker>, Error> {
+    let mut waker = None;
+    for source in sources.filter(|source| source.is_live()) {
+        let fresh = || Waker::new().map_err(|error| Error::failed(format!("cannot make a waker: {error}")));
+        let wakes = waker.take().map_or_else(fresh, Ok)?;
+        let one = wakes.clone();
+        source.set_waker(Box::new(move || one.wake()));
+        waker = Some(wakes);
+    }
+    Ok(waker)
 }
 
 /// The media thread: opens the socket, writes the SDP, streams.
@@ -225,55 +351,86 @@ fn run(
     passport: Option<PassportFile>,
     stop: &Stop,
     mut out: Looks<Snapshot>,
-    tell: &mpsc::Sender<String>,
+    (tell, ready): (&mpsc::Sender<String>, &mpsc::Sender<()>),
     mut arriving: Arriving,
 ) -> Result<Ended, Error> {
     let clock = plan.clock;
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let is_live = plan.source.is_live();
     let may_be_live = is_live || plan.source.length().is_none();
-    let waker = is_live.then(Waker::new).transpose();
-    let waker = waker.map_err(|error| Error::failed(format!("cannot make a waker: {error}")))?;
-    if let Some(waker) = waker.clone() {
-        plan.source.set_waker(Box::new(move || waker.wake()));
-    }
+    let others = plan.programmes.iter_mut().flat_map(|(_, others)| others);
+    let waker = wake_for([&mut plan.source].into_iter().chain(others.map(|other| &mut other.source)))?;
     let wire = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: options.wait,
-        waker: waker.clone(),
+        waker,
         ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
-    let track = plan.track(options, runner.max_packet(), waker.is_some());
+    let serves = plan.serves().then_some(options.most_receivers);
+    let track = plan.track(options, runner.max_packet(), is_live);
+    let programmes = plan.take_programmes(options, runner.max_packet())?;
     let meter = PeakMeter::default();
     let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
     let mut track = SendTrack::new(meter.source(plan.source), track)?;
     // A pipe shows only by its pace whether it is live.
     let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
-    if let Some(path) = &options.sdp {
-        write_sdp(path, &track, &plan.uri, &config.cname, clock, &runner)?;
-        let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
-    }
-    let config = SessionConfig { playout_delay: plan.playout_delay, ..config };
+    let _announcer = publish(options, (&track, &config.cname), &plan.uri, clock, &runner, tell)?;
+    let config = SessionConfig { playout_delay: plan.playout_delay, framing: plan.stack.framing, ..config };
     let mut session = Session::new(config, clock.now());
     let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
     let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
     let recorder = passport.map(record).transpose()?;
     session.set_send_track(track);
-    runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer);
+    let call = plan.video_over.as_ref().map(|over| {
+        let wire = over.wire(options.seed, plan.stack.playout_delay);
+        VideoCall::begin(wire, over.text(), tell.clone())
+    });
+    let mut call = call.transpose()?;
+    let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
+    let how = (options.length, options.seed);
+    let troubles = VideoFile::send_with(plan.video, &mut session, most, how)?;
+    if call.is_some() {
+        session.set_video_apart(clock.now());
+    }
+    if let Some((first, others)) = programmes {
+        session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
+    }
+    if let Some(delay) = plan.in_step {
+        session.set_in_step(clock.now(), delay);
+    }
+    match serves {
+        Some(most) => runner.serve(&mut session, most),
+        None => runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer),
+    }
+    let _main_thread_is_gone = ready.send(());
+    let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let stacks = runner.stacks();
     let mut wall = WallClock::new(clock);
     let driven = runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
+        call.iter_mut().for_each(|call| call.poll(now, session, lines, &stacks));
         arriving.poll(now, session, lines, &stacks);
-        out.look(now, || Snapshot::of(session, now, &meter).with_peer(session, lines));
+        places.note(now, session, lines);
+        out.look(now, || {
+            let snapshot = snapshot(session, now, &meter, serves, &places).with_peer(session, lines);
+            snapshot.with_verdicts(tv.as_mut().map(|tv| tv.look(now, session)), &places)
+        });
     })?;
-    let mut last = Snapshot::of(&mut session, clock.now(), &meter);
-    last.silent_since_end |= driven.unflushed;
+    let mut last = snapshot(&mut session, clock.now(), &meter, serves, &places);
+    let receivers = places.figures(&session, plan.format.rate());
+    // What is left of the pictures on a connection of theirs says nothing of the sound.
+    last.silent_since_end |= driven.unflushed && (call.is_none() || !runner.has_flushed());
     let members = members(&session, plan.format.rate());
     let has = session.send_track().and_then(|track| {
         let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));
-        Some(Offer { ssrc, first, format: plan.format, sample: plan.sample, frames: last.position })
+        Some(Offer {
+            ssrc,
+            first,
+            format: plan.format,
+            sample: plan.coding.sample_format(),
+            frames: last.position,
+        })
     });
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
@@ -284,11 +441,23 @@ fn run(
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
+    notes.extend(troubles.iter().filter_map(VideoTrouble::note));
     // The spool ends with the session.
     drop(session);
     let kept = keeper.map(SpoolKeeper::finish).unwrap_or_default();
     notes.extend(kept.trouble.clone());
-    Ok(Ended { notes, files, last, members, kept, has })
+    Ok(Ended { notes, files, last, members, receivers, kept, has })
+}
+
+fn snapshot(
+    session: &mut Session,
+    now: Instant,
+    meter: &PeakMeter,
+    serves: Option<usize>,
+    places: &Places,
+) -> Snapshot {
+    let snapshot = Snapshot::of(session, now, meter);
+    if serves.is_some() { snapshot.with_receivers(session, places) } else { snapshot }
 }
 
 /// What a recording misses of a live source waits for it in a file, if the transport loses nothing.
@@ -349,7 +518,7 @@ fn record(
 }
 
 /// How long an absent peer is sent to before the user is told: within two seconds in all.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Silence after which another caller or sender may take the place of the current one: one that was started again is heard
 /// within a second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);

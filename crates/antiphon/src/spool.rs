@@ -349,7 +349,14 @@ mod tests {
 
     fn stored(number: u64) -> Stored {
         let media = MediaTime::new(256 * number, 48_000);
-        let info = PacketInfo { sequence: number as u16, timestamp: 0, media, frames: 256, marker: false };
+        let info = PacketInfo {
+            sequence: number as u16,
+            timestamp: 0,
+            media,
+            frames: 256,
+            payload: 512,
+            marker: false,
+        };
         Stored { number, group: 0, index: number, info, due: Instant::ZERO }
     }
 

@@ -20,6 +20,14 @@ struct Shared {
     missing: AtomicUsize,
     /// In nanoseconds of the run's clock; [`UNKNOWN`] until all have connected.
     start: AtomicU64,
+    /// It is at a multiple of this.
+    whole: Duration,
+}
+
+impl Shared {
+    fn new(missing: usize, whole: Duration) -> Arc<Self> {
+        Arc::new(Shared { missing: AtomicUsize::new(missing), start: AtomicU64::new(UNKNOWN), whole })
+    }
 }
 
 /// The common start as those see it who only wait for it.
@@ -36,10 +44,15 @@ impl CommonStart {
 impl Starter {
     /// One for each of `count` ends, and what they share.
     pub fn for_each(count: usize, clock: OsClock) -> (CommonStart, impl Iterator<Item = Starter>) {
-        let shared = Arc::new(Shared { missing: AtomicUsize::new(count), start: AtomicU64::new(UNKNOWN) });
+        let shared = Shared::new(count, WHOLE);
         let common = CommonStart(Arc::clone(&shared));
         let starter = move |_| Starter { common: CommonStart(Arc::clone(&shared)), clock, is_ready: false };
         (common, (0..count).map(starter))
+    }
+
+    /// For one end that no other waits for, and that may begin at any time.
+    pub fn alone(clock: OsClock) -> Starter {
+        Starter { common: CommonStart(Shared::new(1, Duration::from_millis(1))), clock, is_ready: false }
     }
 
     /// Says that this end has connected. May be called again.
@@ -49,7 +62,8 @@ impl Starter {
         }
         if self.common.0.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             let soonest = (self.clock.now() + NOTICE).as_nanos();
-            self.common.0.start.store(soonest.next_multiple_of(WHOLE.as_nanos() as u64), Ordering::Release);
+            let whole = self.common.0.whole.as_nanos() as u64;
+            self.common.0.start.store(soonest.next_multiple_of(whole), Ordering::Release);
         }
     }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use antiphon_core::uri::{Query, Uri, UriError};
 use antiphon_core::wire::TCP_SEGMENT;
-use antiphon_core::{OverIp, Role, Stack, did_you_mean, nearest, units};
-use antiphon_media::SampleFormat;
+use antiphon_core::{BitRate, OverIp, Role, Stack, did_you_mean, nearest, units};
+use antiphon_media::Coding;
 use antiphon_media::conceal::Concealment;
 use antiphon_net::{SocketOptions, Target, interface_index, random_bytes, system_secret};
 use antiphon_proto::{Key, StackArgs, Substrate, TRANSPORTS, Transport, find};
 use antiphon_session::{Repetition, StreamFraming};
 
-use crate::Error;
 use crate::wire::WirePlan;
+use crate::{Error, Latency};
 
 /// A transport directly over IP.
 pub(crate) type ByIp = &'static (dyn OverIp + Sync);
@@ -141,6 +141,7 @@ pub(crate) fn random_token() -> [u8; 16] {
 }
 
 /// The URI of a stream, read.
+#[derive(Clone)]
 pub(crate) struct StreamUri {
     pub transport: &'static Transport,
     pub keys: StreamKeys,
@@ -168,7 +169,41 @@ impl StreamUri {
     fn parse(text: &str, socket: &SocketOptions) -> Result<Self, Error> {
         let uri = stream_uri(text)?;
         let transport = find(&uri.scheme)?;
-        let keys = StreamKeys::read(transport, &uri.query, socket)?;
+        Self::with(text, (transport, uri.query.clone()), socket, |keys| {
+            let stream = transport.substrate == Substrate::Tcp;
+            let port = keys.default_port(transport);
+            // Over IP nothing else can ask.
+            Ok(match keys.over_ip {
+                Some(_) => Target::resolve(&uri, port)?,
+                None => Target::resolve_willing(&uri, port, stream)?,
+            })
+        })
+    }
+
+    /// Another transport at the same host, `SCHEME` or `SCHEME?KEY=VALUE&…`, on another port.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn beside(&self, text: &str, port: u16, socket: &SocketOptions) -> Result<Self, Error> {
+        let (scheme, query) = text.split_once('?').unwrap_or((text, ""));
+        let transport = find(scheme)?;
+        let target = match self.target {
+            Target::Call(address) => Target::Call(SocketAddr::new(address.ip(), port)),
+            Target::Listen(address) => Target::Listen(SocketAddr::new(address.ip(), port)),
+        };
+        let uri = Self::with(text, (transport, query.parse::<Query>()?), socket, |_| Ok(target))?;
+        uri.stack(0, crate::DEFAULT_LATENCY, StreamFraming::Rtp).open(TCP_SEGMENT)?;
+        Ok(uri)
+    }
+
+    fn with(
+        text: &str,
+        (transport, query): (&'static Transport, Query),
+        socket: &SocketOptions,
+        target: impl FnOnce(&StreamKeys) -> Result<Target, Error>,
+    ) -> Result<Self, Error> {
+        let keys = StreamKeys::read(transport, &query, socket)?;
         if transport.substrate != Substrate::Tcp && keys.socket.congestion.is_some() {
             return Err(Error::usage(format!(
                 "'{text}': the congestion control of the kernel's TCP is set (--congestion, or congestion= in the URI), and {} \
@@ -180,14 +215,8 @@ impl StreamUri {
             interface_index(name)
                 .map_err(|error| Error::usage(format!("--iface, or iface= in a URI: {error}")))?;
         }
-        let stream = transport.substrate == Substrate::Tcp;
-        let port = keys.default_port(transport);
-        // Over IP nothing else can ask.
-        let target = match keys.over_ip {
-            Some(_) => Target::resolve(&uri, port)?,
-            None => Target::resolve_willing(&uri, port, stream)?,
-        };
-        let query = for_endpoint(uri.query, keys.over_ip, target.address().port());
+        let target = target(&keys)?;
+        let query = for_endpoint(query, keys.over_ip, target.address().port());
         Ok(StreamUri { transport, keys, target, query })
     }
 
@@ -220,6 +249,11 @@ impl StreamUri {
     }
 }
 
+/// The URI of a call: a host alone is called over RTP, which any peer has.
+pub(crate) fn with_scheme(target: &str) -> String {
+    if target.contains("://") { target.into() } else { format!("rtp://{target}") }
+}
+
 /// Reads the URI of a stream, which has no path.
 pub(crate) fn stream_uri(text: &str) -> Result<Uri, Error> {
     let uri: Uri = text.parse()?;
@@ -240,9 +274,11 @@ pub(crate) fn unguessable() -> u64 {
 pub static COMMON_KEYS: &[Key] = &[
     Key {
         name: "latency",
-        help: "playout delay at the receiver; the sender discards older packets until the receiver reports its own: latency=80ms",
+        help: "playout delay at the receiver, or auto for one that adapts; the sender, which takes a time, discards older packets until the \
+               receiver reports its own: latency=80ms",
     },
-    Key { name: "format", help: "sample format on the wire: format=l24" },
+    Key { name: "format", help: "sample format on the wire, or opus: format=l24" },
+    Key { name: "bitrate", help: "bits of Opus in a second, all channels together: bitrate=96kbit/s" },
     Key { name: "rate", help: "sampling rate on the wire: rate=48kHz" },
     Key { name: "channels", help: "channels on the wire: channels=2" },
     Key {
@@ -274,7 +310,8 @@ pub static COMMON_KEYS: &[Key] = &[
     },
     Key {
         name: "role",
-        help: "which end connects, for receive over tcp: listener (default) or caller, for a sender that listens: role=caller",
+        help: "which end calls, for receive: listener, or caller, for a sender that listens; by default an address of another \
+               machine is called: role=caller",
     },
     Key { name: "congestion", help: "the kernel's congestion control for TCP: congestion=cubic" },
 ];
@@ -282,8 +319,9 @@ pub static COMMON_KEYS: &[Key] = &[
 /// The common keys of a URI, read.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamKeys {
-    pub latency: Option<Duration>,
-    pub sample: Option<SampleFormat>,
+    pub latency: Option<Latency>,
+    pub coding: Option<Coding>,
+    pub bit_rate: Option<BitRate>,
     pub rate: Option<u32>,
     pub channels: Option<u32>,
     pub groups: Option<String>,
@@ -301,6 +339,35 @@ pub(crate) struct StreamKeys {
 }
 
 impl StreamKeys {
+    /// The playout delay where it cannot adapt: everywhere but at a receiver.
+    pub fn fixed_latency(&self) -> Result<Option<Duration>, Error> {
+        match self.latency {
+            Some(Latency::Auto(_)) => {
+                Err(Error::usage("latency=auto is for a receiver: here give a time, such as latency=80ms"))
+            }
+            Some(Latency::Of(delay)) => Ok(Some(delay)),
+            None => Ok(None),
+        }
+    }
+
+    /// The first setting of the sound, or of the whole stream, that is given.
+    pub fn of_sound(&self) -> Option<&'static str> {
+        let given = [
+            ("latency", self.latency.is_some()),
+            ("format", self.coding.is_some()),
+            ("bitrate", self.bit_rate.is_some()),
+            ("rate", self.rate.is_some()),
+            ("channels", self.channels.is_some()),
+            ("groups", self.groups.is_some()),
+            ("ptime", self.ptime.is_some()),
+            ("framing", self.framing.is_some()),
+            ("protect", self.protect.is_some()),
+            ("conceal", self.conceal.is_some()),
+            ("role", self.role.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
     /// Reads the common keys; refuses keys that neither they nor the transport have.
     pub fn read(transport: &Transport, query: &Query, socket: &SocketOptions) -> Result<Self, UriError> {
         query.only(COMMON_KEYS.iter().chain(transport.keys).map(|key| key.name))?;
@@ -325,8 +392,9 @@ impl StreamKeys {
         }
         socket.other_peers = (transport.other_peers)(query)?;
         Ok(StreamKeys {
-            latency: query.read("latency", units::parse_duration)?,
-            sample: query.read("format", str::parse::<SampleFormat>)?,
+            latency: query.read("latency", str::parse::<Latency>)?,
+            coding: query.read("format", str::parse::<Coding>)?,
+            bit_rate: query.read("bitrate", str::parse::<BitRate>)?,
             rate: query.read("rate", units::parse_frequency)?,
             channels: query
                 .read("channels", |text| text.parse::<u32>().map_err(|_| "use a number from 1 to 64"))?,
@@ -337,8 +405,7 @@ impl StreamKeys {
             protect: query.read("protect", str::parse::<Repetition>)?,
             role: query.read("role", |text| match text {
                 "listener" => Ok(Role::Listener),
-                "caller" if transport.substrate == Substrate::Tcp => Ok(Role::Caller),
-                "caller" => Err("here the sender calls: omit it".into()),
+                "caller" => Ok(Role::Caller),
                 other => Err(format!(
                     "use listener or caller{}",
                     did_you_mean(nearest(other, ["listener", "caller"]))

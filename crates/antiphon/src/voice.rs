@@ -1,6 +1,7 @@
 //! Voice channels: many of 64 kbit/s over one association, both ways at once (`send --voice`, `receive --voice`).
 
 mod material;
+mod outcome;
 mod priorities;
 mod run;
 mod sinks;
@@ -11,17 +12,19 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::Instant;
 use antiphon_core::units::format_duration;
-use antiphon_media::voice::{MOST_CHANNELS, OPUS_RATES, OPUS_SIZES, OPUS_STATE, VOICE_SIZES};
+use antiphon_core::{Instant, Role};
+use antiphon_media::voice::{
+    MOST_CHANNELS, MOST_PPM, OPUS_RATES, OPUS_SIZES, OPUS_STATE, VOICE_SIZES, voice_bytes, voice_time,
+};
 use antiphon_net::{OsClock, SocketOptions, Stop, Target, WaitStyle};
 use antiphon_proto::Substrate;
-use antiphon_session::{StreamFraming, VoiceReceiving, VoiceSending};
+use antiphon_session::{MOST_OPUS_CHANNELS, StreamFraming, VoiceReceiving, VoiceSending};
 
 use crate::auto::is_auto;
 use crate::receive::listening;
 use crate::run::{create_capture, spawn};
-use crate::send::no_answer;
+use crate::send::{no_answer, unreachable_as};
 use crate::show::{looks, watch};
 use crate::transport::{StackPlan, StreamUri};
 use crate::{Error, ReceiveOptions};
@@ -29,6 +32,7 @@ use run::Ended;
 use sinks::Sinks;
 use status::Snapshot;
 
+pub use antiphon_session::VoiceRole;
 pub use priorities::VoicePriorities;
 pub use status::{VoiceReceivedStatus, VoiceSentStatus, VoiceStatus, VoiceSummary};
 
@@ -37,11 +41,11 @@ pub use status::{VoiceReceivedStatus, VoiceSentStatus, VoiceStatus, VoiceSummary
 pub struct VoiceOptions {
     /// URI of the transport: `xtp://HOST:PORT?…` to call, `xtp://:PORT?…` to listen.
     pub uri: String,
-    /// Whether this end listens.
-    pub listens: bool,
-    /// Channels that this end sends; a caller at least one.
+    /// Whether this end's channels decide when the call ends, or the peer's.
+    pub role: VoiceRole,
+    /// Channels that this end sends; a sender at least one.
     pub channels: usize,
-    /// What they say: `speech:`, `tones:`, `noise:`, or the URI of a source that ends, whose channels are taken in turn.
+    /// Source of the channels: `speech:`, `tones:`, `noise:`, or the URI of a source that ends, whose channels are taken in turn.
     pub source: String,
     /// Where received channels go: `file:call.wav` makes a file for each, `call-0001.wav`; `null:` discards them.
     pub sink: String,
@@ -61,7 +65,7 @@ pub struct VoiceOptions {
     pub priorities: VoicePriorities,
     /// How much faster the clock of this end's converters runs than the system's, in parts per million.
     pub clock_ppm: i32,
-    /// Stop after so much sound; a listener after so much time.
+    /// Stop after so much sound; a receiver after so much time.
     pub length: Option<Duration>,
     /// Continue to listen after the caller's channels have ended.
     pub forever: bool,
@@ -78,11 +82,11 @@ pub struct VoiceOptions {
 }
 
 impl Default for VoiceOptions {
-    /// Data of 20 ms from a conversation; a URI must be set, and a caller's channels.
+    /// A sender of data of 20 ms from a conversation; a URI must be set, and its channels.
     fn default() -> Self {
         VoiceOptions {
             uri: String::new(),
-            listens: false,
+            role: VoiceRole::Sender,
             channels: 0,
             source: "speech:".into(),
             sink: "null:".into(),
@@ -120,15 +124,20 @@ struct VoicePlan {
     sink: Sinks,
     options: VoiceOptions,
     clock: OsClock,
+    /// Sentences on the source.
+    notes: Vec<String>,
 }
 
 impl VoicePlan {
-    fn new(options: &VoiceOptions) -> Result<Self, Error> {
+    fn new(options: &VoiceOptions, stop: &Stop) -> Result<Self, Error> {
         options.check()?;
         let uri = options.read_uri()?;
-        let latency = uri.keys.latency.or(options.latency);
-        let delay = latency.map(|latency| (latency.as_micros() / 125) as usize);
-        let sends = (options.channels > 0).then(|| options.sending(delay)).transpose()?;
+        let latency = uri.keys.fixed_latency()?.or(options.latency);
+        check_latency(latency)?;
+        let sink = Sinks::open(options)?;
+        let delay = latency.map(|latency| voice_bytes(latency) as usize);
+        let sends = (options.channels > 0).then(|| options.sending(delay, stop)).transpose()?;
+        let (sends, notes) = sends.map_or((None, Vec::new()), |(sends, notes)| (Some(sends), notes));
         let lifetime = sends.as_ref().map_or(crate::DEFAULT_LATENCY, |sends| sends.lifetime);
         let receives = VoiceReceiving {
             fifo: options.fifo,
@@ -136,12 +145,15 @@ impl VoicePlan {
             clock_ppm: options.clock_ppm,
             forever: options.forever,
         };
+        let stack = StackPlan {
+            groups: options.channels.clamp(1, MOST_STREAMS),
+            ..uri.stack(options.seed, latency.unwrap_or(lifetime), StreamFraming::Rtp)
+        };
+        options.check_priorities(&stack)?;
         Ok(VoicePlan {
-            stack: StackPlan {
-                groups: options.channels.clamp(1, MOST_STREAMS),
-                ..uri.stack(options.seed, latency.unwrap_or(lifetime), StreamFraming::Rtp)
-            },
-            sink: Sinks::open(options)?,
+            stack,
+            sink,
+            notes,
             uri,
             sends,
             receives,
@@ -165,7 +177,7 @@ impl VoicePlan {
         let size = match options.channels {
             0 => String::new(),
             _ => {
-                let time = Duration::from_micros(125 * options.size as u64);
+                let time = voice_time(options.size);
                 format!(", {} bytes ({}) at a time", options.size, format_duration(time))
             }
         };
@@ -181,7 +193,7 @@ impl VoiceOptions {
                 "auto:// chooses a transport for sound: name one for voice, such as xtp://".into(),
             );
         }
-        if self.channels > MOST_CHANNELS || (self.channels == 0 && !self.listens) {
+        if self.channels > MOST_CHANNELS || (self.channels == 0 && self.role == VoiceRole::Sender) {
             return refused(format!("{} voice channels: use 1 to {MOST_CHANNELS}", self.channels));
         }
         if !VOICE_SIZES.contains(&self.size) {
@@ -189,17 +201,20 @@ impl VoiceOptions {
             return refused(format!("a voice data size of {} bytes: use {least}B to {most}B", self.size));
         }
         if self.opus.is_some_and(|rate| !OPUS_RATES.contains(&rate)) {
-            return refused("Opus carries voice in 6kbit/s to 128kbit/s".into());
+            let [least, most] = [OPUS_RATES.start(), OPUS_RATES.end()].map(|rate| rate / 1_000);
+            return refused(format!("Opus carries voice in {least}kbit/s to {most}kbit/s"));
         }
         if self.opus.is_some() && !OPUS_SIZES.contains(&self.size) {
+            let sizes = OPUS_SIZES.map(|size| format!("{size}B ({})", format_duration(voice_time(size))));
             return refused(format!(
-                "Opus has frames of 80B (10 ms), 160B, 320B and 480B, and none of {}B: choose one with --voice-size",
+                "Opus has frames of {}, and none of {}B: choose one with --voice-size",
+                sizes.join(", "),
                 self.size
             ));
         }
-        if self.opus.is_some() && self.channels > MOST_OPUS {
+        if self.opus.is_some() && self.channels > MOST_OPUS_CHANNELS {
             return refused(format!(
-                "{} channels in Opus: an encoder holds {} kB, so use at most {MOST_OPUS}",
+                "{} channels in Opus: an encoder holds {} kB, and so does a decoder, so use at most {MOST_OPUS_CHANNELS}",
                 self.channels,
                 OPUS_STATE / 1000
             ));
@@ -208,22 +223,50 @@ impl VoiceOptions {
         if let Some(fifo) = self.fifo.filter(|fifo| !fifos.contains(fifo)) {
             return refused(format!("a FIFO of {fifo} bytes: use {}B (a datum) to {MOST_FIFO}B", self.size));
         }
-        if let Some(latency) = self.latency.filter(|latency| *latency > LONGEST_LATENCY) {
-            let most = format_duration(LONGEST_LATENCY);
-            return refused(format!("a playout delay of {}: use at most {most}", format_duration(latency)));
+        if self.clock_ppm.abs() > MOST_PPM {
+            return refused(format!(
+                "a clock that is {} ppm off: use at most {MOST_PPM}ppm either way",
+                self.clock_ppm
+            ));
         }
         Ok(())
     }
 
+    fn check_priorities(&self, stack: &StackPlan) -> Result<(), Error> {
+        if self.priorities.is_empty() {
+            return Ok(());
+        }
+        let endpoint = stack.open(USUAL_DATAGRAM)?.open(Instant::ZERO, Role::Caller);
+        if endpoint.profile().priorities {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "'{}' has no priorities: use xtp://HOST:PORT?sort=on, where urgent channels leave first, or srp://, which repeats \
+             their data more often, or omit --voice-priority",
+            self.uri
+        )))
+    }
+
+    /// Where a receiver waits; over TCP it may call as well.
+    fn read_listening(&self) -> Result<StreamUri, Error> {
+        let options = ReceiveOptions { socket: self.socket.clone(), ..ReceiveOptions::default() };
+        let uri = listening(&self.uri, &options)?;
+        if matches!(uri.target, Target::Call(_)) && uri.transport.substrate == Substrate::Udp {
+            let (scheme, port) = (uri.transport.scheme, uri.address().port());
+            return Err(Error::usage(format!(
+                "'{}': here the sender of voice calls: write {scheme}://:{port}, without role=caller",
+                self.uri
+            )));
+        }
+        Ok(uri)
+    }
+
     fn read_uri(&self) -> Result<StreamUri, Error> {
-        let uri = match self.listens {
-            true => listening(
-                &self.uri,
-                &ReceiveOptions { socket: self.socket.clone(), ..ReceiveOptions::default() },
-            )?,
-            false => StreamUri::read(&self.uri, &self.socket)?.without_role()?,
+        let uri = match self.role {
+            VoiceRole::Receiver => self.read_listening()?,
+            VoiceRole::Sender => StreamUri::read(&self.uri, &self.socket)?.without_role()?,
         };
-        if !self.listens
+        if self.role == VoiceRole::Sender
             && matches!(uri.target, Target::Listen(_))
             && uri.transport.substrate == Substrate::Udp
         {
@@ -240,10 +283,11 @@ impl VoiceOptions {
             )));
         }
         let keys = &uri.keys;
-        let sound = keys.sample.is_some() || keys.rate.is_some() || keys.channels.is_some();
+        let coded = keys.coding.is_some() || keys.bit_rate.is_some();
+        let sound = coded || keys.rate.is_some() || keys.channels.is_some();
         if sound || keys.groups.is_some() || keys.ptime.is_some() || keys.conceal.is_some() {
             return Err(Error::usage(format!(
-                "'{}': voice channels are mono mu-law at 8 kHz: omit format, rate, channels, groups, ptime and conceal",
+                "'{}': voice channels are mono mu-law at 8 kHz: omit format, bitrate, rate, channels, groups, ptime and conceal",
                 self.uri
             )));
         }
@@ -253,8 +297,14 @@ impl VoiceOptions {
         Ok(uri)
     }
 
-    fn sending(&self, delay: Option<usize>) -> Result<VoiceSending, Error> {
-        let material = material::read(&self.source, self.length, self.seed)?;
+    fn sending(&self, delay: Option<usize>, stop: &Stop) -> Result<(VoiceSending, Vec<String>), Error> {
+        let (material, notes) = material::read(&self.source, self.length, self.seed, stop)?;
+        if self.forever && material.channel(0).len().is_some() {
+            return Err(Error::usage(format!(
+                "'{}' ends, and --forever waits for further callers: use speech:, tones: or noise:, which have no end",
+                self.source
+            )));
+        }
         let sources = (0..self.channels).map(|number| material.channel(number)).collect();
         let mut sends = VoiceSending::new(sources, self.size);
         sends.fifo = self.fifo.unwrap_or(sends.fifo);
@@ -262,11 +312,11 @@ impl VoiceOptions {
         sends.clock_ppm = self.clock_ppm;
         sends.silence = self.silence;
         sends.opus = self.opus;
-        sends.length = self.length.filter(|_| !self.listens).map(|length| (length.as_micros() / 125) as u64);
+        sends.length = self.length.filter(|_| self.role == VoiceRole::Sender).map(voice_bytes);
         if let Some(delay) = delay {
-            sends.lifetime = Duration::from_micros(125 * delay as u64);
+            sends.lifetime = voice_time(delay);
         }
-        Ok(sends)
+        Ok((sends, notes))
     }
 }
 
@@ -277,7 +327,7 @@ pub fn voice(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&VoiceStatus),
 ) -> Result<VoiceSummary, Error> {
-    let plan = VoicePlan::new(options)?;
+    let plan = VoicePlan::new(options, stop)?;
     let (clock, description) = (plan.clock, plan.describe());
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let (out, mut looked) = looks();
@@ -290,47 +340,55 @@ pub fn voice(
     if opened.recv().is_ok() {
         notice(description);
     }
-    let (mut last, mut gave_up) = (VoiceStatus::default(), false);
+    let calls_in_vain = options.role == VoiceRole::Sender && !options.wait_for_peer;
+    let (mut gave_up, mut was_broken) = (None, false);
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         told.try_iter().for_each(&mut *notice);
-        if stop.is_asked() {
-            own_stop.ask();
-        }
         let now = clock.now().since(Instant::ZERO);
-        if options.listens && options.length.is_some_and(|length| now >= length) {
+        let is_over =
+            options.role == VoiceRole::Receiver && options.length.is_some_and(|length| now >= length);
+        if stop.is_asked() || is_over {
             own_stop.ask();
         }
         let Some(snapshot) = snapshot else { return };
-        last = snapshot.status();
-        if snapshot.broken.is_some() && now > ANSWER_PATIENCE && !options.listens && !options.wait_for_peer {
-            gave_up = true;
+        gave_up = gave_up.or(snapshot.absent.filter(|_| calls_in_vain));
+        if gave_up.is_some() || snapshot.sink_failed {
             own_stop.ask();
         }
-        status(&last);
+        let broken =
+            snapshot.broken.filter(|_| options.role == VoiceRole::Sender && snapshot.unanswered.is_none());
+        if let Some(why) = broken.filter(|_| !was_broken) {
+            notice(format!("the receiver cannot be reached now: {}; still calling", unreachable_as(why)));
+        }
+        was_broken = broken.is_some();
+        status(&snapshot.status());
     });
-    let Ended { last, notes, files, written } =
+    let Ended { last, mut notes, files, written } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     told.try_iter().chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
-    if let Some(why) = last.broken.filter(|_| gave_up) {
+    let (interrupted, stopped) = (stop.is_asked(), own_stop.is_asked());
+    let unanswered = last.unanswered.filter(|_| calls_in_vain && !stopped);
+    if let Some(why) = gave_up.or(unanswered) {
         return Err(no_answer(why));
     }
-    let last = last.status();
-    status(&last);
+    status(&last.status());
     let written = written.map_err(Error::failed)?;
-    let shortfall = (written.dropped > 0).then(|| {
-        format!("{} bytes of sound could not be written fast enough and are left out", written.dropped)
-    });
-    let interrupted = stop.is_asked();
-    Ok(VoiceSummary { status: last, interrupted, notes, files: written.files, shortfall })
+    let shortfall = outcome::shortfall(&last, options.role, stopped, &written);
+    notes.extend(written.notes);
+    Ok(VoiceSummary { status: last.status(), interrupted, notes, files: written.files, shortfall })
 }
 
-/// The most channels that are compressed.
-const MOST_OPUS: usize = 512;
+fn check_latency(latency: Option<Duration>) -> Result<(), Error> {
+    let Some(latency) = latency.filter(|latency| *latency > LONGEST_LATENCY) else { return Ok(()) };
+    let most = format_duration(LONGEST_LATENCY);
+    Err(Error::usage(format!("a playout delay of {}: use at most {most}", format_duration(latency))))
+}
+
+/// The size of datagrams changes nothing in whether a transport has priorities.
+const USUAL_DATAGRAM: usize = 1_400;
 /// SCTP's streams that channels are spread over at most: a loss on one delays none of the others.
 const MOST_STREAMS: usize = 64;
 /// Bytes of the longest FIFO: eight seconds and more of a channel.
 const MOST_FIFO: usize = 65_536;
 /// The longest playout delay: so that a FIFO with a datum and twice this is none that is longer.
 const LONGEST_LATENCY: Duration = Duration::from_secs(3);
-/// How long an absent peer is sent to before the user is told, as in `send`.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);

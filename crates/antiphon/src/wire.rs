@@ -49,6 +49,14 @@ pub struct AddedWire {
     pub max_datagram: usize,
 }
 
+impl AddedWire {
+    /// The largest packet that is not fragmented, in bytes: transports that can split longer messages should not have
+    /// to.
+    pub fn max_packet(&self) -> usize {
+        max_packet(&self.profile, self.max_datagram)
+    }
+}
+
 impl WirePlan {
     /// Inside UDP or TCP.
     pub fn new(stack: StackPlan, target: Target, socket: SocketOptions) -> Self {
@@ -64,6 +72,17 @@ impl WirePlan {
     pub fn open(self) -> Result<OpenedWire, Error> {
         let (opened, max_datagram) = self.open_wire()?;
         Ok(OpenedWire { opened, max_datagram, plan: self })
+    }
+
+    /// Whether opening it waits for the peer.
+    pub(crate) fn waits(&self) -> bool {
+        self.stack.transport.substrate == Substrate::Tcp && matches!(self.target, Target::Call(_))
+    }
+
+    /// The largest packet that is not fragmented over a byte stream, which is known before it is opened.
+    pub(crate) fn max_packet_of_stream(&self) -> Result<usize, Error> {
+        let profile = self.stack.open(TCP_SEGMENT)?.open(Instant::ZERO, self.role()).profile();
+        Ok(max_packet(&profile, TCP_SEGMENT))
     }
 
     /// The socket, and the size of the largest datagram that is not fragmented.
@@ -106,6 +125,12 @@ impl OpenedWire {
         self.plan.stack.transport.scheme
     }
 
+    /// As [`AddedWire::max_packet`].
+    pub(crate) fn max_packet(&self) -> Result<usize, Error> {
+        let stack = self.plan.stack.open(self.max_datagram)?;
+        Ok(max_packet(&stack.open(Instant::ZERO, self.plan.role()).profile(), self.max_datagram))
+    }
+
     /// Adds it to the lines of a run; captures call it `name`.
     pub fn add(
         self,
@@ -126,6 +151,14 @@ impl OpenedWire {
         let paths = paths(profile, &self.plan.socket);
         Ok(AddedWire { stack, profile, paths, max_datagram: self.max_datagram })
     }
+}
+
+fn max_packet(profile: &Profile, max_datagram: usize) -> usize {
+    let whole = match profile.wire {
+        Wire::Datagram => max_datagram.saturating_sub(profile.message_overhead),
+        Wire::ByteStream => max_datagram,
+    };
+    whole.min(profile.max_message)
 }
 
 /// The first path of a wire, and those to the peer's other addresses.

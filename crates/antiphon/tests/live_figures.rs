@@ -23,7 +23,7 @@ fn streamed(scheme: &str, source: &str) -> Shown {
     let receiving = ReceiveOptions {
         source: format!("{scheme}://@127.0.0.1:{port}"),
         sink: "null:".into(),
-        latency: Some(Duration::from_millis(100)),
+        latency: Some(antiphon::Latency::Of(Duration::from_millis(100))),
         ..ReceiveOptions::default()
     };
     let (listening, is_listening) = std::sync::mpsc::channel();

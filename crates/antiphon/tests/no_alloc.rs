@@ -111,7 +111,7 @@ fn stream(scheme: &'static str, query: &str, groups: Option<&str>) -> Vec<Watch>
     let receiving = ReceiveOptions {
         source: format!("{scheme}://@127.0.0.1:{port}{query}"),
         sink: directory.join("got.wav").display().to_string(),
-        latency: Some(Duration::from_millis(20)),
+        latency: Some(antiphon::Latency::Of(Duration::from_millis(20))),
         passport: Some(directory.join("got.passport")),
         ..ReceiveOptions::default()
     };

@@ -67,7 +67,7 @@ fn through_in(
     let sending = SendOptions {
         source: sent.display().to_string(),
         target: format!("{scheme}://127.0.0.1:{port}"),
-        block_frames,
+        block_frames: Some(block_frames),
         framing,
         groups: groups.map(Into::into),
         ..SendOptions::default()
@@ -226,7 +226,8 @@ fn mistakes_are_refused_with_the_remedy() {
     assert!(refuse("rpt://127.0.0.1:7710").contains("did you mean 'rtp'"));
     assert!(refuse("rtp://127.0.0.1:7710?latncy=20ms").contains("did you mean 'latency'"));
     assert!(refuse("rtp://127.0.0.1:7710?latency=20").contains("write 20ms"));
-    assert!(refuse("rtp://:7710").contains("rtp://HOST"));
+    // A receiver joins a group so; nobody sends to it.
+    assert!(refuse("rtp://@239.1.2.3:7710").contains("write rtp://239.1.2.3:7710"));
     assert!(refuse("rtp://127.0.0.1:7710?channels=65").contains("1 to 64"));
     assert!(refuse("rtp://127.0.0.1:7710?framing=medsua").contains("did you mean 'medusa'"));
     let sdp = Some("/dev/null".into());
@@ -234,8 +235,11 @@ fn mistakes_are_refused_with_the_remedy() {
     let error =
         send(&SendOptions { target, sdp, ..SendOptions::default() }, &Stop::new(), &mut |_| {}, &mut |_| {});
     assert!(error.unwrap_err().to_string().contains("omit --sdp"));
-    let options =
-        SendOptions { target: "rtp://127.0.0.1:7710".into(), block_frames: 8, ..SendOptions::default() };
+    let options = SendOptions {
+        target: "rtp://127.0.0.1:7710".into(),
+        block_frames: Some(8),
+        ..SendOptions::default()
+    };
     let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("16 to 4096"), "{error}");
     // The bundled clip has two channels.

@@ -17,8 +17,13 @@ pub(crate) fn guarded<R>(panicked: R, body: impl FnOnce() -> R) -> R {
 /// Sets the calling thread's `errno`.
 pub(crate) fn set_errno(number: c_int) {
     // SAFETY: the C library answers a pointer to this thread's own, which is always there.
-    unsafe { *libc::__errno_location() = number };
+    unsafe { *errno_location() = number };
 }
+
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno_location;
+#[cfg(not(target_os = "linux"))]
+use libc::__error as errno_location;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
@@ -84,8 +89,12 @@ pub(crate) unsafe fn address(to: *const libc::sockaddr, len: c_int) -> Result<So
         return Err(libc::EFAULT);
     }
     let given = given.ok_or(libc::EINVAL)?;
-    let family = given.get(..2).ok_or(libc::EINVAL)?;
-    let family = c_int::from(libc::sa_family_t::from_ne_bytes([family[0], family[1]]));
+    let begins = given.get(..2).ok_or(libc::EINVAL)?;
+    // On BSD and macOS an address begins with its length, and the family has one byte.
+    let family = match size_of::<libc::sa_family_t>() {
+        1 => c_int::from(begins[1]),
+        _ => c_int::from(u16::from_ne_bytes([begins[0], begins[1]])),
+    };
     match family {
         libc::AF_INET if given.len() >= size_of::<libc::sockaddr_in>() => {
             // SAFETY: so many bytes are there, of a plain structure without forbidden values.

@@ -7,21 +7,32 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 mod compare;
+mod doctor;
 mod lab;
 mod link;
+mod metrics;
 mod papers;
+mod peers;
+mod receive;
 mod reflect;
+mod send;
 mod socket;
 mod stream;
+mod talk;
 mod voice;
 
 pub use compare::CompareArgs;
+pub use doctor::DoctorArgs;
 pub use lab::{CheckArgs, LabArgs, LabCommand, ReplayArgs, RunArgs};
 pub use link::LinkArgs;
+pub use metrics::MetricsArgs;
 pub use papers::{PaperArgs, ReportArgs};
+pub use peers::PeersArgs;
+pub use receive::ReceiveArgs;
 pub use reflect::ReflectArgs;
-pub use socket::{AllowArgs, SocketArgs, WaitArgs};
-pub use stream::{ReceiveArgs, SendArgs};
+pub use send::SendArgs;
+pub use socket::{ListenSocketArgs, SocketArgs, WaitArgs};
+pub use talk::TalkArgs;
 pub use voice::{VoiceArgs, VoiceReceiveArgs, VoiceSendArgs};
 
 use crate::values;
@@ -55,6 +66,8 @@ pub enum Command {
     Send(Box<SendArgs>),
     /// Receive a stream and play or record it
     Receive(Box<ReceiveArgs>),
+    /// Talk with a peer: send and receive at once
+    Talk(Box<TalkArgs>),
     /// Return packets to their senders: the far end of compare
     Reflect(ReflectArgs),
     /// Emulate a link between programs, with loss, delay and queues
@@ -64,6 +77,10 @@ pub enum Command {
     /// List audio sources and sinks
     #[command(after_help = DEVICES_EXAMPLES)]
     Devices,
+    /// Find streams that are announced in the network
+    Peers(PeersArgs),
+    /// Check this machine for live audio and say what to change
+    Doctor(DoctorArgs),
     /// What each transport offers: what `help transports` means
     #[command(hide = true)]
     Transports,
@@ -144,6 +161,7 @@ Examples:
   antiphon compare studio.local        which transport suits this path
   antiphon receive rtp://:7710 file:take.wav
   antiphon send file:song.flac rtp://192.0.2.7:7710
+  antiphon talk studio.local           both ways at once
   antiphon help compare                all options of a command
   antiphon help transports             what each transport offers
 

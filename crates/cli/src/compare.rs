@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use antiphon::measure::Advice;
-use antiphon::{CompareOptions, Comparison, Error, Judgement, compare, figure_rows};
+use antiphon::{
+    CompareOptions, Comparison, Error, Judgement, cell_advice, cell_sentences, compare, figure_rows,
+};
 use serde_json::{Value, json};
 
 use crate::args::{CompareArgs, Global};
@@ -41,6 +43,9 @@ pub fn run(args: &CompareArgs, global: &Global, output: &mut Output) -> Result<u
         print_records(&comparison, &judgements, output)?;
     } else {
         print_text(&comparison, &reached, output);
+    }
+    if let Some(receivers) = args.receivers {
+        tell_cell(receivers, output);
     }
     tell_missed(&judgements, output);
     if comparison.interrupted && !output.json {
@@ -87,6 +92,23 @@ fn verdict(comparison: &Comparison, judgements: &[Judgement]) -> u8 {
     } else {
         exit::FAILED
     }
+}
+
+/// Whether so many receivers fit on a cell.
+fn tell_cell(receivers: usize, output: &mut Output) {
+    let receivers = u32::try_from(receivers).unwrap_or(u32::MAX);
+    if output.json {
+        for cell in cell_advice(receivers) {
+            output.record("cell", json!(cell));
+        }
+        return;
+    }
+    let width = output.width.min(PROSE);
+    let mut text = format!("\n{}\n", output.palette.paint(Tone::Head, "Receivers on a Wi-Fi cell"));
+    for sentence in cell_sentences(receivers) {
+        text += &paragraph("", &sentence, 2, width);
+    }
+    output.result(text.trim_end_matches('\n'));
 }
 
 fn tell_missed(judgements: &[Judgement], output: &Output) {

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use antiphon::AUTO;
 use antiphon::link::PRESETS;
 use antiphon::measure::Purpose;
-use antiphon::media::SampleFormat;
 use antiphon::media::conceal::Concealment;
+use antiphon::media::{Coding, SampleFormat};
 use antiphon::proto::TRANSPORTS;
 use antiphon::session::StreamFraming;
 use antiphon::sound::Clip;
@@ -68,12 +68,28 @@ pub fn schemes() -> Vec<String> {
 /// What a source can be, apart from the path of a file.
 pub fn sources() -> Vec<String> {
     let clips = Clip::ALL.iter().map(|clip| format!("clip:{}", clip.name()));
-    clips.chain(named(["file:", "tone:440Hz", "tone:sweep", "tone:click", "tone:noise", "-"])).collect()
+    clips
+        .chain(named([
+            "file:",
+            "tone:440Hz",
+            "tone:sweep",
+            "tone:click",
+            "tone:noise",
+            "jack:",
+            "pulse:",
+            "-",
+        ]))
+        .collect()
 }
 
 /// What a sink can be, apart from the path of a file.
 pub fn sinks() -> Vec<String> {
-    named(["file:", "null:", "-"])
+    named(["file:", "jack:", "pulse:", "null:", "-"])
+}
+
+/// The same for `receive`, which shows pictures as well.
+pub fn receive_sinks() -> Vec<String> {
+    sinks().into_iter().chain(named(["player:"])).collect()
 }
 
 /// The names of the papers.
@@ -95,8 +111,13 @@ fn known_papers() -> Vec<PaperResults> {
     PaperResults::read(&[], &mut |_, _| Ok(None)).expect("no file is read, so nothing can fail")
 }
 
-/// The names of sample formats.
+/// The names of sample formats, and of what is compressed.
 pub fn formats() -> Vec<String> {
+    named(Coding::ALL.map(Coding::name))
+}
+
+/// The names of sample formats.
+pub fn sample_formats() -> Vec<String> {
     named(SampleFormat::ALL.map(SampleFormat::name))
 }
 
@@ -132,9 +153,11 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// A purpose, by its name.
+/// A purpose, by its name or, for the longest one, in short.
 pub fn purpose() -> impl TypedValueParser<Value = Purpose> {
-    one_of(Purpose::ALL.map(|purpose| (purpose.name(), purpose)))
+    one_of(
+        Purpose::ALL.map(|purpose| (purpose.name(), purpose)).into_iter().chain([("tv", Purpose::TvSound)]),
+    )
 }
 
 /// The names of all transports, without their titles, which would make every option's help a paragraph.
@@ -147,19 +170,21 @@ pub fn transport_with_keys() -> impl TypedValueParser<Value = String> {
     completed(|text: &str| antiphon::check_transport(text).map(|()| text.to_string()), transports)
 }
 
-fn transports() -> Vec<String> {
+/// The names of all transports.
+pub fn transports() -> Vec<String> {
     named(TRANSPORTS.iter().map(|transport| transport.scheme))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{dscp, link};
+    use crate::values::{compared, dscp, link};
 
     #[test]
     fn completed_values_are_accepted() {
         assert!(presets().iter().all(|name| link(name).is_ok()));
-        assert!(formats().iter().all(|name| name.parse::<SampleFormat>().is_ok()));
+        assert!(formats().iter().all(|name| name.parse::<Coding>().is_ok()));
+        assert!(sample_formats().iter().all(|name| compared(name).is_ok()));
         assert!(classes().iter().all(|name| dscp(name).is_ok()));
         assert!(
             sources()

@@ -21,6 +21,9 @@ pub fn run(output: &mut Output) -> u8 {
                     "sink": device.sink,
                     "available": device.available,
                     "clocked": device.clocked,
+                    "rate_hz": device.rate,
+                    "channels": device.channels,
+                    "default": device.default,
                 }),
             );
         }

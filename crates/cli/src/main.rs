@@ -10,19 +10,26 @@ mod args;
 mod compare;
 mod completions;
 mod devices;
+mod doctor;
 mod exit;
 mod grid;
+mod keys;
 mod lab;
 mod link;
 mod manual;
+mod monitor;
 mod output;
+mod peers;
+mod programmes;
 mod progress;
 mod reflect;
+mod screen;
 mod settings;
 mod signals;
 mod status_line;
 mod stream;
 mod table;
+mod talk;
 mod transports;
 mod values;
 mod voice;
@@ -56,9 +63,12 @@ fn run(cli: &Cli, output: &mut Output) -> Result<u8, Error> {
         Command::Compare(args) => compare::run(args, &cli.global, output),
         Command::Send(args) => stream::send_run(args, &cli.global, output),
         Command::Receive(args) => stream::receive_run(args, &cli.global, output),
+        Command::Talk(args) => talk::run(args, &cli.global, output),
         Command::Reflect(args) => reflect::run(args, &cli.global, output),
         Command::Link(args) => link::run(args, &cli.global, output),
         Command::Lab(args) => lab::lab(args, &cli.global, output),
+        Command::Peers(args) => peers::run(args, &cli.global, output),
+        Command::Doctor(args) => doctor::run(args, &cli.global, output),
         Command::Devices => Ok(devices::run(output)),
         Command::Transports => Ok(transports::run(output)),
         Command::Man { directory } => manual::write(directory, output),

@@ -24,6 +24,8 @@ pub struct Output {
     pub verbose: u8,
     /// Whether progress may be drawn on standard error.
     pub draws: bool,
+    /// Colours for the screen of a stream.
+    pub screen_coloured: bool,
     quiet: bool,
     clock: OsClock,
     /// Set when the reader of standard output closes it.
@@ -52,6 +54,11 @@ impl Output {
             width: width(),
             verbose: global.verbose,
             draws: std::io::stderr().is_terminal() && !dumb && !global.quiet,
+            screen_coloured: match global.color {
+                Color::Always => true,
+                Color::Never => false,
+                Color::Auto => !no_color,
+            },
             quiet: global.quiet,
             clock: OsClock::new(),
             stop: None,

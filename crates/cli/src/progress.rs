@@ -14,25 +14,39 @@ use crate::signals::STOPPING;
 /// How often a plain line is printed.
 pub const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
+/// The longest time between two plain lines of a stream: a log of weeks has 24 of them a day.
+const PLAIN_AT_LEAST_EVERY: Duration = Duration::from_secs(3600);
+
 /// Tells when something is due at regular intervals.
 pub struct Pace {
     clock: OsClock,
     every: Duration,
+    /// To which the intervals grow, each twice as long as the one before.
+    longest: Duration,
     next: Instant,
 }
 
 impl Pace {
     /// The first time after `every`.
     pub fn new(clock: OsClock, every: Duration) -> Self {
-        Pace { clock, every, next: clock.now() + every }
+        Pace { clock, every, longest: every, next: clock.now() + every }
+    }
+
+    /// The first time after `every`, then after ever longer times up to `longest`.
+    pub fn slowing(clock: OsClock, every: Duration, longest: Duration) -> Self {
+        Pace { longest, ..Pace::new(clock, every) }
     }
 
     /// Whether it is due, at most once for each time.
     pub fn is_due(&mut self) -> bool {
-        let now = self.clock.now();
+        self.is_due_at(self.clock.now())
+    }
+
+    fn is_due_at(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;
         }
+        self.every = (2 * self.every).min(self.longest);
         // Missed times are skipped.
         while self.next <= now {
             self.next += self.every;
@@ -131,7 +145,8 @@ impl StreamProgress {
             line.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             line
         });
-        StreamProgress { bar, plain: Pace::new(output.clock(), PLAIN_EVERY), stop: stop.clone() }
+        let plain = Pace::slowing(output.clock(), PLAIN_EVERY, PLAIN_AT_LEAST_EVERY);
+        StreamProgress { bar, plain, stop: stop.clone() }
     }
 
     /// Displays a line, or prints it at intervals if nothing can be drawn.
@@ -149,9 +164,14 @@ impl StreamProgress {
 
     /// Prints a message without breaking the progress line.
     pub fn talk(&self, text: &str, output: &Output) {
+        self.around(|| output.talk(text));
+    }
+
+    /// Prints something without breaking the progress line.
+    pub fn around(&self, print: impl FnOnce()) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| output.talk(text)),
-            None => output.talk(text),
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 
@@ -192,4 +212,24 @@ fn line_style() -> ProgressStyle {
 
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_of_weeks_are_few() {
+        let seconds = |pace: &mut Pace, end: u64| -> Vec<u64> {
+            let at = |s| Instant::ZERO + Duration::from_secs(s);
+            (0..end).filter(|s| pace.is_due_at(at(*s))).collect()
+        };
+        let begins = |pace: Pace| Pace { next: Instant::ZERO + pace.every, ..pace };
+        let clock = OsClock::new();
+        let mut slowing = begins(Pace::slowing(clock, PLAIN_EVERY, PLAIN_AT_LEAST_EVERY));
+        let lines = seconds(&mut slowing, 14 * 24 * 3600);
+        assert_eq!(lines[..4], [10, 30, 70, 150]);
+        assert!((330..=350).contains(&lines.len()), "{}", lines.len());
+        assert_eq!(seconds(&mut begins(Pace::new(clock, PLAIN_EVERY)), 60), [10, 20, 30, 40, 50]);
+    }
 }

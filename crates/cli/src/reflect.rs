@@ -1,10 +1,11 @@
 //! `antiphon reflect`.
 
-use antiphon::{Error, ReflectStatus, ReflectedTransport, reflect};
+use antiphon::{Error, MetricsState, ReflectStatus, ReflectedTransport, reflect};
 use serde_json::Value;
 
 use crate::args::{Global, ReflectArgs};
 use crate::exit;
+use crate::monitor::Monitor;
 use crate::output::Output;
 use crate::progress::StreamProgress;
 
@@ -13,6 +14,7 @@ pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u
     let options = args.options();
     let watch = output.watch(global.time_limit)?;
     let mut progress = StreamProgress::new(output, &watch.stop);
+    let mut monitor = Monitor::open(&args.metrics, &watch.stop, output)?;
     let mut began = false;
     let result = reflect(&options, &watch.stop, &mut |status| {
         if !began {
@@ -21,8 +23,14 @@ pub fn run(args: &ReflectArgs, global: &Global, output: &mut Output) -> Result<u
         } else if output.json {
             output.timed("interval", record(status));
         }
+        // A state that not every media thread has told grows old.
+        if status.alive {
+            monitor.metrics(|| MetricsState::Reflect(status.clone()));
+            monitor.alive(|| line(status));
+        }
         progress.update(|| line(status), output);
     });
+    monitor.stopping();
     progress.clear();
     let status = result?;
     if output.json {

@@ -51,7 +51,10 @@ impl Watch {
                 None => first = Some(now),
                 // timeout(1) and shells signal a process and then its group: this counts as one signal.
                 Some(first) if now.since(first) < SAME_WISH => return,
-                Some(_) => std::process::exit(exit::INTERRUPTED.into()),
+                Some(_) => {
+                    crate::screen::terminal::restore();
+                    std::process::exit(exit::INTERRUPTED.into())
+                }
             }
             give(SIGNAL, &signal_stop, &signal_reason, &signal_hold);
             if says {

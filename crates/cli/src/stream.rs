@@ -3,16 +3,21 @@
 use std::time::Duration;
 
 use antiphon::core::Instant;
-use antiphon::{ConfirmedBy, Error, ReceiveOptions, SendOptions, Stop, receive, send};
+use antiphon::{
+    ConfirmedBy, Error, MetricsState, NoticeLimiter, ReceiveOptions, SendOptions, Stop, TradeOff, receive,
+    send,
+};
 use serde_json::{Value, json};
 
 use crate::args::{Global, ReceiveArgs, SendArgs};
 use crate::exit;
+use crate::monitor::Monitor;
 use crate::output::{Output, command_line};
 use crate::progress::{Pace, StreamProgress, line_width};
+use crate::screen::{self, Screen, State, Subject};
 use crate::signals::Watch;
-use crate::status_line::{receive_line, send_line};
-use crate::voice;
+use crate::status_line::{receive_line, receiver_line, send_line};
+use crate::{programmes, voice};
 
 /// Runs `send`; returns the exit code.
 pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
@@ -20,15 +25,27 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
         return voice::run(&options, global, output);
     }
     let options = SendOptions { command: command_line(), ..args.options(fresh_seed(output))? };
+    screen::check(args.shown.screen, global, output)?;
     let run = json!({
         "command": "send", "source": options.source, "target": options.target, "seed": options.seed,
     });
     let watch = begin(run, global, output)?;
-    let mut show = Show::new(output, &watch.stop);
+    let subject = args.shown.screen.then(|| Subject {
+        command: "send",
+        uri: options.target.clone(),
+        latency: None,
+        mute: None,
+        programme: None,
+    });
+    let monitor = Monitor::open(&args.metrics, &watch.stop, output)?;
+    let mut show = Show::open(output, &watch.stop, subject, monitor)?;
     let progress = std::cell::RefCell::new(&mut show);
     let result =
         send(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
-            progress.borrow_mut().status(|| send_line(status, line_width()), || to_json(status))
+            let mut show = progress.borrow_mut();
+            show.screen(|| State::Send(Box::new(status.clone())));
+            show.monitor.metrics(|| MetricsState::Send(status.clone()));
+            show.status(|| send_line(status, line_width()), || to_json(status));
         });
     show.end();
     let summary = match result {
@@ -36,8 +53,16 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
         Err(error) => return stopped(error, &watch, output),
     };
     finish(to_json(&summary), &send_line(&summary.status, WHOLE), &summary.notes, output);
+    if !output.json {
+        summary.receivers_served.iter().for_each(|one| output.talk(&receiver_line(one)));
+    }
     summary.failures.iter().for_each(|failure| output.error(failure));
-    if summary.confirmed_by == ConfirmedBy::Nothing && summary.shortfall.is_none() && !summary.interrupted {
+    let served = summary.status.receivers.is_some();
+    if summary.confirmed_by == ConfirmedBy::Nothing
+        && !served
+        && summary.shortfall.is_none()
+        && !summary.interrupted
+    {
         output.talk("unconfirmed: no report of the receiver came, and nothing spoke against it");
     }
     let code = match (&summary.shortfall, &summary.failures[..]) {
@@ -54,25 +79,41 @@ pub fn send_run(args: &SendArgs, global: &Global, output: &mut Output) -> Result
 
 /// Runs `receive`; returns the exit code.
 pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    if let Some(options) = args.voice_options(fresh_seed(output)) {
+    if let Some(options) = args.voice_options(fresh_seed(output))? {
         return voice::run(&options, global, output);
     }
     let options = ReceiveOptions { command: command_line(), ..args.options(fresh_seed(output))? };
-    if options.sink.starts_with('-') && output.json {
-        return Err(Error::usage("--json and the sink '-' both write to standard output: choose one"));
+    if args.programmes {
+        return programmes::list(&options, global, output);
     }
+    check_sink(&options.sink, output)?;
+    screen::check(args.shown.screen, global, output)?;
     let run = json!({
         "command": "receive", "source": options.source, "sink": options.sink, "seed": options.seed,
     });
     let watch = begin(run, global, output)?;
-    let mut show = Show::new(output, &watch.stop);
+    let subject = args.shown.screen.then(|| Subject {
+        command: "receive",
+        uri: options.source.clone(),
+        latency: options.latency,
+        mute: None,
+        programme: Some(options.programme.clone()),
+    });
+    let control = programmes::Control::open(args, &options)?;
+    let monitor = Monitor::open(&args.metrics, &watch.stop, output)?;
+    let mut show = Show::open(output, &watch.stop, subject, monitor)?;
     let progress = std::cell::RefCell::new(&mut show);
     let result =
         receive(&options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
             let mut show = progress.borrow_mut();
+            show.screen(|| State::Receive(Box::new(status.clone())));
+            show.monitor.metrics(|| MetricsState::Receive(status.clone()));
+            control.look(status);
             show.status(|| receive_line(status, line_width()), || to_json(status));
             show.heard(status.packets_received);
+            show.lip_sync(status.pictures.and_then(|pictures| pictures.out_of_sync_ms));
         });
+    drop(control);
     show.end();
     let summary = match result {
         Ok(summary) => summary,
@@ -80,6 +121,9 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     };
     // If the sound goes to standard output, nothing else may.
     finish(to_json(&summary), &receive_line(&summary.status, WHOLE), &summary.notes, output);
+    if let Some(trade_off) = TradeOff::sentence(&summary.status.trade_off).filter(|_| !output.json) {
+        output.talk(&format!("playout delay: {trade_off}"));
+    }
     if let Some(shortfall) = &summary.shortfall {
         output.error(&format!("error: {shortfall}"));
         return Ok(watch.exit_code().unwrap_or(exit::FAILED));
@@ -87,14 +131,23 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 
+/// Standard output has room for one of both.
+pub(crate) fn check_sink(sink: &str, output: &Output) -> Result<(), Error> {
+    if sink.starts_with('-') && output.json {
+        return Err(Error::usage("--json and the sink '-' both write to standard output: choose one"));
+    }
+    Ok(())
+}
+
 /// How a command without a stream ends: what was stopped before it had begun is no failure.
-fn stopped(error: Error, watch: &Watch, output: &Output) -> Result<u8, Error> {
+pub(crate) fn stopped(error: Error, watch: &Watch, output: &Output) -> Result<u8, Error> {
     let code = watch.exit_code().ok_or(error.clone())?;
     output.detail(&error.to_string());
     Ok(code)
 }
 
-fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Error> {
+/// Announces the run, and begins to watch for what stops it.
+pub(crate) fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Error> {
     let watch = output.watch(global.time_limit)?;
     if output.json {
         let mut run = run;
@@ -105,48 +158,119 @@ fn begin(run: Value, global: &Global, output: &mut Output) -> Result<Watch, Erro
 }
 
 /// A seed that differs in each run: RFC 3550 §8.1 requires SSRCs that do not collide.
-fn fresh_seed(output: &Output) -> u64 {
+pub(crate) fn fresh_seed(output: &Output) -> u64 {
     let clock = output.clock();
     clock.epoch().ntp_at_zero.to_bits() ^ (u64::from(std::process::id()) << 32)
 }
 
 /// Display of a running stream.
-struct Show<'a> {
+pub(crate) struct Show<'a> {
     output: &'a mut Output,
     progress: StreamProgress,
     interval: Pace,
     silence: Silence,
+    notices: NoticeLimiter,
+    screen: Option<Screen>,
+    /// Pictures come too late for their sound.
+    out_of_sync: bool,
+    /// Who watches it from outside.
+    pub monitor: Monitor,
 }
 
 impl<'a> Show<'a> {
-    fn new(output: &'a mut Output, stop: &Stop) -> Self {
+    /// With a screen, if there is something to show on one.
+    pub fn open(
+        output: &'a mut Output,
+        stop: &Stop,
+        subject: Option<Subject>,
+        monitor: Monitor,
+    ) -> Result<Self, Error> {
+        let screen = subject.map(|subject| Screen::open(&subject, output, stop)).transpose()?;
+        Ok(Show { screen, ..Show::new(output, stop, monitor) })
+    }
+
+    /// A line, or plain lines.
+    pub fn new(output: &'a mut Output, stop: &Stop, monitor: Monitor) -> Self {
         let progress = StreamProgress::new(output, stop);
         let interval = Pace::new(output.clock(), Duration::from_secs(1));
-        Show { output, progress, interval, silence: Silence::default() }
+        Show {
+            output,
+            progress,
+            interval,
+            silence: Silence::default(),
+            notices: NoticeLimiter::new(),
+            screen: None,
+            out_of_sync: false,
+            monitor,
+        }
     }
 
-    fn notice(&mut self, text: &str) {
+    pub fn notice(&mut self, text: &str) {
         self.silence.expected();
-        self.progress.talk(text, self.output);
+        self.tell(text);
     }
 
-    fn status(&mut self, line: impl FnOnce() -> String, record: impl FnOnce() -> Value) {
+    fn tell(&mut self, text: &str) {
+        self.monitor.notice(text);
+        if let Some(screen) = &mut self.screen {
+            return screen.notice(text);
+        }
+        let told = match self.output.verbose {
+            0 => self.notices.admit(self.output.clock().now(), text),
+            _ => Some(text.into()),
+        };
+        if let Some(told) = told {
+            self.progress.talk(&told, self.output);
+        }
+    }
+
+    /// A new state, for the screen if there is one.
+    pub fn screen(&mut self, state: impl FnOnce() -> State) {
+        if let Some(screen) = &mut self.screen {
+            screen.state(state());
+        }
+    }
+
+    pub fn status(&mut self, line: impl Fn() -> String, record: impl FnOnce() -> Value) {
+        self.monitor.alive(&line);
         if self.output.json && self.interval.is_due() {
             self.output.timed("interval", record());
         }
-        self.progress.update(line, self.output);
-    }
-
-    /// Reports a sender from which nothing comes any more.
-    fn heard(&mut self, packets: u64) {
-        if let Some(silence) = self.silence.look(packets, self.output.clock().now()) {
-            let text = format!("no packets for {} s; still waiting for the sender", silence.as_secs());
-            self.progress.talk(&text, self.output);
+        if self.screen.is_none() {
+            self.progress.update(line, self.output);
         }
     }
 
-    fn end(&mut self) {
-        self.progress.clear();
+    /// By how much pictures come too late for their sound, if they do: a record when that begins and when it ends.
+    pub fn lip_sync(&mut self, late_ms: Option<f64>) {
+        let is_out = late_ms.is_some();
+        if std::mem::replace(&mut self.out_of_sync, is_out) != is_out && self.output.json {
+            let mut record = json!({ "in_sync": !is_out });
+            if let Some(late) = late_ms {
+                record["late_ms"] = late.into();
+            }
+            self.output.timed("lip_sync", record);
+        }
+    }
+
+    /// Reports a sender from which nothing comes any more.
+    pub fn heard(&mut self, packets: u64) {
+        if let Some(silence) = self.silence.look(packets, self.output.clock().now()) {
+            let text = format!("no packets for {} s; still waiting for the sender", silence.as_secs());
+            self.tell(&text);
+        }
+    }
+
+    pub fn end(&mut self) {
+        self.monitor.stopping();
+        match self.screen.take() {
+            Some(screen) => screen.close().iter().for_each(|notice| self.output.talk(notice)),
+            None => self.progress.clear(),
+        }
+        let left_out = self.notices.left_out();
+        if left_out > 0 {
+            self.output.talk(&format!("{left_out} messages like those above were left out; -v shows all"));
+        }
     }
 }
 
@@ -192,7 +316,8 @@ impl Silence {
     }
 }
 
-fn finish(record: Value, line: &str, notes: &[String], output: &mut Output) {
+/// Tells the notes and the final state.
+pub(crate) fn finish(record: Value, line: &str, notes: &[String], output: &mut Output) {
     for note in notes {
         output.detail(&format!("note: {note}"));
     }
@@ -204,9 +329,9 @@ fn finish(record: Value, line: &str, notes: &[String], output: &mut Output) {
 }
 
 /// At the end all of a line is shown; a terminal folds it.
-const WHOLE: usize = usize::MAX;
+pub(crate) const WHOLE: usize = usize::MAX;
 
-fn to_json(status: &impl serde::Serialize) -> Value {
+pub(crate) fn to_json(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).expect("plain numbers and texts have a JSON form")
 }
 

@@ -2,16 +2,19 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use antiphon::core::units::{parse_duration, parse_frequency};
+use antiphon::core::units::{format_duration, parse_duration, parse_frequency};
 use antiphon::core::uri::Uri;
 use antiphon::core::{BitRate, ByteCount, UnitError};
 use antiphon::link::DuplexSpec;
-use antiphon::media::{ChannelGroups, FormatError, SampleFormat, StreamDescription, StreamFormat};
+use antiphon::media::voice::voice_time;
+use antiphon::media::{
+    ChannelGroups, Coding, FormatError, MAX_SESSION_NAME, SampleFormat, StreamDescription, StreamFormat, opus,
+};
 use antiphon::net::Target;
 use antiphon::session::PlayoutDelay;
 use antiphon::{MOST_VOICE_CHANNELS, SpoolPlace, VOICE_DATA_SIZES};
@@ -109,7 +112,9 @@ pub fn voice_size(text: &str) -> Result<usize, Refusal> {
     let (least, most) = (VOICE_DATA_SIZES.start(), VOICE_DATA_SIZES.end());
     let ByteCount(size) = text.parse::<ByteCount>()?;
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    let refusal = || format!("use {least}B (1 ms of a channel) to {most}B (512 ms)").into();
+    let time = |size: &usize| format_duration(voice_time(*size));
+    let refusal =
+        || format!("use {least}B ({} of a channel) to {most}B ({})", time(least), time(most)).into();
     if VOICE_DATA_SIZES.contains(&size) { Ok(size) } else { Err(refusal()) }
 }
 
@@ -203,6 +208,13 @@ pub fn listen(text: &str) -> Result<SocketAddr, Refusal> {
     Ok(address)
 }
 
+/// An address to serve at: as [`listen`], but without a host on this machine alone.
+pub fn serve_here(text: &str) -> Result<SocketAddr, Refusal> {
+    let address = listen(text)?;
+    let anywhere = text.starts_with(':');
+    Ok(if anywhere { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address })
+}
+
 /// An address to call: `HOST:PORT`.
 pub fn call(text: &str) -> Result<SocketAddr, Refusal> {
     match address(text)? {
@@ -258,6 +270,23 @@ fn within(text: &str, wanted: &str, range: std::ops::RangeInclusive<u32>) -> Res
     range.contains(&number).then_some(number).ok_or_else(refused)
 }
 
+/// The name of an announced stream: one line.
+pub fn session_name(text: &str) -> Result<String, Refusal> {
+    let fits = (1..=MAX_SESSION_NAME).contains(&text.chars().count());
+    if fits && !text.chars().any(char::is_control) {
+        return Ok(text.into());
+    }
+    Err(format!("write a name of 1 to {MAX_SESSION_NAME} characters in one line").into())
+}
+
+/// A multicast group of IP version 4.
+pub fn announcement_group(text: &str) -> Result<Ipv4Addr, Refusal> {
+    match text.parse::<Ipv4Addr>() {
+        Ok(group) if group.is_multicast() => Ok(group),
+        _ => Err("write a multicast group, such as 239.255.255.255".into()),
+    }
+}
+
 /// A file to be written; its directory must be there.
 pub fn new_file(text: &str) -> Result<PathBuf, Refusal> {
     let path = PathBuf::from(text);
@@ -293,11 +322,11 @@ pub fn playout_delay(text: &str) -> Result<PlayoutDelay, UnitError> {
     Ok(if text == "none" { PlayoutDelay::Unbounded } else { PlayoutDelay::Of(parse_duration(text)?) })
 }
 
-/// A sample format, and perhaps rate and channels: `l16`, `l16/48000`, `l16/48kHz/2`.
+/// A sample format or another coding, and perhaps rate and channels: `l16`, `l16/48000`, `l16/48kHz/2`, `opus`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WireFormat {
-    /// How a sample is stored.
-    pub sample: Option<SampleFormat>,
+    /// How packets hold the sound.
+    pub coding: Option<Coding>,
     /// In Hz.
     pub rate: Option<u32>,
     /// Samples per sample frame.
@@ -319,7 +348,7 @@ impl FromStr for WireFormat {
         // After the slash a bare number is in Hz, as in SDP.
         let hertz = |text: &str| text.parse().or_else(|_| parse_frequency(text));
         let format = WireFormat {
-            sample: Some(name.parse()?),
+            coding: Some(name.parse()?),
             rate: rate.map(hertz).transpose()?,
             channels: channels.map(self::channels).transpose()?,
         };
@@ -333,17 +362,35 @@ impl FromStr for WireFormat {
 impl WireFormat {
     /// As a description of a stream, which needs all three parts.
     pub fn description(self) -> Result<StreamDescription, antiphon::Error> {
-        match (self.sample, self.rate, self.channels) {
-            (Some(sample), Some(rate), Some(channels)) => {
-                Ok(StreamDescription::new(sample, StreamFormat::new(rate, channels)?))
+        match (self.coding, self.rate, self.channels) {
+            (Some(coding), Some(rate), Some(channels)) => {
+                let format = StreamFormat::new(rate, channels)?;
+                coding.check(format)?;
+                Ok(StreamDescription::new(coding, format))
+            }
+            // Whatever the sender has, it can be decoded to two channels.
+            (Some(Coding::Opus), None, None) => {
+                let format = StreamFormat::new(opus::RATE, opus::MOST_CHANNELS as u32)?;
+                Ok(StreamDescription::new(Coding::Opus, format))
             }
             _ => {
-                let name = self.sample.map_or("l16", SampleFormat::name);
+                let name = self.coding.map_or("l16", Coding::name);
                 Err(antiphon::Error::usage(format!(
                     "--format {name} has no rate and channels: write for example {name}/48000/2"
                 )))
             }
         }
+    }
+}
+
+/// The sample format of a comparison.
+pub fn compared(text: &str) -> Result<SampleFormat, Refusal> {
+    match text.parse()? {
+        Coding::Pcm(sample) => Ok(sample),
+        Coding::Opus => Err(
+            "a comparison asks whether samples come as they were sent, and Opus changes all of them: use l16, or mulaw for few bytes"
+                .into(),
+        ),
     }
 }
 
@@ -397,6 +444,11 @@ mod tests {
     fn addresses_listen_and_call() {
         assert_eq!(listen(":7710").unwrap().to_string(), "[::]:7710");
         assert_eq!(listen("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
+        let served = |text: &str| serve_here(text).map(|address| address.to_string()).ok();
+        assert_eq!(served(":9464").as_deref(), Some("127.0.0.1:9464"));
+        assert_eq!(served("0.0.0.0:0").as_deref(), Some("0.0.0.0:0"));
+        assert_eq!(served("[::]:9464").as_deref(), Some("[::]:9464"));
+        assert_eq!((served("9464"), served(":99999"), served("")), (None, None, None));
         assert_eq!(call("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
         assert_eq!(call("[::1]:80").unwrap().to_string(), "[::1]:80");
         for wrong in [":80", "127.0.0.1", "", "127.0.0.1:0x", "127.0.0.1:80/x", "::1:80"] {

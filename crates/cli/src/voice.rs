@@ -1,81 +1,60 @@
 //! `antiphon send --voice` and `antiphon receive --voice`.
 
-use std::time::Duration;
-
-use antiphon::{Error, VoiceOptions, VoiceStatus, voice};
-use serde_json::{Value, json};
+use antiphon::{Error, VoiceOptions, VoiceRole, VoiceStatus, VoiceSummary, voice};
+use serde_json::json;
 
 use crate::args::Global;
 use crate::exit;
+use crate::monitor::Monitor;
 use crate::output::Output;
-use crate::progress::{Pace, StreamProgress};
+use crate::stream::{Show, begin, check_sink, finish, stopped, to_json};
 
 /// Runs voice channels; returns the exit code.
 pub fn run(options: &VoiceOptions, global: &Global, output: &mut Output) -> Result<u8, Error> {
-    if options.sink.starts_with('-') && output.json {
-        return Err(Error::usage("--json and the sink '-' both write to standard output: choose one"));
-    }
-    let watch = output.watch(global.time_limit)?;
-    if output.json {
-        let command = if options.listens { "receive" } else { "send" };
-        output.timed(
-            "run",
-            json!({
-                "command": command, "uri": options.uri, "channels": options.channels, "source": options.source,
-                "sink": options.sink, "voice_size_bytes": options.size, "seed": options.seed, "version": env!("CARGO_PKG_VERSION"),
-            }),
-        );
-    }
-    let progress = std::cell::RefCell::new((StreamProgress::new(output, &watch.stop), output));
-    let mut interval = Pace::new(progress.borrow().1.clock(), Duration::from_secs(1));
-    let result = voice(
-        options,
-        &watch.stop,
-        &mut |notice| {
-            let (progress, output) = &*progress.borrow();
-            progress.talk(&notice, output);
-        },
-        &mut |status| {
-            let (progress, output) = &mut *progress.borrow_mut();
-            if output.json && interval.is_due() {
-                output.timed("interval", to_json(status));
-            }
-            progress.update(|| line(status), output);
-        },
-    );
-    let (mut progress, output) = progress.into_inner();
-    progress.clear();
+    check_sink(&options.sink, output)?;
+    let command = match options.role {
+        VoiceRole::Sender => "send",
+        VoiceRole::Receiver => "receive",
+    };
+    let run = json!({
+        "command": command, "uri": options.uri, "channels": options.channels, "source": options.source,
+        "sink": options.sink, "voice_size_bytes": options.size, "seed": options.seed,
+    });
+    let watch = begin(run, global, output)?;
+    let mut show = Show::new(output, &watch.stop, Monitor::of_service(&watch.stop)?);
+    let progress = std::cell::RefCell::new(&mut show);
+    let result =
+        voice(options, &watch.stop, &mut |notice| progress.borrow_mut().notice(&notice), &mut |status| {
+            progress.borrow_mut().status(|| line(status), || to_json(status))
+        });
+    show.end();
     let summary = match result {
         Ok(summary) => summary,
-        Err(error) => {
-            let code = watch.exit_code().ok_or(error.clone())?;
-            output.detail(&error.to_string());
-            return Ok(code);
-        }
+        Err(error) => return stopped(error, &watch, output),
     };
-    for note in &summary.notes {
-        output.detail(&format!("note: {note}"));
+    finish(to_json(&summary), &line(&summary.status), &summary.notes, output);
+    if !output.json {
+        tell_files(&summary, output);
     }
-    if output.json {
-        output.timed("summary", to_json(&summary));
-    } else {
-        output.talk(&line(&summary.status));
-        match &summary.files[..] {
-            [] => {}
-            [file] => output.talk(&format!("wrote {}", file.display())),
-            [first, .., last] => output.talk(&format!(
-                "wrote {} files, {} to {}",
-                summary.files.len(),
-                first.display(),
-                last.display()
-            )),
-        }
+    let code = summary.shortfall.as_ref().map_or(exit::DONE, |shortfall| {
+        let error = Error { kind: shortfall.kind, message: shortfall.message.clone() };
+        output.error(&format!("error: {error}"));
+        error.exit_code()
+    });
+    Ok(watch.exit_code().unwrap_or(code))
+}
+
+fn tell_files(summary: &VoiceSummary, output: &Output) {
+    match &summary.files[..] {
+        [] => {}
+        [file] => output.talk(&format!("wrote {}", file.display())),
+        [first, .., last] => output.talk(&format!(
+            "wrote {} files, {} to {}",
+            summary.files.len(),
+            first.display(),
+            last.display()
+        )),
     }
-    if let Some(shortfall) = &summary.shortfall {
-        output.error(&format!("error: {shortfall}"));
-        return Ok(watch.exit_code().unwrap_or(exit::FAILED));
-    }
-    Ok(watch.exit_code().unwrap_or(exit::DONE))
 }
 
 /// Voice channels on one line: what went wrong only where something did.
@@ -109,8 +88,4 @@ fn line(status: &VoiceStatus) -> String {
 fn counts(counts: &[(u64, &str)]) -> String {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     some.map(|(count, name)| format!(", {count} {name}")).collect()
-}
-
-fn to_json(status: &impl serde::Serialize) -> Value {
-    serde_json::to_value(status).expect("plain numbers and texts have a JSON form")
 }

@@ -16,6 +16,9 @@ pub trait Dissector: Send {
 
     /// Length in bytes of the message after a stream's `header`, which is complete. Zero: there is no message.
     fn message_len(&self, header: &[u8]) -> usize;
+
+    /// The priority in a datagram's header, 0 the most urgent: what a router may go by. `None` if it has none.
+    fn priority(&self, datagram: &[u8]) -> Option<u16>;
 }
 
 /// The dissector of transports whose datagrams are messages: nothing to dissect.
@@ -32,6 +35,10 @@ impl Dissector for Plain {
     fn message_len(&self, _header: &[u8]) -> usize {
         0
     }
+
+    fn priority(&self, _datagram: &[u8]) -> Option<u16> {
+        None
+    }
 }
 
 /// A part of a datagram.
@@ -41,6 +48,8 @@ pub enum Dissected<'a> {
     Packet(OverIpPacket<'a>),
     /// A message or a part of one.
     Fragment(Fragment<'a>),
+    /// Bytes of a message that was cut, where nothing numbers its parts.
+    Part(&'a [u8]),
 }
 
 /// A packet of an IP protocol of its own, taken out of UDP.

@@ -99,6 +99,8 @@ pub struct Profile {
     pub ordered: bool,
     /// Whether lost messages are sent again, as often as the settings and deadlines allow.
     pub retransmits: bool,
+    /// Whether it heeds a message's priority: an urgent one leaves before others, or is sent again more often.
+    pub priorities: bool,
     /// Whether every accepted message without a deadline arrives, as long as the association exists and, over a byte
     /// stream, that stream does not break.
     pub reliable: bool,
@@ -182,6 +184,7 @@ impl Profile {
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            priorities: false,
             reliable: false,
             streams: 1,
             calls_with_first_message: false,

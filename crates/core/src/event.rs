@@ -27,9 +27,15 @@ pub enum Event {
     /// A packet proved that the peer is at this additional path. Before, the endpoint may receive from there, but sends
     /// there only probes of the path.
     PathProved(PathId),
-    /// A member of a group has left, or has been silent for so long that it counts as gone: its path is no longer used. A member
-    /// that joins is reported by [`Event::PathProved`].
-    MemberLeft(PathId),
+    /// A member of a group is none any more, and its path is no longer used. A member that joins is reported by
+    /// [`Event::PathProved`].
+    MemberLeft {
+        /// Its path.
+        member: PathId,
+        /// It has said so (`Peer`), was silent for too long (`TimedOut`), was told so because it lacked too much or took nothing
+        /// more (`Refused`), or was started again (`Restarted`).
+        why: CloseReason,
+    },
     /// Congestion control changed phase.
     Congestion(PathStats),
     /// There is room again; reported only after [`Endpoint::send`](crate::Endpoint::send) returned

@@ -6,6 +6,7 @@
 //! the virtual one (`lab`) drive the same state machines by passing in time and bytes.
 
 mod around;
+pub mod cc;
 mod connection_id;
 mod dissector;
 mod endpoint;

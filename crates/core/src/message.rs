@@ -17,7 +17,7 @@ pub struct Message<'a> {
     ///
     /// Published modes repeat by their papers' rules, whatever the deadline.
     pub deadline: Option<Instant>,
-    /// 0 is most urgent. Transports without priorities ignore it.
+    /// 0 is most urgent. Transports without priorities ([`Profile::priorities`](crate::Profile::priorities)) ignore it.
     pub priority: u8,
     /// Which stream of the association carries it; transports with one stream ignore it.
     pub stream: StreamId,

@@ -23,6 +23,14 @@ pub struct PathStats {
     pub counters: Counters,
 }
 
+impl PathStats {
+    /// Within this an answer comes, but for few: `SRTT + 4 RTTVAR` (RFC 6298 §2.3); `None` before the first round trip. Without a
+    /// deviation, which a transport that has measured once or never measures it does not know, the round trip itself.
+    pub fn answer_time(&self) -> Option<Duration> {
+        Some(self.srtt? + 4 * self.rttvar.unwrap_or(Duration::ZERO))
+    }
+}
+
 /// Totals since an endpoint was opened. *Sent* and *received* count what crossed the wire, repairs included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {

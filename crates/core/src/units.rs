@@ -155,6 +155,10 @@ quantity!(
 impl BitRate {
     /// How long `bytes` take at this rate, rounded up to a nanosecond; `None` at rate zero.
     pub fn time_for(self, bytes: u64) -> Option<Duration> {
+        // 64-bit divisions are many times as fast, and suffice for packets.
+        if let Some(bits) = bytes.checked_mul(8_000_000_000) {
+            return (self.0 > 0).then(|| Duration::from_nanos(bits.div_ceil(self.0)));
+        }
         let nanos = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(self.0).max(1));
         (self.0 > 0).then(|| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }

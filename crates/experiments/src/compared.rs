@@ -71,11 +71,15 @@ impl<'a> Beside<'a> {
 
     /// Label of a row: "12 Mbit/s".
     fn label(&self, row: usize) -> String {
-        let labels = self.map.labels.iter().filter_map(|column| {
+        self.labels(row, self.map.labels).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What these printed columns say of a row, with their units.
+    fn labels(&self, row: usize, columns: &[&str]) -> impl Iterator<Item = String> {
+        columns.iter().filter_map(move |column| {
             let (text, unit) = (self.table.text(row, column)?, heading(column).1);
             Some(if unit.is_empty() { text.to_string() } else { format!("{text} {unit}") })
-        });
-        labels.collect::<Vec<_>>().join(", ")
+        })
     }
 
     /// A chart with both, if the paper has one.
@@ -86,38 +90,45 @@ impl<'a> Beside<'a> {
             [column] => heading(column.printed),
             columns => ("value", columns.first().map_or("", |column| heading(column.printed).1)),
         };
-        let scale = if drawing.log { Scale::Log } else { Scale::Linear };
-        let series = self.map.columns.iter().enumerate().flat_map(|(n, column)| {
-            let name = if self.map.columns.len() > 1 { heading(column.printed).0 } else { "" };
-            [self.series(n, name, "ours", drawing.x), self.series(n, name, "printed", drawing.x)]
+        let scale = |log| if log { Scale::Log } else { Scale::Linear };
+        let lines = self.lines(drawing.x);
+        let series = lines.iter().enumerate().flat_map(|(colour, line)| {
+            // Where there are many lines, ours and its printed counterpart share a colour; a pair alone is told apart without the dashes, too.
+            let colours =
+                if lines.len() > LINES_APART { [colour, colour] } else { [2 * colour, 2 * colour + 1] };
+            [line.series("ours", colours[0]), line.series("printed", colours[1])]
         });
         Some(Chart {
             title: drawing.title.into(),
             note: "Dashed: as printed. Bars: 95 % confidence intervals over the runs. A logarithmic scale leaves out \
                    what is 0."
                 .into(),
-            x: Axis::new(x_label, x_unit),
-            y: Axis { label: name.into(), unit: unit.into(), scale },
+            x: Axis { scale: scale(drawing.log_x), ..Axis::new(x_label, x_unit) },
+            y: Axis { scale: scale(drawing.log), ..Axis::new(name, unit) },
             series: series.collect(),
             log_toggle: true,
             ..Chart::default()
         })
     }
 
-    fn series(&self, column: usize, name: &str, whose: &str, x: &str) -> Series {
-        let ours = whose == "ours";
-        let values: Vec<Option<Value>> =
-            self.cells.iter().map(|row| if ours { row[column].ours } else { row[column].printed }).collect();
-        Series {
-            name: if name.is_empty() { whose.into() } else { format!("{name}, {whose}") },
-            // Our first column and its printed counterpart must be distinguishable without the dashes, too.
-            colour: 2 * column + usize::from(!ours),
-            style: if ours { Style::Line } else { Style::Dashed },
-            x: (0..values.len()).filter_map(|row| self.table.number(row, x)).collect(),
-            y: values.iter().map(|value| value.map(|value| value.value)).collect(),
-            half_widths: values.iter().map(|value| value.and_then(|value| value.half_width)).collect(),
-            ..Series::default()
+    /// What is drawn over the printed column `x`: each column, at each of the other labels.
+    fn lines(&self, x: &str) -> Vec<Line> {
+        let others: Vec<&str> = self.map.labels.iter().copied().filter(|label| *label != x).collect();
+        let mut lines: Vec<Line> = Vec::new();
+        for (n, column) in self.map.columns.iter().enumerate() {
+            let first = lines.len();
+            for (row, cells) in self.cells.iter().enumerate() {
+                let Some(at) = self.table.number(row, x) else { continue };
+                let column = (self.map.columns.len() > 1).then(|| heading(column.printed).0.to_string());
+                let name = column.into_iter().chain(self.labels(row, &others)).collect::<Vec<_>>().join(", ");
+                let point = (at, cells[n]);
+                match lines[first..].iter_mut().find(|line| line.name == name) {
+                    Some(line) => line.points.push(point),
+                    None => lines.push(Line { name, points: vec![point] }),
+                }
+            }
         }
+        lines
     }
 
     /// CSV lines.
@@ -140,6 +151,33 @@ impl<'a> Beside<'a> {
         }
     }
 }
+
+/// A line of a chart, of ours and as printed.
+struct Line {
+    /// Empty if there is no other.
+    name: String,
+    points: Vec<(f64, Compared)>,
+}
+
+impl Line {
+    fn series(&self, whose: &str, colour: usize) -> Series {
+        let ours = whose == "ours";
+        let values = |(_, cell): &(f64, Compared)| if ours { cell.ours } else { cell.printed };
+        let values: Vec<Option<Value>> = self.points.iter().map(values).collect();
+        Series {
+            name: if self.name.is_empty() { whose.into() } else { format!("{}, {whose}", self.name) },
+            colour,
+            style: if ours { Style::Line } else { Style::Dashed },
+            x: self.points.iter().map(|(x, _)| *x).collect(),
+            y: values.iter().map(|value| value.map(|value| value.value)).collect(),
+            half_widths: values.iter().map(|value| value.and_then(|value| value.half_width)).collect(),
+            ..Series::default()
+        }
+    }
+}
+
+/// Lines of which each has two colours of its own.
+const LINES_APART: usize = 2;
 
 /// The columns of [`Beside::csv`].
 pub(super) const TABLES_HEAD: &str = "paper,experiment,table,row,column,figure,statistic,printed,printed_half_width_95,\
@@ -228,6 +266,29 @@ pub(super) fn definitions(map: &TableMap) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use antiphon_lab::papers;
+
+    #[test]
+    fn a_chart_has_a_line_for_each_load() {
+        let paper = papers::find("digitized-voice").unwrap();
+        let chart = |experiment: &str| {
+            let map = &paper.experiment(experiment).unwrap().tables[0];
+            Beside::of(paper, map, None).unwrap().chart().unwrap()
+        };
+        let multicast = chart("multicast");
+        let names: Vec<&str> = multicast.series.iter().map(|series| &*series.name).collect();
+        let pairs = ["0", "25", "50", "75"]
+            .map(|load| [format!("{load} Mbit/s, ours"), format!("{load} Mbit/s, printed")]);
+        assert_eq!(names, pairs.concat());
+        for pair in multicast.series.chunks(2) {
+            assert_eq!(pair[0].colour, pair[1].colour);
+            let sizes = &pair[1].x;
+            assert!(sizes.len() == 10 && sizes.windows(2).all(|two| two[0] < two[1]), "{sizes:?}");
+        }
+        let basic = chart("basic");
+        let names: Vec<(&str, usize)> = basic.series.iter().map(|one| (&*one.name, one.colour)).collect();
+        assert_eq!(names[..2], [("average latency, ours", 0), ("average latency, printed", 1)]);
+    }
 
     #[test]
     fn deviations_are_absolute_and_relative() {

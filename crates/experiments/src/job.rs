@@ -3,7 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use antiphon_lab::scenario::{Scenario, ScenarioError, missing_include, with_include};
+use antiphon_lab::scenario::{
+    MAX_PASSPORT, MAX_PASSPORTS, Scenario, ScenarioError, missing_include, missing_passports, with_include,
+    with_passport,
+};
 use antiphon_lab::setup::Setup;
 
 use super::{RealOptions, USUAL_REPETITIONS, papers};
@@ -126,20 +129,32 @@ pub fn prepare(jobs: &[Job], real: Option<RealOptions>) -> Option<String> {
 const MOST: u64 = 2 << 20;
 
 fn from_file(path: &Path) -> Result<Job, Error> {
-    let mut text = read(path)?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let mut text = read(path, MOST)?;
     if let Some(name) = missing_include(&text) {
-        let included = read(&path.parent().unwrap_or(Path::new("")).join(&name))?;
+        let included = read(&beside.join(&name), MOST)?;
         text = with_include(&text, &name, &included);
+    }
+    let passports = missing_passports(&text);
+    if passports.len() > MAX_PASSPORTS {
+        let why = format!("it names {} passports, at most {MAX_PASSPORTS}: split it", passports.len());
+        return Err(Error::usage(format!("{}: {why}", path.display())));
+    }
+    for name in passports {
+        // One byte more, so that a longer one is refused as such.
+        let passport = read(&beside.join(&name), MAX_PASSPORT as u64 + 1)?;
+        text = with_passport(&text, &name, &passport);
     }
     // `file_stem` returns a name that is only an extension whole.
     let stem = path.file_stem().ok_or_else(|| unreadable(path, "it has no file name"))?;
     Job::new(&stem.to_string_lossy(), &path.display().to_string(), &text)
 }
 
-fn read(path: &Path) -> Result<String, Error> {
+/// The first `most` bytes of a file.
+fn read(path: &Path, most: u64) -> Result<String, Error> {
     let mut text = Vec::new();
     let file = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
-    file.take(MOST).read_to_end(&mut text).map_err(|error| unreadable(path, error))?;
+    file.take(most).read_to_end(&mut text).map_err(|error| unreadable(path, error))?;
     String::from_utf8(text).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
@@ -148,5 +163,44 @@ fn read(path: &Path) -> Result<String, Error> {
 }
 
 fn unreadable(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::usage(format!("{}: {why}; choose a readable scenario", path.display()))
+    Error::usage(format!("{}: {why}; name a file that can be read", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passport_is_found_beside_its_scenario() {
+        let folder = tempfile::tempdir().unwrap();
+        let scenario = folder.path().join("recorded.toml");
+        let text = "title='Test'\nduration='1s'\nnode.a={}\nnode.b={}\nlink.l={between=['a','b'],link='$path'}\n\
+            traffic.p={kind='ping',from='a',to='b',interval='1s',count=1}\nsweep.path=['dsl','passport:hall.passport']";
+        std::fs::write(&scenario, text).unwrap();
+        let target = scenario.display().to_string();
+        let found = || find(&[&target], &Changes::default(), None);
+        let error = found().unwrap_err();
+        assert!(error.message.contains("hall.passport: ") && error.exit_code() == 2, "{error}");
+
+        let head = r#"{"passport":{"version":1,"antiphon":"0","command":"a","seed":1,"units":"ns"}}"#;
+        let section = r#"{"section":{"transport":"rtp","direction":"up","delays":"one-way","clock":"one","repairs":false,"header_bytes":40,"packet_bytes":140,"interval_ns":10}}"#;
+        let passport = folder.path().join("hall.passport");
+        std::fs::write(&passport, format!("{head}\n{section}\n[0,0,6000000,140,0]\n")).unwrap();
+        let jobs = found().unwrap();
+        assert_eq!(jobs[0].scenario.plan().len(), 2);
+        crate::check(&jobs[0]).unwrap();
+        // What is kept beside the results needs no other file.
+        let kept = folder.path().join("kept.toml");
+        std::fs::write(&kept, jobs[0].scenario.text()).unwrap();
+        std::fs::remove_file(&passport).unwrap();
+        assert!(find(&[kept.display().to_string()], &Changes::default(), None).is_ok());
+
+        std::fs::write(&passport, "no passport").unwrap();
+        let error = found().unwrap_err();
+        assert!(error.message.contains("'hall.passport': not a passport"), "{error}");
+        let many: String =
+            (0..17).map(|n| format!("link.l{n}={{between=['a','b'],link='passport:{n}'}}\n")).collect();
+        std::fs::write(&scenario, format!("title='Test'\nduration='1s'\n{many}")).unwrap();
+        assert!(found().unwrap_err().message.contains("17 passports, at most 16"));
+    }
 }

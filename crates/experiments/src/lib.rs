@@ -32,6 +32,7 @@ mod report;
 mod sides;
 mod srp_page;
 mod store;
+mod two_stream_page;
 mod voice_page;
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl PaperResults {
         let mut parts = Vec::new();
         for (n, name) in experiment.shows.iter().enumerate() {
             parts.push(Part::Table(self.own_table(results, name, Of::All)));
-            if has_several_streams(results) {
+            if has_several_streams(results, name) {
                 parts.push(Part::Table(self.own_table(results, name, Of::Worst)));
             }
             if n == 0 {
@@ -170,8 +170,11 @@ enum Of {
     Worst,
 }
 
-fn has_several_streams(results: &Results) -> bool {
-    results.records.windows(2).any(|pair| pair[0].run == pair[1].run)
+/// Whether a run has the figure of more than one stream.
+fn has_several_streams(results: &Results, name: &str) -> bool {
+    let has = |record: &Record| !Selection { records: vec![record] }.values(name).is_empty();
+    let having: Vec<&Record> = results.records.iter().filter(|record| has(record)).collect();
+    having.windows(2).any(|pair| pair[0].run == pair[1].run)
 }
 
 /// The mean over the runs.

@@ -76,7 +76,7 @@ impl PaperResults {
 
     fn section(&self, experiment: &'static Experiment) -> Section {
         let intro = format!("{}. {}", capital(experiment.title), self.state(experiment));
-        let mut section = Section::new(&experiment.key.replace('_', " "), &intro);
+        let mut section = Section::new(&heading_of(experiment.key), &intro);
         for (n, map) in experiment.tables.iter().enumerate() {
             let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
             section.parts.push(Part::Heading(beside.heading()));
@@ -92,6 +92,7 @@ impl PaperResults {
         }
         section.parts.extend(self.redrawn(experiment));
         section.parts.extend(self.scatter(experiment));
+        section.parts.extend(self.audio_packets(experiment));
         section.parts.extend(self.own_results(experiment));
         section.parts.extend(self.srp_plots(experiment));
         section.parts.extend(self.beside_reality(experiment));
@@ -171,7 +172,7 @@ impl PaperResults {
     }
 
     fn claims_csv(&self) -> String {
-        let head = "paper,id,required,verdict,because,figures,claim,where,check,departure,agreeing,fits,bounds,proof";
+        let head = "paper,id,required,verdict,because,figures,claim,where,check,departure,agreeing,fits,bounds,proof,seeds";
         let mut csv = Spreadsheet::new(head.split(','));
         for claim in self.claims() {
             let figures: Vec<String> = claim.figures.iter().map(figure_text).collect();
@@ -190,6 +191,7 @@ impl PaperResults {
                 claim.fits.join("; "),
                 claim.bounds.join("; "),
                 claim.proof.into(),
+                claim.seeds,
             ];
             csv.line(fields);
         }
@@ -219,7 +221,7 @@ fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
         values: vec![
             verdict_cell(claim),
             Cell::Text(claim_text(claim)),
-            Cell::Text(evidence_text(paper, claim)),
+            Cell::Text(evidence_text(paper, claim, claims)),
         ],
         ..Row::default()
     };
@@ -230,7 +232,7 @@ fn claims_section(paper: &Paper, claims: &[Judgement]) -> Section {
         "Claims",
         "Each conclusion of the paper, checked against our own runs, those that fall first: means over the runs unless they are \
          called greatest. Undecided: in more than 2.5 % of a thousand drawings of the runs the check says the opposite, so that \
-         other runs of the same model could. Holds by fit: it reads a figure from which a number of the model was set. Not \
+         other runs of the same model could, or fewer than 95 % of the seeds that were tried gave the verdict. Holds by fit: it reads a figure from which a number of the model was set. Not \
          reproducible: the proof stands beside it. By definition: nothing is tested. Confidence intervals are in the tables below \
          and in the CSV file.",
     )
@@ -275,17 +277,50 @@ fn claim_text(claim: &Judgement) -> String {
 }
 
 /// The figures, or what is missing, and why ours depart: a line each.
-fn evidence_text(paper: &Paper, claim: &Judgement) -> String {
+fn evidence_text(paper: &Paper, claim: &Judgement, all: &[Judgement]) -> String {
     let reasons = [claim.because.as_str(), claim.proof].into_iter().chain(claim.departure.iter().copied());
     let reasons = reasons.filter(|more| !more.is_empty()).map(String::from);
     let share = claim.agreeing.filter(|share| *share < 1.0);
     let drawn = share.map(|share| format!("{:.1} % of the drawings say the same.", 100.0 * share));
+    // Where they make it undecided, `because` says so.
+    let seeds = (!claim.seeds.is_empty() && claim.because.is_empty())
+        .then(|| format!("Other seeds: {}.", claim.seeds));
     let bounds = claim.bounds.iter().map(|bound| format!("Bound chosen here: {bound}."));
     let fits = claim.fits.iter().map(|fit| format!("Fitted: {fit}."));
     let tables = tables_of(paper, &claim.figures);
     let tables = (!tables.is_empty()).then(|| format!("Beside print: {}.", tables.join(", ")));
-    let reasons = tables.into_iter().chain(drawn).chain(bounds).chain(fits).chain(reasons);
+    let explained = claim.explained_by.iter().filter_map(|id| explanation(id, all));
+    let reasons = tables
+        .into_iter()
+        .chain(drawn)
+        .chain(seeds)
+        .chain(bounds)
+        .chain(fits)
+        .chain(reasons)
+        .chain(explained);
     grouped(paper, &claim.figures).into_iter().chain(reasons).collect::<Vec<_>>().join("\n")
+}
+
+/// The claim of ours that explains a departure, its verdict, and a link to each experiment that it reads.
+fn explanation(id: &str, all: &[Judgement]) -> Option<String> {
+    let claim = all.iter().find(|claim| claim.id == id)?;
+    let mut links: Vec<String> = Vec::new();
+    for figure in &claim.figures {
+        let link = format!("[[{}]]", heading_of(&figure.experiment));
+        if !links.contains(&link) {
+            links.push(link);
+        }
+    }
+    let verdict = claim.verdict.words();
+    Some(match links.is_empty() {
+        true => format!("Explained by {id}: {verdict}."),
+        false => format!("Explained by {id}, experiment {}: {verdict}.", links.join(", ")),
+    })
+}
+
+/// The heading of an experiment's section.
+fn heading_of(experiment: &str) -> String {
+    experiment.replace('_', " ")
 }
 
 /// Links to the tables that have these figures.

@@ -235,7 +235,7 @@ fn latencies(ran: &[Ran]) -> Chart {
         title: "Latency of each message".into(),
         note: "Age at arrival, in the first run of each. Above: messages that never came.".into(),
         x: Axis::new("message", ""),
-        y: Axis { label: "age".into(), unit: "ms".into(), scale: Scale::Log },
+        y: Axis { scale: Scale::Log, ..Axis::new("age", "ms") },
         series: series.collect(),
         log_toggle: true,
         panels: true,

@@ -78,6 +78,7 @@ fn cell(stream: StreamSpec, seconds: u64) -> Setup {
     Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
+        ends_with_streams: false,
         nodes: nodes(4),
         media: vec![MediumSpec::new("cell", MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec })],
         traffic: vec![disturbance("one", 2, 3), disturbance("two", 3, 2)],
@@ -113,6 +114,7 @@ fn many(count: usize, seconds: u64) -> Setup {
     Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
+        ends_with_streams: false,
         nodes: nodes(2),
         media: vec![MediumSpec::new(
             "line",

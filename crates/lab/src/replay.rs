@@ -88,10 +88,7 @@ pub fn replay(
     options: &ReplayOptions,
     seed: u64,
 ) -> Result<Replayed, ReplayError> {
-    let mut remarks = paths.remarks.clone();
-    if paths.down.is_none() {
-        remarks.push("the way back was not recorded and is assumed to be like the way out".into());
-    }
+    let remarks = remarks(paths);
     let run = |scheme: &&str| {
         let figures = world::run(&setup(paths, scheme, options)?, seed)?;
         Ok((scheme.to_string(), figures))
@@ -100,19 +97,37 @@ pub fn replay(
     Ok(Replayed { runs, remarks })
 }
 
-/// Two nodes, the path between them, and a stream over `transport` called `audio`.
-pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<Setup, ReplayError> {
+/// What the reader of any result over `paths` has to know.
+pub(crate) fn remarks(paths: &Paths) -> Vec<String> {
+    let mut remarks = paths.remarks.clone();
+    if paths.down.is_none() {
+        remarks.push("the way back was not recorded and is assumed to be like the way out".into());
+    }
+    remarks
+}
+
+/// The recorded path there and back, each repeated when it is over, with so much more delay each way.
+pub(crate) fn both_ways(
+    paths: &Paths,
+    propagation: Duration,
+) -> Result<(ReplayPath, ReplayPath), antiphon_link::ReplayError> {
     let path = |samples: &[PathSample], end| {
-        let later = |delay: Duration| delay.saturating_add(options.propagation);
+        let later = |delay: Duration| delay.saturating_add(propagation);
         ReplayPath::new(samples.iter().map(|(at, delay)| (*at, delay.map(later))), end)
     };
-    let length = path(&paths.up, ReplayEnd::Hold)?.duration();
-    let end = ReplayEnd::Repeat(length);
+    let end = ReplayEnd::Repeat(path(&paths.up, ReplayEnd::Hold)?.duration());
     let up = path(&paths.up, end)?;
     let down = match &paths.down {
         Some(samples) => path(samples, end)?,
         None => up.clone(),
     };
+    Ok((up, down))
+}
+
+/// Two nodes, the path between them, and a stream over `transport` called `audio`.
+pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<Setup, ReplayError> {
+    let (up, down) = both_ways(paths, options.propagation)?;
+    let length = up.duration();
     let interval = options.interval.or(paths.interval).filter(|interval| !interval.is_zero());
     let (near, far) = (NodeId(0), NodeId(1));
     let content = Content::Packets {
@@ -130,6 +145,7 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
     Ok(Setup {
         duration: options.duration.unwrap_or(length),
         drain: DRAIN,
+        ends_with_streams: false,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("path", MediumKind::Replay { between: [near, far], up, down })],
         traffic: Vec::new(),

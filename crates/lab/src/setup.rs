@@ -8,13 +8,13 @@ mod content;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{BitRate, DEFAULT_LATENCY, Ratio};
+use antiphon_core::{BitRate, DEFAULT_LATENCY, Ppm, Ratio};
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{Alternation, DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
 use antiphon_session::Joining;
 
-pub use content::{Content, Pacing, SoundSpec};
+pub use content::{Content, FrameChoice, Pacing, SoundSpec, VideoSpec};
 
 use crate::tcp::Profile;
 
@@ -25,6 +25,9 @@ pub struct Setup {
     pub duration: Duration,
     /// How long after that packets in flight may still arrive.
     pub drain: Duration,
+    /// The run ends as soon as nothing more can happen to any stream. Their figures are the same then; media and traffic are
+    /// counted up to that time.
+    pub ends_with_streams: bool,
     /// The stations, routers and access points.
     pub nodes: Vec<NodeSpec>,
     /// The media that connect them.
@@ -46,16 +49,24 @@ pub struct NodeSpec {
     pub name: String,
     /// The processor time of a packet.
     pub cost: HostCost,
+    /// Packets that may wait for its processor, or for each of two, the one being processed included; further ones are dropped.
+    pub queue: u32,
+    /// What waits in it, for its processor or for the token of a ring, goes by the priority in the packets' headers, and by age where it
+    /// is the same. Where a queue is full the last one makes room for a more urgent one.
+    pub priorities: bool,
 }
 
 impl NodeSpec {
-    /// A machine whose processor takes no time.
+    /// A machine whose processor takes no time, and where the oldest packet goes first.
     pub fn new(name: impl Into<String>) -> Self {
-        NodeSpec { name: name.into(), cost: HostCost::default() }
+        NodeSpec { name: name.into(), cost: HostCost::default(), queue: HOST_QUEUE, priorities: false }
     }
 }
 
-/// Time that a node's processor spends on packets, first come, first served, before they go out or come in.
+/// Packets that wait for a processor by default, as in Linux's `netdev_max_backlog`.
+pub const HOST_QUEUE: u32 = 1000;
+
+/// Time that a node's processor spends on packets before they go out or come in.
 ///
 /// A packet that a node forwards takes both.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -196,6 +207,9 @@ pub struct TrafficSpec {
     pub kind: TrafficKind,
     /// When it begins, after the beginning of the run. It ends with the run's duration.
     pub start: Duration,
+    /// By how much the clock of its sender may be off: each run has another, all alike likely. Two regular senders whose clocks agree
+    /// keep their phase for a whole run, which no two machines do.
+    pub clock: Ppm,
     /// How the media treat its packets.
     pub treatment: Treatment,
 }
@@ -203,8 +217,8 @@ pub struct TrafficSpec {
 impl TrafficSpec {
     /// Traffic from the beginning of the run, which media treat as any other.
     pub fn new(name: impl Into<String>, [from, to]: [NodeId; 2], kind: TrafficKind) -> Self {
-        let (start, treatment) = (Duration::ZERO, Treatment::default());
-        TrafficSpec { name: name.into(), from, to, kind, start, treatment }
+        let (start, clock, treatment) = (Duration::ZERO, Ppm::default(), Treatment::default());
+        TrafficSpec { name: name.into(), from, to, kind, start, clock, treatment }
     }
 }
 
@@ -272,7 +286,8 @@ pub struct StreamSpec {
     pub to: Vec<NodeId>,
     /// What is sent.
     pub content: Content,
-    /// The far end returns every frame and the sender measures round trips; otherwise the far end measures.
+    /// The far end returns every frame and the sender measures round trips; otherwise the far end measures. Of a group the first
+    /// receiver returns them, and the others measure.
     pub reflected: bool,
     /// When it begins, after the beginning of the run.
     pub start: Duration,
@@ -292,8 +307,18 @@ pub struct StreamSpec {
     pub headers: Headers,
     /// The resolution of the timer with which the sender of a reflected stream also measures round trips.
     pub timer: Option<Duration>,
+    /// It reads the ticks that have passed between two of its counts; otherwise those that have begun.
+    pub timer_rounds_down: bool,
     /// What the receiving ends miss, or pretend to.
     pub unheard: Unheard,
+    /// Its ends answer each packet with data at once by one without, beside what the transport itself sends: the acknowledgements of a
+    /// protocol that sends more of them.
+    pub answers: bool,
+    /// Of its messages, 0 the most urgent.
+    pub priority: u8,
+    /// The stream of another name that is looked at beside it: its figures tell gaps with and without packets of that one, and what
+    /// listeners with several playout delays would miss.
+    pub beside: Option<String>,
 }
 
 /// What a datagram of a stream counts on media and processors.
@@ -362,7 +387,11 @@ impl StreamSpec {
             watch: None,
             headers: Headers::default(),
             timer: None,
+            timer_rounds_down: false,
             unheard: Unheard::default(),
+            answers: false,
+            priority: 0,
+            beside: None,
         }
     }
 

@@ -28,6 +28,7 @@ fn run(preset: &Preset, transport: &'static Transport, seconds: u64, seed: u64) 
     let setup = Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
+        ends_with_streams: false,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("link", MediumKind::Link { between, spec: Box::new(preset.spec()) })],
         traffic: Vec::new(),
@@ -57,6 +58,7 @@ fn advice(preset: &Preset, seconds: u64, seed: u64) -> Vec<Advice> {
             log: &run.log,
             reliable: reliable(run.transport),
             multicast: run.transport.multicast,
+            current: false,
         })
         .collect();
     advise(&candidates)
@@ -81,6 +83,11 @@ fn said_and_right(preset: &Preset, runs: u64) -> (usize, usize) {
     }
     println!("{}: {right} of {said} recommendations of {runs} runs", preset.name);
     (said, right)
+}
+
+/// The links of the study of 2003 carry a twelfth of it and less.
+fn carries_the_sound(preset: &Preset) -> bool {
+    preset.spec().up.rate.is_none_or(|rate| rate.0 >= 2_000_000)
 }
 
 /// As long as `compare` lasts with its own music.
@@ -113,13 +120,18 @@ fn an_ethernet_recommends_rtp_for_playing_together_in_every_run() {
 }
 
 #[test]
-#[ignore = "takes four to nine minutes: 200 runs over each of the eight presets"]
+#[ignore = "takes some minutes on two cores: 100 runs over each preset"]
 fn what_is_said_to_be_sure_is_so_over_every_preset() {
-    let judged = PRESETS.each_ref().map(|preset| said_and_right(preset, 200));
-    for (preset, (said, right)) in PRESETS.iter().zip(judged) {
+    let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| carries_the_sound(preset)).collect();
+    let judged = std::thread::scope(|scope| {
+        let judging: Vec<_> =
+            presets.iter().map(|preset| scope.spawn(|| said_and_right(preset, 100))).collect();
+        judging.into_iter().map(|judging| judging.join().expect("it judges")).collect::<Vec<_>>()
+    });
+    for (preset, (said, right)) in presets.iter().zip(judged) {
         assert!(right * 10 >= said * 9, "{}: {right} of {said}", preset.name);
         // Where nothing happens, a run of 20 s can not be sure that nothing will.
-        let enough = ["ideal", "ethernet"].contains(&preset.name) || said >= 20;
+        let enough = ["ideal", "ethernet"].contains(&preset.name) || said >= 10;
         assert!(enough, "{}: sure often enough to be judged: {said}", preset.name);
     }
 }

@@ -262,6 +262,10 @@ impl Packet for Tagged {
     fn wire_len(&self) -> usize {
         self.1.wire_size()
     }
+
+    fn priority(&self) -> Option<u16> {
+        self.1.priority()
+    }
     fn duplicate(&self) -> Self {
         Tagged(self.0, self.1.duplicate())
     }

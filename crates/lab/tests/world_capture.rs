@@ -58,6 +58,7 @@ fn setup() -> Setup {
     Setup {
         duration: Duration::from_secs(5),
         drain: Duration::from_secs(2),
+        ends_with_streams: false,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("line", kind)],
         traffic: vec![

@@ -32,6 +32,7 @@ fn setup(medium: MediumKind, stream: StreamSpec, disturbance: [(usize, usize); 2
     Setup {
         duration: 2 * HALF,
         drain: Duration::ZERO,
+        ends_with_streams: false,
         nodes: (0..4).map(node).collect(),
         media: vec![MediumSpec::new("medium", medium)],
         traffic: vec![traffic(0), traffic(1)],

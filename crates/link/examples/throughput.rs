@@ -18,6 +18,10 @@ impl Packet for Bare {
         self.0
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         Bare(self.0)
     }

@@ -44,6 +44,10 @@ impl<P: Packet> Packet for Frame<P> {
         frame_len(self.0.wire_len())
     }
 
+    fn priority(&self) -> Option<u16> {
+        self.0.priority()
+    }
+
     fn duplicate(&self) -> Self {
         Frame(self.0.duplicate())
     }

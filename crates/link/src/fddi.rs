@@ -49,13 +49,16 @@ pub struct StationSpec {
     pub frames_per_token: Option<u32>,
     /// Frames of each class that may wait; further ones are dropped.
     pub queue: u32,
+    /// Frames of a class leave by the priority of their packets ([`Packet::priority`]), and by age where it is the same. Where the
+    /// queue is full the last one makes room for a more urgent one.
+    pub priorities: bool,
 }
 
 impl Default for StationSpec {
-    /// 1 µs to the next station, nothing synchronous, any number of frames, 100 may wait.
+    /// 1 µs to the next station, nothing synchronous, any number of frames, 100 may wait, the oldest leaves first.
     fn default() -> Self {
         let (hop, synchronous) = (Duration::from_micros(1), Some(Duration::ZERO));
-        StationSpec { hop, synchronous, frames_per_token: None, queue: 100 }
+        StationSpec { hop, synchronous, frames_per_token: None, queue: 100, priorities: false }
     }
 }
 
@@ -153,6 +156,8 @@ impl Rotations {
 pub struct Ring<P> {
     ttrt: Duration,
     latency: Duration,
+    /// From station 0 to each.
+    offsets: Vec<Duration>,
     stations: Vec<Station<P>>,
     /// The station that has the token, or gets it next.
     holder: usize,
@@ -162,6 +167,8 @@ pub struct Ring<P> {
     sending: Option<(RingClass, P)>,
     /// Waiting frames of all stations and classes.
     waiting: usize,
+    /// Visits in a row, up to now, that came on time and sent nothing.
+    undisturbed: usize,
     rotations: Rotations,
 }
 
@@ -182,15 +189,22 @@ impl<P: Packet> Ring<P> {
         spec.validate()?;
         let stations: Vec<_> =
             spec.stations.iter().map(|station| Station::new(*station, spec.ttrt)).collect();
+        let offsets = spec.stations.iter().scan(Duration::ZERO, |sum, station| {
+            let offset = *sum;
+            *sum += station.hop;
+            Some(offset)
+        });
         Ok(Ring {
             ttrt: spec.ttrt,
             latency: spec.latency(),
+            offsets: offsets.collect(),
             stations,
             holder: 0,
             at: Instant::ZERO,
             visit: None,
             sending: None,
             waiting: 0,
+            undisturbed: 0,
             rotations: Rotations::default(),
         })
     }
@@ -198,7 +212,8 @@ impl<P: Packet> Ring<P> {
     /// Takes a packet at `now`, which never goes back, for station `station` (from 0) to send.
     ///
     /// [`Packet::wire_len`] counts what the frame carries; [`FDDI_OVERHEAD`] is added. Returns the packet if the
-    /// station's queue is full, or its frame would be too long for the ring or for the station's allocation.
+    /// station's queue is full, or its frame would be too long for the ring or for the station's allocation; or a less urgent one that
+    /// made room for it, where the station honours priorities.
     ///
     /// # Panics
     /// If there is no such station.
@@ -225,6 +240,14 @@ impl<P: Packet> Ring<P> {
         None
     }
 
+    /// Lets the token move on up to and including `until`, or until a frame begins: nothing is offered before then. The
+    /// ring is then as if it had been polled at each of these instants.
+    pub fn run_ahead(&mut self, until: Instant) {
+        while self.sending.is_none() && self.waiting > 0 && self.at <= until {
+            self.step();
+        }
+    }
+
     /// When to poll next; that poll may return nothing, as the token only moves on. `None`: nothing waits.
     pub fn poll_timeout(&self) -> Option<Instant> {
         (self.waiting > 0 || self.sending.is_some()).then_some(self.at)
@@ -237,8 +260,8 @@ impl<P: Packet> Ring<P> {
     pub fn travel(&self, from: usize, to: usize) -> Duration {
         let count = self.stations.len();
         assert!(from < count && to < count, "stations {from} and {to} of {count}");
-        let hops = if to > from { to - from } else { to + count - from };
-        (0..hops).map(|hop| self.stations[(from + hop) % count].spec.hop).sum()
+        let (from, to) = (self.offsets[from], self.offsets[to]);
+        if to > from { to - from } else { to + self.latency - from }
     }
 
     /// Latency of the idle ring.
@@ -263,9 +286,7 @@ impl<P: Packet> Ring<P> {
             return;
         };
         let Some((class, packet, time)) = self.stations[self.holder].next(self.at, &visit) else {
-            let token = if visit.captured { token_time() } else { Duration::ZERO };
-            self.at += token + self.stations[self.holder].spec.hop;
-            self.holder = (self.holder + 1) % self.stations.len();
+            self.pass_token(visit.captured);
             return;
         };
         match class {
@@ -276,16 +297,28 @@ impl<P: Packet> Ring<P> {
         }
         visit.frames = visit.frames.saturating_sub(1);
         visit.captured = true;
+        self.undisturbed = 0;
         self.visit = Some(visit);
         self.sending = Some((class, packet));
         self.waiting -= 1;
         self.at += time;
     }
 
+    /// The token goes on to the next station; `anew`: this one has taken it to send, and issues another.
+    fn pass_token(&mut self, anew: bool) {
+        if anew {
+            self.at += token_time();
+        }
+        self.at += self.stations[self.holder].spec.hop;
+        self.holder = if self.holder + 1 < self.stations.len() { self.holder + 1 } else { 0 };
+    }
+
     /// The timers when the token arrives (ISO 9314-2).
     fn token_comes(&mut self) -> Visit {
         let station = &mut self.stations[self.holder];
         let (holding, claimed) = station.timers(self.at, self.ttrt);
+        // A token that comes late leaves no asynchronous time.
+        self.undisturbed = if holding.is_zero() { 0 } else { self.undisturbed + 1 };
         self.rotations.claims += u64::from(claimed);
         if let Some(last) = station.visited.replace(self.at) {
             let rotation = self.at.since(last);
@@ -305,26 +338,31 @@ impl<P: Packet> Ring<P> {
 
     /// Rotates the token of an idle ring until `now`.
     fn rotate_idle(&mut self, now: Instant) {
-        // After two rounds the timers no longer depend on a late token. From then on every round is like the last one,
-        // so the rest is computed at once.
-        let two_rounds = 2 * 2 * self.stations.len() + 2;
-        for _ in 0..two_rounds {
-            if self.at >= now {
-                return;
+        while self.at < now {
+            // After a round in which it came to every station on time, every round is like the last one, and whole ones are
+            // computed at once.
+            let is_settled = self.undisturbed > self.stations.len() && self.visit.is_none();
+            if is_settled && now.since(self.at) >= self.latency {
+                self.skip_rounds(now);
+            } else if self.visit.is_some() {
+                self.step();
+            } else {
+                self.token_comes();
+                self.pass_token(false);
             }
-            self.step();
         }
-        let rounds = now.since(self.at).as_nanos() / self.latency.as_nanos().max(1);
-        let skipped =
-            Duration::from_nanos(u64::try_from(rounds * self.latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Whole rounds of an idle ring in which every station's timers are the same at each visit, up to `now`.
+    fn skip_rounds(&mut self, now: Instant) {
+        let latency = self.latency.as_nanos() as u64;
+        let rounds = (now.as_nanos() - self.at.as_nanos()) / latency.max(1);
+        let skipped = Duration::from_nanos(rounds * latency);
         self.at += skipped;
-        self.rotations.count += rounds as u64;
+        self.rotations.count += rounds;
         self.rotations.total += skipped;
         for station in &mut self.stations {
             station.skip(skipped);
-        }
-        while self.at < now {
-            self.step();
         }
     }
 }

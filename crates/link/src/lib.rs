@@ -66,7 +66,7 @@ pub use fddi::{
 };
 pub use link::{Alternation, Direction, Duplex, Link, StageCounters};
 pub use loss::{BURST_MEMORY, Loss};
-pub use packet::{Counters, Discard, Packet};
+pub use packet::{Counters, Discard, Packet, rank};
 pub use parse::SpecError;
 pub use presets::{PRESETS, Preset, Setting, preset};
 pub use queue::Queue;

@@ -20,6 +20,7 @@ use crate::spec::{DuplexSpec, LinkSpec, LossModel};
 pub struct Link<P> {
     queue: Queue<Fated<P>>,
     loss: Loss,
+    loss_before_queue: bool,
     corruption: Chance,
     duplication: Chance,
     variation: Variation,
@@ -83,6 +84,7 @@ impl<P: Packet> Link<P> {
         Ok(Link {
             queue,
             loss: Loss::new(spec.loss, seed),
+            loss_before_queue: spec.loss_before_queue,
             corruption: Chance::new("corrupt", spec.corrupt, seed),
             duplication: Chance::new("duplicate", spec.duplicate, seed),
             variation: Variation::new(spec.jitter, seed),
@@ -128,6 +130,11 @@ impl<P: Packet> Link<P> {
             extra: self.variation.extra(now) + later,
             hold: self.reorder.strikes(now),
         };
+        if self.loss_before_queue && self.loses(packet.wire_len(), lost) {
+            self.queue.forget_grant();
+            packet.discard(Discard::Lost);
+            return None;
+        }
         let refused = self.queue.offer(now, Fated { packet, fate });
         self.total.overflowed += u64::from(refused.is_some());
         refused.map(|fated| fated.packet)
@@ -172,9 +179,11 @@ impl<P: Packet> Link<P> {
 
     /// Counters of each element; each balances by itself.
     pub fn stages(&self) -> StageCounters {
+        let (queue, loss) = (("queue", self.queue.counters()), ("loss", self.loss.counters));
+        let [first, second] = if self.loss_before_queue { [loss, queue] } else { [queue, loss] };
         [
-            ("queue", self.queue.counters()),
-            ("loss", self.loss.counters),
+            first,
+            second,
             ("corrupt", self.corruption.counters),
             ("duplicate", self.duplication.counters),
             ("delay", self.delay.counters()),
@@ -196,14 +205,10 @@ impl<P: Packet> Link<P> {
     /// Applies a packet's drawn fate between the queue and the line.
     fn carry_out(&mut self, at: Instant, mut fated: Fated<P>) {
         let (len, fate) = (fated.packet.wire_len(), fated.fate);
-        self.loss.counters.count_offered(len);
-        if fate.lost {
-            self.loss.counters.lost += 1;
-            self.total.lost += 1;
+        if !self.loss_before_queue && self.loses(len, fate.lost) {
             fated.packet.discard(Discard::Lost);
             return;
         }
-        self.loss.counters.count_delivered(len);
         self.corruption.counters.count_offered(len);
         if let Some(bit) = fate.corrupt {
             fated.packet.flip_bit(bit);
@@ -221,6 +226,18 @@ impl<P: Packet> Link<P> {
         }
     }
 
+    /// Counts a packet of `len` bytes at the element that loses some; returns whether it is `lost`.
+    fn loses(&mut self, len: usize, lost: bool) -> bool {
+        self.loss.counters.count_offered(len);
+        if lost {
+            self.loss.counters.lost += 1;
+            self.total.lost += 1;
+        } else {
+            self.loss.counters.count_delivered(len);
+        }
+        lost
+    }
+
     fn enter_line(&mut self, at: Instant, fated: Fated<P>) {
         self.duplication.counters.count_delivered(fated.wire_len());
         let extra = fated.fate.extra;
@@ -235,6 +252,10 @@ impl<P: Packet> Link<P> {
 impl<P: Packet> Packet for Fated<P> {
     fn wire_len(&self) -> usize {
         self.packet.wire_len()
+    }
+
+    fn priority(&self) -> Option<u16> {
+        self.packet.priority()
     }
 
     fn duplicate(&self) -> Self {

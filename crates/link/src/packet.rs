@@ -5,6 +5,9 @@ pub trait Packet {
     /// Bytes of this packet on the link, including the headers that the link's rate counts.
     fn wire_len(&self) -> usize;
 
+    /// What stations that honour priorities go by, 0 the most urgent; `None`: it has none, and comes after all that do.
+    fn priority(&self) -> Option<u16>;
+
     /// A second packet with the same content.
     fn duplicate(&self) -> Self;
 
@@ -31,9 +34,20 @@ pub enum Discard {
     Exhausted,
 }
 
+/// Where a packet of this priority stands: before all that have a larger number.
+///
+/// As XTP sorts (SORT): those with a priority first, by its value.
+pub fn rank(priority: Option<u16>) -> u32 {
+    priority.map_or(u32::MAX, u32::from)
+}
+
 impl Packet for Vec<u8> {
     fn wire_len(&self) -> usize {
         self.len()
+    }
+
+    fn priority(&self) -> Option<u16> {
+        None
     }
 
     fn duplicate(&self) -> Self {

@@ -171,7 +171,14 @@ fn set(spec: &mut LinkSpec, key: &'static str, value: &str) -> Result<(), SpecEr
         "delay" => spec.delay = or_none(value, |value| parse_duration(value).map_err(unit))?,
         "jitter" => spec.jitter = or_none(value, jitter)?,
         "stall" => spec.stall = or_none(value, stall)?,
-        "loss" => spec.loss = or_none(value, loss)?,
+        "loss" => {
+            let (model, before) = match value.strip_suffix(BEFORE_QUEUE) {
+                Some(model) => (model, true),
+                None => (value, false),
+            };
+            spec.loss = or_none(model, loss)?;
+            spec.loss_before_queue = before && spec.loss != LossModel::None;
+        }
         "reorder" => spec.reorder = or_none(value, reorder)?,
         "duplicate" => spec.duplicate = or_none(value, share)?,
         "corrupt" => spec.corrupt = or_none(value, share)?,
@@ -297,7 +304,7 @@ pub(crate) fn loss(value: &str) -> Result<LossModel, SpecError> {
         _ => Err(impossible(
             "loss",
             value,
-            "write 5%, 5%/15ms (fades of 15 ms), 5%/3 (bursts of 3 packets), or p/r/bad/good, each in percent",
+            "write 5%, 5%/15ms (fades of 15 ms), 5%/3 (bursts of 3 packets), or p/r/bad/good, each in percent; and /before-queue behind it",
         )),
     }
 }
@@ -323,6 +330,9 @@ fn bursts(value: &str, share: Ratio, burst: &str) -> Result<LossModel, SpecError
         ),
     }
 }
+
+/// Where losses happen, written behind them.
+pub(crate) const BEFORE_QUEUE: &str = "/before-queue";
 
 const FADES: &str = "fades, and the times between them, last from 30 us to 1000000 s on average";
 

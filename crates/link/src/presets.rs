@@ -42,8 +42,8 @@ const fn set(text: &'static str, reason: &'static str) -> Setting {
     Setting { text, reason }
 }
 
-/// All presets, from the best network to the worst.
-pub const PRESETS: [Preset; 8] = [
+/// All presets, from the best network to the worst; then the emulators and the modem of a study of 2003.
+pub const PRESETS: [Preset; 11] = [
     Preset { name: "ideal", place: "no network at all: only the delay of the computers", settings: &[] },
     Preset {
         name: "ethernet",
@@ -178,6 +178,41 @@ pub const PRESETS: [Preset; 8] = [
             set("loss=0.3%/25ms", "fades longer than a code word: several packets each time"),
         ],
     },
+    Preset {
+        name: "nistnet",
+        place: "the NIST Net emulator of the two-stream study (Latecki, Kulkarni, Mulik 2003, section 3), with the queue that its results show",
+        settings: &[
+            set("rate=124kbit/s", "section 3: 15 500 bytes/s"),
+            set(
+                "queue=32768packets",
+                "the thresholds of its derivative random drop are not printed, and hardly more than the random 5 % was lost: it never \
+                 filled",
+            ),
+            set("loss=5%/before-queue", "section 3; NIST Net drops at random before its queue"),
+        ],
+    },
+    Preset {
+        name: "dummynet",
+        place: "the dummynet of Emulab in the same study (section 4)",
+        settings: &[
+            set("rate=124kbit/s", "section 4: 15 500 bytes/s"),
+            set("queue=50packets", "dummynet's default: 50 slots, drop-tail"),
+            set("loss=5%/before-queue", "section 4; dummynet's plr drops before the queue"),
+        ],
+    },
+    Preset {
+        name: "dialup",
+        place: "a modem of 28.8 kbit/s, as in the same study (section 4)",
+        settings: &[
+            set("rate=28.8kbit/s", "section 4"),
+            set("queue=10packets", "not printed; with it the study's figures of lost audio come out"),
+            set(
+                "delay=75ms",
+                "not printed: a round trip of 150 ms, most of it the modems' own (V.34 with V.42 error correction)",
+            ),
+            set("loss=1%/before-queue", "not printed: what the Internet path before the modem lost"),
+        ],
+    },
 ];
 
 #[cfg(test)]
@@ -196,6 +231,14 @@ mod tests {
             assert_eq!(up_and_down.iter().all(|link| link.rate.is_none()), preset.name == "ideal");
         }
         assert!(preset("nowhere").is_none());
+    }
+
+    #[test]
+    fn the_emulators_lose_before_their_queues() {
+        for name in ["nistnet", "dummynet", "dialup"] {
+            let spec = preset(name).expect("there is one").spec();
+            assert!(spec.up.loss_before_queue && spec.down.loss_before_queue, "{name}");
+        }
     }
 
     #[test]

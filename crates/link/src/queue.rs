@@ -139,6 +139,11 @@ impl<P: Packet> Queue<P> {
         self.granted
     }
 
+    /// The packet for which [`Self::has_room`] was asked does not come: it was lost before the queue.
+    pub(crate) fn forget_grant(&mut self) {
+        self.granted = false;
+    }
+
     /// The next packet done by `now`, with its instant.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.entries.front().filter(|entry| entry.done <= now)?;

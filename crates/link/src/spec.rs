@@ -7,8 +7,8 @@ use antiphon_core::{BitRate, ByteCount, Ratio};
 
 /// One direction of a link. The default is ideal: no rate, no delay, no loss.
 ///
-/// Packets pass the elements in this order: stall, queue and rate; loss; corruption; duplication; propagation and its
-/// variation; reordering.
+/// Packets pass the elements in this order: stall, queue and rate; loss, or before the queue if so set; corruption;
+/// duplication; propagation and its variation; reordering.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LinkSpec {
     /// Bits per second; `None`: sending takes no time.
@@ -26,6 +26,9 @@ pub struct LinkSpec {
     pub stall: Option<Stall>,
     /// Which packets are lost on the way.
     pub loss: LossModel,
+    /// They are lost before the queue, as in NIST Net and dummynet: a lost packet takes neither a place in the queue nor
+    /// time on the link. Otherwise behind it, as on a radio link.
+    pub loss_before_queue: bool,
     /// Which packets are held back so that others overtake them.
     pub reorder: Option<ReorderSpec>,
     /// Share of packets that arrive twice.
@@ -266,7 +269,7 @@ pub const KEYS: [(&str, &str, &str); 9] = [
         "loss",
         "1%/3",
         "lost packets; /15ms: in fades of 15 ms on average; /3: in bursts of 3 packets; p/r/bad/good: Gilbert-Elliott, \
-         good-time/fade-time/bad/good: in time",
+         good-time/fade-time/bad/good: in time; each with /before-queue: a lost packet takes no time of the link",
     ),
     ("reorder", "1%/5ms", "packets delayed by this time, so that others overtake them"),
     ("duplicate", "0.1%", "packets that arrive twice"),
@@ -315,6 +318,11 @@ impl LinkSpec {
     }
 
     fn loss_value(&self) -> Option<String> {
+        let model = self.loss_model_value()?;
+        Some(if self.loss_before_queue { model + crate::parse::BEFORE_QUEUE } else { model })
+    }
+
+    fn loss_model_value(&self) -> Option<String> {
         match self.loss {
             LossModel::None => None,
             LossModel::Independent(share) => Some(percent(share)),

@@ -1,13 +1,13 @@
 //! An 802.11g cell: stations that share one channel by listening before they talk.
 //!
 //! DCF and EDCA of IEEE 802.11-2007 §9, frame by frame: contention, collisions, binary exponential back-off,
-//! post-backoff, MAC acknowledgements and retries, an access point through which stations reach one another (such a
-//! packet uses the air twice), multicast without acknowledgement or retry, frame errors and outages, rate control, clients
-//! that scan or save power.
+//! post-backoff, MAC acknowledgements (which get lost, too) and retries, an access point through which stations reach one
+//! another (such a packet uses the air twice), multicast without acknowledgement or retry, frame errors and outages, rate
+//! control, clients that scan or save power.
 //!
 //! The cell advances from event to event (an access, the end of a frame, the end of its acknowledgement), not from slot
-//! to slot, so that an idle cell costs nothing. Not modelled: RTS/CTS, fragments, beacons, capture,
-//! hidden stations, lost acknowledgements, propagation delay (0.3 µs per 100 m).
+//! to slot, so that an idle cell costs nothing. Not modelled: RTS/CTS, fragments, beacons, capture, hidden stations,
+//! propagation delay (0.3 µs per 100 m).
 //!
 //! ```
 //! use antiphon_core::Instant;

@@ -21,6 +21,10 @@ impl Packet for Bare {
         1064
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         Bare
     }

@@ -138,6 +138,54 @@ fn early_drops_are_drawn_apart_from_everything_else() {
     assert_eq!(lost("rate=1Mbit/s,queue=drd/10/50,loss=10%/3,duplicate=5%,jitter=1ms,reorder=2%/5ms"), alone);
 }
 
+/// Packets of 125 bytes, one each 0.5 ms, into 1 Mbit/s, where one takes 1 ms: when they leave.
+fn departures(place: &str) -> Vec<u64> {
+    let text = format!("rate=1Mbit/s,queue=20000packets,loss=20%{place}");
+    let Seen { out, link, .. } = run(&text, 20_000, 125, 500_000.0, false);
+    // 20 % within four deviations of 20 000 draws.
+    assert!(link.counters().lost.abs_diff(4000) < 4 * 57, "{:?}", link.counters());
+    out.into_iter().map(|(_, left)| left.as_nanos()).collect()
+}
+
+#[test]
+fn a_packet_lost_before_the_queue_takes_no_time_of_the_link() {
+    // The others follow each other without a pause, and it is over so much sooner.
+    let left = departures("/before-queue");
+    assert!(left.windows(2).all(|pair| pair[1] - pair[0] == 1_000_000));
+    // Behind the queue a lost packet leaves a hole: about one distance in five is longer.
+    let behind = departures("");
+    assert_eq!(behind.len(), left.len(), "the same packets are lost");
+    let holes = behind.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
+    assert!((2900..3500).contains(&holes), "runs of lost packets, 4000 x 0.8: {holes}");
+    assert!(behind[behind.len() - 1] > left[left.len() - 1] + 3_000_000_000);
+}
+
+#[test]
+fn a_packet_lost_before_the_queue_takes_no_place_in_it() {
+    // 2.5 packets come in the time that one takes, and 60 % are lost: the rest is what the link carries, so that a queue of 50 is
+    // seldom full. Lost behind the queue, 60 % would find it full.
+    let overflowed = |place: &str| {
+        let text = format!("rate=1Mbit/s,queue=50packets,loss=60%{place}");
+        run(&text, 50_000, 125, 420_000.0, false).link.counters().overflowed
+    };
+    assert!(overflowed("/before-queue") < 500, "{}", overflowed("/before-queue"));
+    assert!(overflowed("") > 28_000, "{}", overflowed(""));
+}
+
+#[test]
+fn random_loss_before_derivative_random_drop_leaves_it_the_rest() {
+    // Twice the rate, a tenth lost before: 1.8 times the rate come, and the excess of 0.8/1.8 is dropped where
+    // 0.10 + 0.85 (q - 10)/40 says so: q = 26.2. Lost behind the queue it would be half, at q = 28.8.
+    let Seen { found, link, .. } =
+        run("rate=1Mbit/s,queue=drd/10/50,loss=10%/before-queue", 400_000, 125, 5e5, true);
+    let [(_, loss), (_, queue), ..] = link.stages();
+    let share = queue.overflowed as f64 / queue.offered as f64;
+    assert!((share - 0.8 / 1.8).abs() < 0.005, "{share}");
+    assert!((loss.lost as f64 / 4e5 - 0.1).abs() < 0.002, "{loss:?}");
+    let expected = 10.0 + 40.0 * (0.8 / 1.8 - 0.10) / 0.85;
+    assert!((found - expected).abs() < 0.8, "{found}, not {expected}");
+}
+
 #[test]
 fn granted_room_is_kept_by_queues_that_drop_early() {
     for text in

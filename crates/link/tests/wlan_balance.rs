@@ -72,6 +72,9 @@ fn check(cell: &Cell<Vec<u8>>, seen: &Seen) -> Result<(), TestCaseError> {
         let concluded = counters.acknowledged + counters.multicast + counters.failures;
         prop_assert!((concluded..=concluded + 1).contains(&counters.attempts), "{:?}", counters);
         prop_assert!(counters.collisions <= counters.failures + counters.multicast);
+        // Known when its frame ends, and a failure after the wait for it.
+        prop_assert!(counters.unacknowledged <= counters.failures + 1);
+        prop_assert!(counters.exhausted_after_arrival <= counters.exhausted.min(counters.unacknowledged));
     }
     let total = cell.totals();
     prop_assert_eq!(total.offered, seen.offered);
@@ -124,6 +127,7 @@ proptest! {
         check(&cell, &seen)?;
         let total = cell.totals();
         prop_assert_eq!(total.queued + total.waiting, 0, "an empty cell is quiet");
+        prop_assert_eq!(total.received + total.relayed, total.acknowledged + total.exhausted_after_arrival);
         prop_assert_eq!(total.attempts, total.acknowledged + total.multicast + total.failures);
     }
 }
@@ -151,6 +155,11 @@ fn trace(seed: u64, every_event: bool) -> String {
         }
     }
     take(&mut cell, Instant::from_millis(60_000));
+    assert!(
+        cell.totals().duplicates > 10 && cell.totals().exhausted_after_arrival > 10,
+        "{:?}",
+        cell.totals()
+    );
     assert!(cell.totals().collisions > 30 && cell.totals().virtual_collisions > 10, "{:?}", cell.totals());
     seen
 }

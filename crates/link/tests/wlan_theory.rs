@@ -17,6 +17,10 @@ impl Packet for Udp {
         self.0 + 28
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         *self
     }

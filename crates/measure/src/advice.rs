@@ -71,6 +71,8 @@ pub struct Candidate<'a> {
     pub reliable: bool,
     /// Whether one datagram of it reaches many receivers.
     pub multicast: bool,
+    /// Whether a stream runs over it already: if it does worse, the reason says so.
+    pub current: bool,
 }
 
 /// The answer for one purpose.
@@ -158,7 +160,7 @@ fn judge(purposes: &[Purpose], candidates: &[Candidate<'_>]) -> Vec<Advice> {
     let weigh = |purpose: &Purpose, sums: &[Sums]| -> Vec<Weight> {
         candidates.iter().zip(sums).map(|(candidate, sums)| purpose.weigh(candidate, sums)).collect()
     };
-    let mut draws = vec![Vec::with_capacity(DRAWS); purposes.len()];
+    let mut draws: Vec<_> = purposes.iter().map(|_| Vec::with_capacity(DRAWS)).collect();
     resample(&blocks, DRAWS, SEED, |sums| {
         purposes.iter().zip(&mut draws).for_each(|(purpose, draws)| draws.push(weigh(purpose, sums)));
     });
@@ -188,7 +190,10 @@ fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weig
     let because = if weights[at].met {
         let beside = |i: usize| if taken.is_outside(i) { weights[i] } else { Weight::NONE };
         let beside: Vec<Weight> = (0..weights.len()).map(beside).collect();
-        let runner = best_of(candidates, &beside).filter(|i| taken.is_outside(*i));
+        // Why not the one in use, if there is one; otherwise the next best.
+        let current = candidates.iter().position(|candidate| candidate.current);
+        let runner = current.filter(|i| taken.is_outside(*i));
+        let runner = runner.or_else(|| best_of(candidates, &beside)).filter(|i| taken.is_outside(*i));
         words(at).because(runner.map(|i| (name(i), words(i), weights[i].met)))
     } else {
         words(at).because_none(name(at))

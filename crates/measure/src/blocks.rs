@@ -3,7 +3,7 @@
 //! Losses and stalls come in clusters, so packets are no independent samples; blocks longer than the clusters nearly are.
 //! Each block is reduced to counts from which every figure of the run can be drawn again, for the whole run or for blocks
 //! drawn with replacement (block bootstrap: Künsch 1989, "The jackknife and the bootstrap for general stationary
-//! observations"). The blocks of all transports of a comparison begin at the same media times, so that what all of them met
+//! observations"; [`resample`]). The blocks of all transports of a comparison begin at the same media times, so that what all of them met
 //! does not count as a difference between them.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use antiphon_core::Rng;
 
 use crate::fate::Fate;
 use crate::packet_log::{LoggedPacket, PacketLog};
-use crate::statistics::BlockMean;
+use crate::statistics::{BlockMean, correlation};
 
 /// What happened in one block, or in several together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ impl Sums {
         self.by_delay.iter_mut().zip(&other.by_delay).for_each(|(sum, count)| *sum += count);
     }
 
-    /// Packets that were not there `delay_ms` after they were sent; the delay is rounded up to the grid ([`GRID_MS`]).
+    /// Packets that were not there `delay_ms` after they were sent; the delay is rounded up to the grid (a quarter of a millisecond at its beginning).
     pub fn missing_at(&self, delay_ms: f64) -> u64 {
         let within = place(delay_ms).map_or(GRID, |last| last + 1).min(self.by_delay.len());
         self.sent - self.by_delay[..within].iter().map(|count| u64::from(*count)).sum::<u64>()
@@ -110,6 +110,11 @@ impl Blocks {
         self.blocks.len()
     }
 
+    /// Whether there is none: nothing was sent.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// The whole run.
     pub fn total(&self) -> Sums {
         let mut total = Sums::empty(self.places());
@@ -129,9 +134,17 @@ impl Blocks {
 
     /// The share of packets for which `count` counts, block by block.
     pub fn share(&self, count: impl Fn(&Sums) -> u64) -> BlockMean {
+        BlockMean::of(&self.shares(count))
+    }
+
+    /// Correlation of that share in one block with that in the next; 0 where it is the same in all of them.
+    pub fn correlation(&self, count: impl Fn(&Sums) -> u64) -> f64 {
+        correlation(&self.shares(count))
+    }
+
+    fn shares(&self, count: impl Fn(&Sums) -> u64) -> Vec<f64> {
         let sent = self.blocks.iter().filter(|block| block.sent > 0);
-        let shares: Vec<f64> = sent.map(|block| count(block) as f64 / block.sent as f64).collect();
-        BlockMean::of(&shares)
+        sent.map(|block| count(block) as f64 / block.sent as f64).collect()
     }
 
     /// 95 % interval of the least delay after which at most the share `missing` is not there: the delays at which the interval
@@ -161,17 +174,24 @@ impl Blocks {
 
 /// Draws the blocks of all runs of a comparison again, `times` times, each time as many as there are, with replacement, and
 /// of each run the same ones; `each` sees what every run then comes to.
+///
+/// Some that follow each other are drawn together, since what happens in a block tells something of the next; the last is followed
+/// by the first, so that all are drawn alike often (circular block bootstrap: Politis and Romano 1992).
 pub fn resample(runs: &[Blocks], times: usize, seed: u64, mut each: impl FnMut(&[Sums])) {
     let count = runs.iter().map(Blocks::len).max().unwrap_or(0);
     if count == 0 {
         return;
     }
+    // The cube root is best for a variance (Hall, Horowitz and Jing 1995, "On blocking rules for the bootstrap with dependent
+    // data", Biometrika 82).
+    let together = (count as f64).cbrt() as usize;
     let mut rng = Rng::fork(seed, "blocks");
     let mut sums: Vec<Sums> = runs.iter().map(|run| Sums::empty(run.places())).collect();
     for _ in 0..times {
         sums.iter_mut().for_each(Sums::clear);
-        for _ in 0..count {
-            let drawn = rng.below(count as u32) as usize;
+        let mut drawn = 0;
+        for n in 0..count {
+            drawn = if n % together == 0 { rng.below(count as u32) as usize } else { (drawn + 1) % count };
             for (sums, run) in sums.iter_mut().zip(runs) {
                 // A run that ended early has fewer.
                 if let Some(block) = run.blocks.get(drawn) {

@@ -19,6 +19,7 @@ mod emodel;
 mod fate;
 mod figures;
 mod gate;
+mod headsets;
 mod histogram;
 mod jitter;
 mod list;
@@ -26,8 +27,10 @@ mod packet_log;
 mod playout;
 mod rate;
 mod statistics;
+mod two_streams;
 
 pub use advice::{Advice, Candidate, Purpose, advise, advise_for};
+pub use blocks::{Blocks, Sums};
 pub use buffer_check::{BufferCheck, BufferResult, BufferRule, LipSync};
 pub use bursts::{BurstTotals, G_MIN, LONGEST_COUNTED, LossRuns};
 pub use desired::{DesiredQuality, QualityRatios, interval_deviation_ms};
@@ -35,6 +38,7 @@ pub use emodel::{CodecImpairment, delay_impairment, loss_impairment, mos, rating
 pub use fate::{Fate, FateCounts, Unbalanced};
 pub use figures::{DelayBasis, PlayoutFigures, RunFacts, TransportFigures};
 pub use gate::{Condition, Failure, Gate, GateError};
+pub use headsets::{CellCapacity, Fit, HEADSET_BIT_RATE, cell_capacities};
 pub use histogram::{Distribution, Histogram, millis, nearest_rank};
 pub use jitter::{
     DelayVariation, Gaps, InterarrivalJitter, ROLLING_GAPS, RollingDeviation, mean_absolute_deviation, pdv,
@@ -43,4 +47,5 @@ pub use list::{Better, FIGURES, FigureDef, STREAM_FIGURES, StreamFigures, Unit, 
 pub use packet_log::{LoggedPacket, PacketArrival, PacketLog, PacketLogConfig, Tallies};
 pub use playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 pub use rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
-pub use statistics::{MeanInterval, student_t};
+pub use statistics::{BlockMean, MeanInterval, student_t};
+pub use two_streams::{SentFrame, VideoLayout, add_beside, add_playout, add_video};

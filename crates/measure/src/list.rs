@@ -200,7 +200,7 @@ figures! {
             "The slowest packet." |f| f.rtt_ms.max_ms;
         rtt_timed_p999_ms "round trip, p99.9 by a timer" Millis Lower
             "99.9 % of the packets were back sooner (nearest rank), as a timer of the stream's resolution reads it: from a random part \
-             of a tick, rounded up to a tick." |_| None;
+             of a tick, rounded to a whole one." |_| None;
         jitter_sd_ms "jitter (SD)" Millis Lower
             "Standard deviation of the round trips, or of the one-way delays if packets are not returned." |_| None;
         jitter_mad_ms "jitter (MAD)" Millis Lower ["jitter"]
@@ -233,6 +233,37 @@ figures! {
             "Packets that never came, of those due in the watched part of the run: the first seconds of each period but the first." |_| None;
         watched_jitter_mad_ms "jitter (MAD), watched" Millis Lower
             "Mean absolute deviation of the one-way delays of the packets due in the watched part of the run." |_| None;
+        gaps_above_250ms "gaps above 250 ms" Count Lower
+            "Times between successive arrivals of more than 250 ms, in the whole run; of a stream beside which another one is looked at." |_| None;
+        gaps_above_500ms "gaps above 500 ms" Count Lower
+            "The same of more than 500 ms." |_| None;
+        gap_shared_ms "mean gap with the other stream" Millis Lower
+            "Mean of those times between successive arrivals in which at least one packet of the stream beside it arrived." |_| None;
+        gap_unshared_ms "mean gap without the other stream" Millis Neither
+            "Mean of those in which none arrived." |_| None;
+        gap_sd_mean_ms "deviation of 100 gaps, mean" Millis Lower
+            "Standard deviation of the last 100 times between arrivals, in the mean over the arrivals while the stream beside it was sent." |_| None;
+        gap_sd_max_ms "deviation of 100 gaps, greatest" Millis Lower
+            "Its greatest value in that time." |_| None;
+        missed_50ms_percent "missed with 50 ms" Percent Lower
+            "What a listener with a playout delay of 50 ms misses: packets that never came, or more than that later than the least delayed one." |_| None;
+        missed_100ms_percent "missed with 100 ms" Percent Lower "The same of 100 ms." |_| None;
+        missed_200ms_percent "missed with 200 ms" Percent Lower "The same of 200 ms." |_| None;
+        missed_500ms_percent "missed with 500 ms" Percent Lower "The same of 500 ms." |_| None;
+        missed_1000ms_percent "missed with 1 s" Percent Lower "The same of 1 s." |_| None;
+        media_kbit_per_s "video received" KbitPerS Higher
+            "Bytes of a video that were received, over the time from its first to its last arrival." |_| None;
+        frames_sent "video frames sent" Count Neither
+            "Video frames that were handed to the transport; a sender that chooses the newest one leaves out others." |_| None;
+        frames_whole "video frames whole" Count Higher
+            "Video frames of which every packet arrived." |_| None;
+        frame_delay_mean_ms "delay of video frames" Millis Lower
+            "From a whole video frame's due time to the arrival of its last packet, in the mean." |_| None;
+        frame_gap_mean_ms "gap of video frames" Millis Lower
+            "From one change of the picture to the next, in the mean: whole frames that are newer than the one shown." |_| None;
+        freeze_percent "picture frozen" Percent Lower
+            "Time beyond one frame interval in which the picture did not change, as a share of the time from the video's beginning to its end, or to its \
+             last arrival if that is later." |_| None;
         changes_failed "changes that failed" Count Lower
             "Changes of the stream's transport, and transports beside it, that failed; of streams that have any." |_| None;
     }
@@ -321,10 +352,26 @@ mod tests {
             "watched_missing_percent",
             "watched_jitter_mad_ms",
             "rtt_timed_p999_ms",
+            "gaps_above_250ms",
+            "gaps_above_500ms",
+            "gap_shared_ms",
+            "gap_unshared_ms",
+            "gap_sd_mean_ms",
+            "gap_sd_max_ms",
+            "media_kbit_per_s",
+            "frames_sent",
+            "frames_whole",
+            "frame_delay_mean_ms",
+            "frame_gap_mean_ms",
+            "freeze_percent",
         ];
         for def in FIGURES {
             let of_one_way = def.name.starts_with("delay_");
-            let unread = of_one_way || unread.contains(&def.name) || def.name == "gaps_above_80ms_per_1000";
+            let of_playout = def.name.starts_with("missed_");
+            let unread = of_one_way
+                || of_playout
+                || unread.contains(&def.name)
+                || def.name == "gaps_above_80ms_per_1000";
             assert_eq!((def.read)(&figures).is_none(), unread, "{}", def.name);
         }
     }

@@ -3,7 +3,11 @@
 //! A concealer sees every block that is played, in order, so that it has a history to draw on and can blend the sound
 //! after a gap with its concealment. Good blocks pass unchanged, bit for bit, except for the blend after a gap.
 
+mod prediction;
+
 use std::f32::consts::PI;
+
+use prediction::Prediction;
 
 use crate::StreamFormat;
 
@@ -36,20 +40,32 @@ pub enum Concealment {
     /// Fades to silence within 2.5 ms.
     Silence,
     /// Repeats the last 10 ms, fading to nothing at 60 ms.
-    #[default]
     Repetition,
+    /// Lets the sound go on by linear prediction, fading to nothing at 60 ms. Costs some tenths of a millisecond for each gap.
+    #[default]
+    Prediction,
+    /// Silence with nothing blended ([`Blank`]): not offered to listeners.
+    Blank,
 }
 
 impl Concealment {
-    /// All of them, in the order that help texts list them.
-    pub const ALL: [Concealment; 2] = [Concealment::Silence, Concealment::Repetition];
+    /// Those that a listener can choose, in the order that help texts list them.
+    pub const ALL: [Concealment; 3] =
+        [Concealment::Silence, Concealment::Repetition, Concealment::Prediction];
 
     /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Concealment::Silence => "silence",
             Concealment::Repetition => "repetition",
+            Concealment::Prediction => "prediction",
+            Concealment::Blank => "blank",
         }
+    }
+
+    /// Whether sound is made up, as a decoder can do as well.
+    pub fn invents(self) -> bool {
+        matches!(self, Concealment::Repetition | Concealment::Prediction)
     }
 
     /// Makes one for a stream.
@@ -57,13 +73,15 @@ impl Concealment {
         match self {
             Concealment::Silence => Box::new(Inventive::new(format, Silence::new(format))),
             Concealment::Repetition => Box::new(Inventive::new(format, Repetition::new(format))),
+            Concealment::Prediction => Box::new(Inventive::new(format, Prediction::new(format))),
+            Concealment::Blank => Box::new(Blank),
         }
     }
 }
 
 /// The text is not the name of a kind of concealment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown concealment '{name}'{}; known: silence, repetition", antiphon_core::did_you_mean(*.nearest))]
+#[error("unknown concealment '{name}'{}; known: silence, repetition, prediction", antiphon_core::did_you_mean(*.nearest))]
 pub struct UnknownConcealment {
     name: String,
     nearest: Option<&'static str>,
@@ -81,7 +99,8 @@ impl std::str::FromStr for Concealment {
     }
 }
 
-/// Silence with nothing blended: all that came stays as it is, for a recording that is completed later.
+/// Silence with nothing blended: all that came stays as it is, for a recording that is completed later, or where nobody
+/// listens.
 #[derive(Clone, Copy, Debug)]
 pub struct Blank;
 
@@ -95,11 +114,11 @@ impl Conceal for Blank {
 
 /// What is heard in a gap, made of the sound before it.
 trait Invention: Send {
-    /// A gap begins.
-    fn begin(&mut self);
+    /// A gap begins; the last `whole` sample frames came and were not blended.
+    fn begin(&mut self, whole: usize);
 
     /// The sample of a channel, `since` sample frames into the gap.
-    fn sample(&self, since: usize, channel: usize) -> f32;
+    fn sample(&mut self, since: usize, channel: usize) -> f32;
 
     /// `block` goes out, whether it came or was invented.
     fn remember(&mut self, block: &[f32]);
@@ -118,13 +137,15 @@ struct Inventive<I> {
     /// Sample frames of the blend after the last gap, and how many of them are still to do.
     blend: usize,
     returning: usize,
+    /// Sample frames that came whole since then.
+    whole: usize,
     lost: bool,
 }
 
 impl<I: Invention> Inventive<I> {
     fn new(format: StreamFormat, invention: I) -> Self {
         let channels = format.channels();
-        Inventive { invention, channels, since: 0, blend: 0, returning: 0, lost: false }
+        Inventive { invention, channels, since: 0, blend: 0, returning: 0, whole: 0, lost: false }
     }
 }
 
@@ -134,6 +155,8 @@ impl<I: Invention> Conceal for Inventive<I> {
             self.blend = self.invention.blend(self.since);
             self.returning = self.blend;
         }
+        let blended = self.returning.min(block.len() / self.channels);
+        self.whole = self.whole.saturating_add(block.len() / self.channels - blended);
         for frame in block.chunks_exact_mut(self.channels).take(self.returning) {
             let weight = rise(self.blend - self.returning, self.blend);
             for (channel, x) in frame.iter_mut().enumerate() {
@@ -147,7 +170,7 @@ impl<I: Invention> Conceal for Inventive<I> {
 
     fn lost(&mut self, _gap: Gap<'_>, out: &mut [f32]) {
         if !self.lost {
-            self.invention.begin();
+            self.invention.begin(std::mem::take(&mut self.whole));
             (self.lost, self.since, self.returning) = (true, 0, 0);
         }
         for frame in out.chunks_exact_mut(self.channels) {
@@ -177,11 +200,11 @@ impl Silence {
 }
 
 impl Invention for Silence {
-    fn begin(&mut self) {
+    fn begin(&mut self, _whole: usize) {
         self.from.copy_from_slice(&self.heard);
     }
 
-    fn sample(&self, since: usize, channel: usize) -> f32 {
+    fn sample(&mut self, since: usize, channel: usize) -> f32 {
         self.from[channel] * (1.0 - rise(since, self.fade))
     }
 
@@ -235,13 +258,13 @@ impl Repetition {
 }
 
 impl Invention for Repetition {
-    fn begin(&mut self) {
+    fn begin(&mut self, _whole: usize) {
         let tail = self.history.len() - self.next;
         self.template[..tail].copy_from_slice(&self.history[self.next..]);
         self.template[tail..].copy_from_slice(&self.history[..self.next]);
     }
 
-    fn sample(&self, since: usize, channel: usize) -> f32 {
+    fn sample(&mut self, since: usize, channel: usize) -> f32 {
         if since >= self.end {
             return 0.0;
         }
@@ -263,18 +286,23 @@ impl Invention for Repetition {
     }
 
     fn remember(&mut self, block: &[f32]) {
-        let len = self.history.len();
-        let block = &block[block.len().saturating_sub(len)..];
-        let first = block.len().min(len - self.next);
-        self.history[self.next..self.next + first].copy_from_slice(&block[..first]);
-        self.history[..block.len() - first].copy_from_slice(&block[first..]);
-        self.next = (self.next + block.len()) % len;
+        into_ring(&mut self.history, &mut self.next, block);
     }
 
     /// 2.5 ms, and 4 ms for each 10 ms lost beyond the first, at most 10 ms (Appendix I).
     fn blend(&self, lost: usize) -> usize {
         (self.join + lost.saturating_sub(self.hold) * 2 / 5).min(self.period)
     }
+}
+
+/// Writes the end of `block` into a ring at `next`, which moves on.
+fn into_ring(ring: &mut [f32], next: &mut usize, block: &[f32]) {
+    let len = ring.len();
+    let block = &block[block.len().saturating_sub(len)..];
+    let first = block.len().min(len - *next);
+    ring[*next..*next + first].copy_from_slice(&block[..first]);
+    ring[..block.len() - first].copy_from_slice(&block[first..]);
+    *next = (*next + block.len()) % len;
 }
 
 /// A raised cosine from 0 towards 1 over `len` steps.

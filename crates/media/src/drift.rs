@@ -15,18 +15,37 @@ use antiphon_core::{Instant, Ppm};
 /// Downwards there is no need to be slow: a smaller transit time is the path's own, free of queueing. The first packets
 /// are the most likely to be delayed (neighbour discovery, power save, what queued during a handshake), so at first the
 /// schedule follows the smallest transit time at once ([`Descent`]).
+///
+/// A stream all of whose packets are early for a while has a shorter path now, or a sender that catches up with what it had missed. Then the
+/// schedule comes down at once, too: it is a step, and no drift.
 #[derive(Clone, Debug)]
 pub struct MediaClock {
     rate: u32,
     descent: Descent,
     origin: Option<u64>,
-    /// When the first packet came.
-    began: Instant,
+    /// When the stream's first packet came.
+    began: Option<Instant>,
+    /// When it last began again, in the same stream.
+    again: Option<Instant>,
     /// Our clock's time at media time `origin`, in nanoseconds.
     base: i64,
     last: Instant,
+    /// It is told where the schedule stands, and does not follow arrivals.
+    told: bool,
     minima: Minima,
+    early: Early,
+    /// The schedule came down at once in the current window of `minima`.
+    stepped: bool,
     estimator: DriftEstimator,
+}
+
+/// Packets in a row that came well before the schedule.
+#[derive(Clone, Copy, Debug, Default)]
+struct Early {
+    since: Option<Instant>,
+    packets: u32,
+    /// The smallest transit time of them.
+    least: i64,
 }
 
 /// How a schedule comes down to a smaller transit time.
@@ -57,46 +76,115 @@ impl MediaClock {
             rate: rate.max(1),
             descent,
             origin: None,
-            began: Instant::ZERO,
+            began: None,
+            again: None,
             base: 0,
             last: Instant::ZERO,
+            told: false,
             minima: Minima::default(),
+            early: Early::default(),
+            stepped: false,
             estimator: DriftEstimator::new(),
         }
     }
 
-    /// A packet whose first sample frame is `media` arrived.
-    pub fn on_arrival(&mut self, now: Instant, media: u64) {
+    /// A packet whose first sample frame is `media` arrived. Returns by how much the schedule came down at once, if it did.
+    pub fn on_arrival(&mut self, now: Instant, media: u64) -> Option<Duration> {
         let Some(origin) = self.origin else {
             self.origin = Some(media);
             self.base = now.as_nanos() as i64;
-            self.began = now;
+            self.again = self.began.is_some().then_some(now);
+            self.began.get_or_insert(now);
             self.last = now;
             self.minima.add(now, self.base);
-            return;
+            return None;
         };
         let transit = (now.as_nanos() as i64).saturating_sub(self.span(origin, media));
-        if let Some(minimum) = self.minima.add(now, transit) {
+        if let Some(minimum) = self.minima.add(now, transit)
+            && !std::mem::take(&mut self.stepped)
+        {
             self.estimator.on_minimum(now, minimum);
         }
-        let off = self.minima.smallest().saturating_sub(self.base);
+        if self.told {
+            return None;
+        }
         let slew = |ppm: f64| (now.since(self.last).as_nanos() as f64 * ppm / 1e6) as i64;
+        let off = self.minima.smallest().saturating_sub(self.base);
+        let is_new = self.again.is_some_and(|again| now.since(again) < SETTLES);
+        let step = if is_new { FIRST_STEP } else { STEP };
+        let is_early = transit < self.base.saturating_sub(step.as_nanos() as i64);
         self.base = self.base.saturating_add(match self.is_settling(now) {
             true => off.min(slew(MAX_SLEW_PPM)),
+            // What may become a step is not taken back by and by as well.
+            false if is_early => 0,
             false => off.clamp(-slew(self.descent.slew_ppm), slew(MAX_SLEW_PPM)),
         });
         self.last = now;
+        if !is_early || self.is_settling(now) {
+            self.early = Early::default();
+            return None;
+        }
+        self.early.packets = self.early.packets.saturating_add(1);
+        self.early.least = if self.early.since.is_some() { self.early.least.min(transit) } else { transit };
+        let since = *self.early.since.get_or_insert(now);
+        let is_step = self.early.packets >= STEP_CONFIRM as u32 && now.since(since) >= EARLY_FOR;
+        if is_step { self.come_down() } else { None }
+    }
+
+    /// The schedule comes down at once to the packets that have been early lately, however few they are: there is no room for
+    /// more of them. Returns by how much; `None` if the last packet was not early.
+    pub fn come_down(&mut self) -> Option<Duration> {
+        let Early { since, least, .. } = std::mem::take(&mut self.early);
+        since?;
+        let step = self.base.saturating_sub(least);
+        self.base = least;
+        self.stepped = true;
+        self.estimator.on_step(step);
+        Some(Duration::from_nanos(step.unsigned_abs()))
+    }
+
+    /// The schedule goes up by so many nanoseconds: the sound waited for a packet.
+    pub fn go_up(&mut self, nanos: i64) {
+        if !self.told {
+            self.base = self.base.saturating_add(nanos);
+        }
+    }
+
+    /// From now on `media` is expected at `at`, in nanoseconds of our clock, whatever arrives: somebody else knows the sender's
+    /// clock. Nothing before the first packet.
+    pub fn tell(&mut self, media: u64, at: i64) {
+        if let Some(origin) = self.origin {
+            self.base = at.saturating_sub(self.span(origin, media));
+            self.told = true;
+            self.early = Early::default();
+        }
+    }
+
+    /// Whether the schedule is told and follows no arrivals.
+    pub fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// The schedule follows arrivals again.
+    pub fn follow_arrivals(&mut self) {
+        self.told = false;
     }
 
     /// Whether the stream is so new that the schedule comes down at once.
     pub fn is_settling(&self, now: Instant) -> bool {
-        self.origin.is_some() && now.since(self.began) < self.descent.at_once
+        self.began.is_some_and(|began| now.since(began) < self.descent.at_once)
     }
 
     /// When `media` is expected; `None` before the first packet.
     pub fn instant(&self, media: u64) -> Option<Instant> {
         let nanos = self.base.saturating_add(self.span(self.origin?, media));
         Some(Instant::from_nanos(nanos.max(0) as u64))
+    }
+
+    /// Where the schedule stands: when the first media time is expected, in nanoseconds of our clock, however it was found. Its
+    /// differences are those of the delay that the schedule assumes. `None` before the first packet.
+    pub fn offset(&self) -> Option<i64> {
+        self.origin.map(|_| self.base)
     }
 
     /// The media time expected at `now`, in sample frames; may lie before the first one.
@@ -110,10 +198,11 @@ impl MediaClock {
         self.estimator.drift()
     }
 
-    /// Starts again with the next packet. The drift estimate is kept: it belongs to the sender's hardware.
+    /// Starts again with the next packet. The drift estimate is kept: it belongs to the sender's hardware. The path is known: the schedule
+    /// settles by steps.
     pub fn restart(&mut self) {
-        self.origin = None;
-        self.minima = Minima::default();
+        (self.origin, self.told, self.stepped) = (None, false, false);
+        (self.minima, self.early) = (Minima::default(), Early::default());
         self.estimator.forget_history();
     }
 
@@ -143,6 +232,16 @@ pub const DESCENT_PPM: f64 = 5000.0;
 /// The schedule moves up by at most 1 ms per second: twice the largest difference between clocks, and slow enough that
 /// a short queue does not raise it.
 pub const MAX_SLEW_PPM: f64 = 1000.0;
+
+/// Packets that are earlier than this are no drift: clocks that differ by [`MAX_SLEW_PPM`] differ by half of it in the five seconds
+/// that transit times are remembered for. What is less is taken back by a resampler within 15 s.
+pub const STEP: Duration = Duration::from_millis(10);
+
+/// The same soon after the schedule began again, with a packet that may have waited in a queue.
+const FIRST_STEP: Duration = Duration::from_millis(1);
+
+/// How long all packets must be early: as long as all must be late for a longer path to be believed.
+const EARLY_FOR: Duration = Duration::from_millis(200);
 
 /// Smallest transit times of windows of a second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -225,6 +324,12 @@ impl DriftEstimator {
     /// How much faster the sender's clock runs than ours.
     pub fn drift(&self) -> Ppm {
         Ppm(self.ppm)
+    }
+
+    /// Transit times are smaller by `nanos` from now on, which is no drift: the past points move.
+    fn on_step(&mut self, nanos: i64) {
+        self.points.iter_mut().for_each(|point| point.1 -= nanos as f64 / 1e9);
+        self.suspected = 0;
     }
 
     /// Discards the measurements and keeps the estimate.

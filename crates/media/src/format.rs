@@ -30,6 +30,28 @@ pub enum FormatError {
         /// The requested value, in sample frames.
         frames: u32,
     },
+    /// Opus at another rate than its own.
+    #[error("Opus is sent at 48 kHz, not at {rate} Hz: omit the rate, and the source is converted")]
+    OpusRate {
+        /// The requested value, in Hz.
+        rate: u32,
+    },
+    /// Opus with more channels than an RTP stream of it has.
+    #[error(
+        "a stream of Opus has one or two channels, not {channels}: divide them into groups of two (--groups 2)"
+    )]
+    OpusChannels {
+        /// The requested value.
+        channels: usize,
+    },
+    /// Not the name of a coding.
+    #[error("unknown format '{name}'{}; known: l16, l24, f32, mulaw, alaw, opus", antiphon_core::did_you_mean(*.nearest))]
+    UnknownCoding {
+        /// The text.
+        name: String,
+        /// The most similar known name.
+        nearest: Option<&'static str>,
+    },
     /// Not the name of a sample format.
     #[error("unknown sample format '{name}'{}; known: l16, l24, f32, mulaw, alaw", antiphon_core::did_you_mean(*.nearest))]
     UnknownSample {

@@ -38,13 +38,13 @@ pub trait Source: Send {
     fn keep_newest(&mut self, frames: usize) -> u64;
 
     /// Of a live source: `wake` is called whenever more can be pulled, and at the end, on the thread that feeds the
-    /// source. Set it before waiting for sound, not while sound flows; then check [`Self::ready`], as sound may have
+    /// source. Set it once, before waiting for sound, not while sound flows; then check [`Self::ready`], as sound may have
     /// come before.
     fn set_waker(&mut self, wake: Wake);
 }
 
 /// Wakes the thread that pulls. Neither allocates nor waits, and costs one system call at most.
-pub type Wake = Box<dyn Fn() + Send>;
+pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// What can be pulled from a [`Source`] at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -168,6 +168,9 @@ pub enum SinkError {
     /// The sink failed (disk full, pipe closed). What it wrote stays readable; [`Sink::finish`] returns the reason.
     #[error("the sink failed")]
     Failed,
+    /// Its user closed it: nothing failed, and it takes no more.
+    #[error("the sink was closed")]
+    Closed,
     /// The same with the cause; from [`Sink::finish`], off the media thread.
     #[error("{0}")]
     Cause(String),

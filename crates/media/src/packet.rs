@@ -1,18 +1,24 @@
 //! RTP packets: blocks of sound into packets, and packets, from any sender, back into blocks.
 
+mod config;
 mod depacketiser;
 mod extension;
+mod marking;
 mod packetiser;
 mod returned;
+mod video;
 
+pub use config::{PacketConfig, PacketError, RTP_HEADER};
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
-pub use extension::{ExtensionIds, InBandFormat, InBandGroup};
-pub use packetiser::{PacketConfig, PacketError, PacketInfo, Packetiser, RTP_HEADER};
+pub use extension::{EncodingName, ExtensionIds, InBandFormat, InBandGroup, InBandVideo};
+pub use marking::Marking;
+pub use packetiser::{PacketInfo, Packetiser};
 pub use returned::{mark_returned, unmark_returned};
+pub use video::{VIDEO_CLOCK, VIDEO_HEADER, VideoStream};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 
-use crate::{SampleFormat, StreamFormat};
+use crate::{Coding, SampleFormat, StreamFormat};
 
 /// The kind of a datagram on a port shared by RTP and RTCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +42,8 @@ pub fn classify(bytes: &[u8]) -> Option<PacketKind> {
 }
 
 /// The static payload type of RFC 3551 §6 that describes such a stream completely: 0, 8, 10 or 11.
-pub fn static_payload_type(sample: SampleFormat, format: StreamFormat) -> Option<u8> {
+pub fn static_payload_type(coding: impl Into<Coding>, format: StreamFormat) -> Option<u8> {
+    let Coding::Pcm(sample) = coding.into() else { return None };
     match (sample, format.rate(), format.channels()) {
         (SampleFormat::MuLaw, 8_000, 1) => Some(0),
         (SampleFormat::ALaw, 8_000, 1) => Some(8),

@@ -13,27 +13,38 @@
 //! and concealer (`lane`); all share one clock, one playout delay and one position in media time, so they can't drift
 //! apart by a sample, whatever one of them loses. An undivided stream is the case of one group.
 
+mod arrivals;
 mod clocked;
+mod coded;
+mod elastic;
 mod history;
 mod lane;
 mod pull;
+mod step;
 mod store;
+mod target;
 mod types;
 
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, MediaTime};
 
+pub use arrivals::{ArrivalCounts, ArrivalDelays};
 pub use clocked::{ClockedError, ClockedPlayout, ClockedPull, pull_frames};
+pub use elastic::AdaptedFigures;
+pub use target::{AdaptiveDelay, DelayTarget, PERMITTED};
 pub use types::{Cause, Clocking, Inserted, PlayoutConfig, PlayoutCounters, PlayoutError, Pulled};
 
+use crate::Coding;
 use crate::StreamFormat;
 use crate::conceal::Conceal;
 use crate::drift::{DESCENT_PPM, Descent, MAX_SLEW_PPM, MediaClock, SETTLES};
 use crate::packet::MediaPacket;
+use elastic::Elastic;
 use history::Novelty;
 use lane::Lane;
+use store::Store;
 
 /// A playout buffer for one stream.
 pub struct Playout {
@@ -56,8 +67,16 @@ pub struct Playout {
     late_since: Option<Instant>,
     /// When a sink's clock last pulled.
     last_pull: Option<Instant>,
+    /// When the schedule last came down at once while the playout delay did not follow it.
+    stepped: Option<Instant>,
     resyncs: u64,
     skipped_frames: u64,
+    /// The media time at which the sound ends, if known.
+    end: Option<u64>,
+    /// How late packets come, where the playout delay does not adapt to it.
+    delays: Option<Box<ArrivalDelays>>,
+    /// What changes the playout delay, if it adapts.
+    elastic: Option<Box<Elastic>>,
 }
 
 impl Playout {
@@ -73,6 +92,10 @@ impl Playout {
     ) -> Result<Self, PlayoutError> {
         let (rate, channels) = (config.format.rate(), config.format.channels());
         let frames = |d: Duration| d.as_nanos() * u128::from(rate) / 1_000_000_000;
+        // There is room for the longest delay.
+        let longest = config.adapts.map_or(config.playout_delay, |adapts| adapts.max);
+        let start = config.adapts.map_or(config.playout_delay, |adapts| adapts.start());
+        let config = PlayoutConfig { playout_delay: longest, ..config };
         let most = (MAX_STORE / 4 / channels) as u128;
         let least = frames(config.playout_delay) + 2 * MAX_PACKET_FRAMES as u128;
         if least > most {
@@ -83,6 +106,12 @@ impl Playout {
                 max: Duration::from_millis((max * 1000 / u128::from(rate)) as u64),
             });
         }
+        let of_group = |range: Range<usize>| Coding::Opus.check(config.format.with_channels(range.len()));
+        if let (true, Some(error)) =
+            (config.opus, config.groups.ranges().find_map(|range| of_group(range).err()))
+        {
+            return Err(PlayoutError::Format(error));
+        }
         if config.groups.channels() != channels {
             return Err(PlayoutError::Groups { groups: config.groups, format: config.format });
         }
@@ -91,7 +120,11 @@ impl Playout {
         let capacity = (least + frames(config.headroom)).min(comfort.max(least)) as usize;
         let lane = |range: Range<usize>| {
             let format = config.format.with_channels(range.len());
-            Lane::new(range, capacity, (rate / 200) as usize, conceal(format))
+            let store = if config.opus { Store::of_opus } else { Store::new };
+            let store = store(range.len(), capacity);
+            let mut lane = Lane::new(range, store, (rate / 200) as usize, conceal(format));
+            lane.decoder_conceals = config.opus && config.conceal.invents();
+            lane
         };
         let lanes: Vec<Lane> = config.groups.ranges().map(lane).collect();
         let widest = lanes.iter().map(|lane| lane.channels.len()).max().unwrap_or(1);
@@ -99,15 +132,19 @@ impl Playout {
         Ok(Playout {
             scratch: vec![0.0; stretch * widest],
             lanes,
+            delays: config.adapts.is_none().then(Box::default),
+            elastic: config.adapts.map(|adapts| Box::new(Elastic::new(adapts, config.format))),
             clock: clock_of(&config),
-            config,
+            config: PlayoutConfig { playout_delay: start, ..config },
             position: None,
             playing: false,
             finished: false,
+            end: None,
             far_run: 0,
             pressed: None,
             late_since: None,
             last_pull: None,
+            stepped: None,
             resyncs: 0,
             skipped_frames: 0,
         })
@@ -175,7 +212,9 @@ impl Playout {
             return Inserted::Late { salvaged: 0 };
         }
         let far = self.capacity();
-        if !self.fits(packet) || position.saturating_sub(end) > far {
+        let is_outside = !self.fits(packet) || position.saturating_sub(end) > far;
+        let goes_on = is_outside && self.goes_on(packet);
+        if is_outside && !goes_on {
             // A single group with a jump does not move the others: each of their packets ends the run.
             self.far_run += 1;
             if self.far_run >= FAR_PACKETS {
@@ -186,8 +225,13 @@ impl Playout {
         self.far_run = 0;
         if !packet.recovered {
             // An outlier must not change the schedule, and a repaired packet does not show the path's delay.
-            self.clock.on_arrival(now, start);
+            self.follow(now, packet.stamp());
         }
+        if goes_on {
+            self.make_room(now, packet);
+        }
+        let position = self.position.unwrap_or(start);
+        self.note_delay(now, packet);
         if end <= position {
             let since = *self.late_since.get_or_insert(now);
             if now.since(since) >= LATE_FOR {
@@ -195,7 +239,10 @@ impl Playout {
             }
             return Inserted::Late { salvaged: 0 };
         }
-        let skip = position.saturating_sub(start) as usize;
+        let skip = match self.goes_back_for(group, now, packet) {
+            true => 0,
+            false => position.saturating_sub(start) as usize,
+        };
         if !self.lanes[group].store.insert(packet, skip) {
             return Inserted::Discarded;
         }
@@ -209,17 +256,39 @@ impl Playout {
     /// Begins with this packet, for the first time or again.
     fn take_up(&mut self, group: usize, now: Instant, packet: &MediaPacket<'_>, again: bool) -> Inserted {
         self.lanes.iter_mut().for_each(Lane::flush);
+        let before = self.clock.offset();
         if again {
             self.resyncs += 1;
             self.clock.restart();
         }
-        self.clock.on_arrival(now, packet.timestamp);
+        self.clock.on_arrival(now, packet.stamp());
+        if let Some((before, after)) = before.zip(self.clock.offset()) {
+            self.on_new_schedule(now, after.saturating_sub(before));
+        }
         (self.position, self.playing) = (Some(packet.timestamp), false);
-        (self.far_run, self.late_since) = (0, None);
+        (self.far_run, self.late_since, self.stepped) = (0, None, None);
         if !self.lanes[group].store.insert(packet, 0) {
             return Inserted::Discarded;
         }
         if again { Inserted::Resynced } else { Inserted::Buffered }
+    }
+
+    /// Whether it is early or late, it tells of the path.
+    fn note_delay(&mut self, now: Instant, packet: &MediaPacket<'_>) {
+        let Some((schedule, expected)) = self.clock.offset().zip(self.clock.instant(packet.stamp())) else {
+            return;
+        };
+        let delay = now.signed_nanos_since(expected);
+        if let Some(elastic) = &mut self.elastic {
+            elastic.target.on_arrival(now, schedule, delay, packet.recovered);
+        } else if let Some(delays) = &mut self.delays {
+            delays.on_arrival(now, schedule, delay, packet.recovered);
+        }
+    }
+
+    /// When packets came, against the undelayed one.
+    pub fn delays(&self) -> Option<&ArrivalDelays> {
+        self.delays.as_deref().or(self.elastic.as_ref().map(|elastic| elastic.target.arrivals()))
     }
 
     fn is_empty(&self) -> bool {
@@ -247,7 +316,9 @@ impl Playout {
         self.lanes.iter_mut().for_each(Lane::restart);
         self.clock = clock_of(&self.config);
         (self.position, self.playing, self.finished) = (None, false, false);
-        (self.far_run, self.late_since) = (0, None);
+        (self.far_run, self.late_since, self.stepped) = (0, None, None);
+        self.delays.iter_mut().for_each(|delays| delays.restart());
+        self.elastic.iter_mut().for_each(|elastic| elastic.restart());
     }
 
     /// The sequence numbers of one channel group restart, on the clock of the others. Its waiting packets are played.
@@ -283,15 +354,32 @@ impl Playout {
         self.finished = true;
     }
 
+    /// The sound ends at this media time, if that is known: nothing is concealed after it.
+    pub fn set_end(&mut self, end: Option<u64>) {
+        self.end = end;
+    }
+
+    /// Media time of the next sound, and of the end of what has been received; `None` before the first packet.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let position = self.position?;
+        let ends = self.lanes.iter().filter_map(|lane| lane.store.back()).map(|record| record.end());
+        Some((position, ends.max().unwrap_or(0).max(position)))
+    }
+
+    /// Whether no sound is left to be played or concealed.
+    fn is_over(&self) -> bool {
+        self.finished || self.end.zip(self.position).is_some_and(|(end, position)| end <= position)
+    }
+
     /// Whether the stream has ended and everything has been played.
     pub fn is_drained(&self) -> bool {
-        self.finished && self.is_empty()
+        self.finished && self.is_empty() && self.pending() == 0
     }
 
     /// How far the next sound is behind its schedule, in sample frames; negative when ahead.
     pub fn lag(&self, now: Instant) -> Option<f64> {
         let playout_delay = self.config.playout_delay.as_secs_f64() * f64::from(self.config.format.rate());
-        Some(self.clock.media_at(now)? - playout_delay - self.position? as f64)
+        Some(self.clock.media_at(now)? - playout_delay - self.position? as f64 + self.pending() as f64)
     }
 
     /// The instant at which the sample frame at media time `media` is played; `None` where nothing is late.
@@ -300,6 +388,14 @@ impl Playout {
             Clocking::Unhurried { .. } => None,
             _ => self.due(media),
         }
+    }
+
+    /// The same of RTP's time stamp, near what is played now.
+    pub fn deadline_at(&self, timestamp: u32) -> Option<Instant> {
+        let position = self.position?;
+        // Media time goes on where RTP's 32 bits wrap.
+        let ahead = timestamp.wrapping_sub(position as u32) as i32;
+        self.deadline(position.saturating_add_signed(ahead.into()))
     }
 
     /// When [`Self::pull`] next gives sound; `None` if that depends on a packet or the sink.
@@ -311,16 +407,38 @@ impl Playout {
     }
 
     /// Moves the deadlines of everything not played yet. A longer playout delay than the one at construction may not
-    /// fit: packets that find no room are counted as early.
+    /// fit: packets that find no room are counted as early. A delay that adapts goes on from there.
     pub fn set_playout_delay(&mut self, playout_delay: Duration) {
         self.config.playout_delay = playout_delay;
     }
 
+    /// The sample frame of RTP's time stamp `timestamp` was captured at `captured`, in nanoseconds of our clock, and is played
+    /// `delay` after that: the schedule no longer follows arrivals. Returns whether it does so: not before the first packet, where nothing
+    /// is late, where the delay adapts, and where there is no room for so much sound.
+    pub fn keep_in_step(&mut self, timestamp: u32, captured: i64, delay: Duration) -> bool {
+        let clocked = !matches!(self.config.clocking, Clocking::Unhurried { .. }) && self.elastic.is_none();
+        let room = MediaTime::new(
+            self.capacity().saturating_sub(MAX_PACKET_FRAMES as u64),
+            self.config.format.rate(),
+        );
+        let Some(position) = self.position.filter(|_| clocked && delay <= room.duration()) else {
+            return false;
+        };
+        let ahead = timestamp.wrapping_sub(position as u32) as i32;
+        self.clock.tell(position.saturating_add_signed(ahead.into()), captured);
+        self.config.playout_delay = delay;
+        true
+    }
+
+    /// The schedule follows arrivals again, `delay` after an undelayed one.
+    pub fn leave_step(&mut self, delay: Duration) {
+        self.clock.follow_arrivals();
+        self.config.playout_delay = delay;
+    }
+
     /// Waiting sound in sample frames, from the next to be played to the last received of any group; gaps included.
     pub fn level(&self) -> u64 {
-        let ends = self.lanes.iter().filter_map(|lane| lane.store.back()).map(|record| record.end());
-        let end = ends.max().unwrap_or(0);
-        end.saturating_sub(self.position.unwrap_or(end))
+        self.span().map_or(0, |(position, end)| end - position) + self.pending() as u64
     }
 
     /// The sender's clock, as seen from here.
@@ -343,6 +461,11 @@ impl Playout {
     /// Totals of each channel group, in order. Restarts and jumps affect all groups and are in none of these totals.
     pub fn group_counters(&self) -> impl Iterator<Item = PlayoutCounters> {
         self.lanes.iter().map(Lane::totals)
+    }
+
+    /// Sample frames taken from the rings and not played.
+    fn pending(&self) -> usize {
+        self.elastic.as_ref().map_or(0, |elastic| elastic.pending())
     }
 
     fn due(&self, media: u64) -> Option<Instant> {

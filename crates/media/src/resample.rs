@@ -122,32 +122,14 @@ const MAX_SPEED_PPM: f64 = 1000.0;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use antiphon_testkit::Sine;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn sine(frequency: f64, rate: f64, from: usize, frames: usize) -> Vec<f32> {
         let x = |n: usize| (std::f64::consts::TAU * frequency * n as f64 / rate).sin() * 0.5;
         (from..from + frames).map(|n| x(n) as f32).collect()
-    }
-
-    /// Power of everything but the sine of that frequency, in dB below the sine, by projection.
-    fn noise_db(out: &[f32], frequency: f64, rate: f64) -> f64 {
-        let w = std::f64::consts::TAU * frequency / rate;
-        let (mut ss, mut cc, mut sc, mut xs, mut xc) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for (n, x) in out.iter().enumerate() {
-            let (s, c) = (w * n as f64).sin_cos();
-            (ss, cc, sc) = (ss + s * s, cc + c * c, sc + s * c);
-            (xs, xc) = (xs + f64::from(*x) * s, xc + f64::from(*x) * c);
-        }
-        let det = ss * cc - sc * sc;
-        let (a, b) = ((xs * cc - xc * sc) / det, (xc * ss - xs * sc) / det);
-        let residual: f64 = out
-            .iter()
-            .enumerate()
-            .map(|(n, x)| (f64::from(*x) - a * (w * n as f64).sin() - b * (w * n as f64).cos()).powi(2))
-            .sum();
-        let signal = (a * a + b * b) / 2.0 * out.len() as f64;
-        10.0 * (residual / signal).log10()
     }
 
     /// 90 dB below is 16-bit quality; a single wrong sample in a second would be at -60 dB.
@@ -167,7 +149,7 @@ mod tests {
                 fed += needed;
             }
             let settled = &out[out.len() / 4..];
-            let db = noise_db(settled, 997.0, f64::from(to));
+            let db = Sine::fit(settled, 0, std::f64::consts::TAU * 997.0 / f64::from(to)).rest_db();
             assert!(db < -90.0, "{from} to {to}: {db} dB");
             let expected = (out.len() as f64 * f64::from(from) / f64::from(to)) as usize;
             assert!(

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use sdp_types::{Connection, Media, MediaType, Origin, Session, Time, TransportProto};
 
-use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, PacketConfig, PacketError};
+use crate::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds, Marking, PacketConfig, PacketError};
 use crate::packet::{static_format, static_payload_type};
-use crate::{FormatError, SampleFormat, StreamFormat};
+use crate::{Coding, FormatError, SampleFormat, StreamFormat, opus};
 
 /// Everything that a receiver must know about a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamDescription {
     /// Rate and channels.
     pub format: StreamFormat,
-    /// How samples are stored.
-    pub sample: SampleFormat,
+    /// How packets hold the sound.
+    pub coding: Coding,
     /// 0 to 127.
     pub payload_type: u8,
     /// How long a packet lasts, if stated.
@@ -84,7 +84,7 @@ pub enum SdpError {
     NoAudio,
     /// Audio, but none that we decode.
     #[error(
-        "none of the offered formats ({offered}) is supported: the sender must use L16, L24, PCMU or PCMA"
+        "none of the offered formats ({offered}) is supported: the sender must use L16, L24, PCMU, PCMA or opus"
     )]
     Unsupported {
         /// The offered protocol.
@@ -117,11 +117,12 @@ pub enum SdpError {
 
 impl StreamDescription {
     /// A stream of that format, with the static payload type that fits or 96, and no addresses.
-    pub fn new(sample: SampleFormat, format: StreamFormat) -> Self {
+    pub fn new(coding: impl Into<Coding>, format: StreamFormat) -> Self {
+        let coding = coding.into();
         StreamDescription {
             format,
-            sample,
-            payload_type: static_payload_type(sample, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
+            coding,
+            payload_type: static_payload_type(coding, format).unwrap_or(DYNAMIC_PAYLOAD_TYPE),
             ptime: None,
             address: None,
             port: None,
@@ -139,7 +140,7 @@ impl StreamDescription {
             payload_type: config.payload_type,
             ptime: Some(Duration::from_nanos(nanos)),
             extensions: config.extensions,
-            ..Self::new(config.sample, config.format)
+            ..Self::new(config.coding, config.format)
         })
     }
 
@@ -160,15 +161,26 @@ impl StreamDescription {
     fn media(&self, address: IpAddr, options: &SdpOptions) -> Media {
         let pt = self.payload_type;
         let mut media = Media::new(MediaType::Audio, self.port.unwrap_or(5004), TransportProto::RtpAvp, pt);
-        let (encoding, channels) = (encoding_name(self.sample), self.format.channels());
+        // Of Opus the line is always the same; what is sent stands in the next (RFC 7587 §7).
+        let (encoding, channels) = match self.coding {
+            Coding::Pcm(sample) => (encoding_name(sample), self.format.channels()),
+            Coding::Opus => (OPUS, opus::MOST_CHANNELS),
+        };
         let mut rtpmap = format!("{pt} {encoding}/{}", self.format.rate());
         if channels > 1 {
             // Writing to a string can't fail.
             let _ = write!(rtpmap, "/{channels}");
         }
         media.add_attribute_with_value("rtpmap", rtpmap);
+        if self.coding == Coding::Opus {
+            let stereo = u8::from(self.format.channels() > 1);
+            media.add_attribute_with_value("fmtp", format!("{pt} stereo={stereo};sprop-stereo={stereo}"));
+        }
         if let Some(ptime) = self.ptime {
             media.add_attribute_with_value("ptime", milliseconds(ptime));
+            if self.coding == Coding::Opus {
+                media.add_attribute_with_value("maxptime", milliseconds(ptime));
+            }
         }
         media.add_attribute_from_str("recvonly");
         if self.rtcp_mux {
@@ -201,7 +213,7 @@ impl StreamDescription {
         media
     }
 
-    /// Reads the first audio of an SDP description that is uncompressed.
+    /// Reads the first audio of an SDP description that we decode.
     pub fn from_sdp(text: &[u8]) -> Result<Self, SdpError> {
         if text.len() > MAX_SDP {
             return Err(SdpError::TooLong { len: text.len() });
@@ -231,6 +243,16 @@ impl StreamDescription {
         Err(SdpError::Unsupported { offered: offered.join(", ") })
     }
 }
+
+/// The name of the session that SDP describes, in one line of at most [`MAX_SESSION_NAME`] characters; empty if it has none.
+pub fn session_name(text: &[u8]) -> String {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"s="));
+    let name = String::from_utf8_lossy(line.unwrap_or_default());
+    name.trim().chars().filter(|c| !c.is_control()).take(MAX_SESSION_NAME).collect()
+}
+
+/// Characters of a session's name that are shown or sent: a line of a list.
+pub const MAX_SESSION_NAME: usize = 100;
 
 /// One description of streams that are to be played together, such as channel groups, all of one sender `cname`.
 ///
@@ -278,41 +300,61 @@ impl std::str::FromStr for StreamDescription {
         else {
             return Err(short());
         };
-        let sample: SampleFormat = sample.parse()?;
+        let coding: Coding = sample.parse()?;
         let rate = rate.parse().map_err(|_| short())?;
         let channels = channels.map_or(Ok(1), str::parse).map_err(|_| short())?;
-        Ok(StreamDescription::new(sample, StreamFormat::new(rate, channels)?))
+        let format = StreamFormat::new(rate, channels)?;
+        coding.check(format)?;
+        Ok(StreamDescription::new(coding, format))
     }
 }
 
-/// Payload type, sample format, rate and channels.
-type Coding = (u8, SampleFormat, u32, u32);
+/// What a media line offers under a payload type: the type, its coding, rate and channels.
+type Offered = (u8, Coding, u32, u32);
 
-fn is_plain_rtp(proto: &str) -> bool {
+/// Whether a media line's protocol is RTP without encryption.
+pub fn is_plain_rtp(proto: &str) -> bool {
     proto == "RTP/AVP" || proto == "RTP/AVPF"
 }
 
 /// The value of the `rtpmap` for a payload type, after the type.
-fn rtpmap<'a>(media: &'a Media, payload_type: &str) -> Option<&'a str> {
+pub fn rtpmap<'a>(media: &'a Media, payload_type: &str) -> Option<&'a str> {
     media.get_attribute_values("rtpmap").flatten().find_map(|value| {
         let (name, rest) = value.trim().split_once(' ')?;
         (name == payload_type).then_some(rest.trim())
     })
 }
 
-fn coding(media: &Media, name: &str) -> Option<Coding> {
+fn coding(media: &Media, name: &str) -> Option<Offered> {
     let payload_type: u8 = name.parse().ok().filter(|pt| *pt <= 127)?;
     let Some(map) = rtpmap(media, name) else {
         let (sample, format) = static_format(payload_type)?;
-        return Some((payload_type, sample, format.rate(), format.channels() as u32));
+        return Some((payload_type, sample.into(), format.rate(), format.channels() as u32));
     };
     let mut parts = map.split('/');
     let encoding = parts.next()?;
+    if encoding.eq_ignore_ascii_case(OPUS) {
+        return Some((payload_type, Coding::Opus, opus::RATE, opus_channels(media, name)));
+    }
     let sample =
         SampleFormat::ALL.into_iter().find(|sample| encoding_name(*sample).eq_ignore_ascii_case(encoding))?;
     let rate = parts.next()?.trim().parse().ok()?;
     let channels = parts.next().map_or(Some(1), |text| text.trim().parse().ok())?;
-    Some((payload_type, sample, rate, channels))
+    Some((payload_type, sample.into(), rate, channels))
+}
+
+/// Channels of a stream of Opus: the sender may send both, whatever it says (RFC 7587 §7), so one only if it says so.
+fn opus_channels(media: &Media, payload_type: &str) -> u32 {
+    let parameters = media.get_attribute_values("fmtp").flatten().find_map(|value| {
+        let (name, rest) = value.trim().split_once(' ')?;
+        (name == payload_type).then_some(rest)
+    });
+    let mono = |text: &str| {
+        text.split_once('=').is_some_and(|(name, value)| {
+            name.trim().eq_ignore_ascii_case("sprop-stereo") && value.trim() == "0"
+        })
+    };
+    if parameters.is_some_and(|text| text.split(';').any(mono)) { 1 } else { opus::MOST_CHANNELS as u32 }
 }
 
 fn wrong_line(line: &str, why: &'static str) -> SdpError {
@@ -330,7 +372,7 @@ fn packet_time(text: &str) -> Result<Duration, SdpError> {
 }
 
 /// The address of a connection (RFC 8866 §5.7); `None` for "any", at which no receiver can listen.
-fn address_of(connection: &Connection) -> Result<Option<IpAddr>, SdpError> {
+pub fn address_of(connection: &Connection) -> Result<Option<IpAddr>, SdpError> {
     let (network, kind) = (connection.nettype.to_string(), connection.addrtype.to_string());
     let line = format!("c={network} {kind} {}", connection.connection_address);
     if network != "IN" || !matches!(&*kind, "IP4" | "IP6") {
@@ -341,8 +383,8 @@ fn address_of(connection: &Connection) -> Result<Option<IpAddr>, SdpError> {
     Ok(address.filter(|address| !address.is_unspecified()))
 }
 
-fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDescription, SdpError> {
-    let (payload_type, sample, rate, channels) = coding;
+fn describe(session: &Session, media: &Media, offered: Offered) -> Result<StreamDescription, SdpError> {
+    let (payload_type, coding, rate, channels) = offered;
     if media.port == 0 {
         let line = format!("m=audio 0 {} {}", media.proto, media.fmt);
         return Err(wrong_line(
@@ -364,7 +406,7 @@ fn describe(session: &Session, media: &Media, coding: Coding) -> Result<StreamDe
         rtcp_mux: media.has_attribute("rtcp-mux"),
         extensions: extensions(session, media),
         is_part: is_part(session, media),
-        ..StreamDescription::new(sample, StreamFormat::new(rate, channels)?)
+        ..StreamDescription::new(coding, StreamFormat::new(rate, channels)?)
     })
 }
 
@@ -405,11 +447,16 @@ fn extensions(session: &Session, media: &Media) -> ExtensionIds {
             Some(ExtensionIds::NTP_URI) => ids.ntp = id,
             Some(ExtensionIds::FORMAT_URI) => ids.format = id,
             Some(ExtensionIds::GROUP_URI) => ids.group = id,
+            Some(ExtensionIds::VIDEO_URI) => ids.video = id,
+            Some(Marking::URI) => ids.marking = id,
             _ => {}
         }
     }
     if ids.are_valid() { ids } else { ExtensionIds::NONE }
 }
+
+/// The name of Opus in an `rtpmap` (RFC 7587 §7).
+const OPUS: &str = "opus";
 
 /// The name in an `rtpmap` (RFC 3551 §6, RFC 3190 §4). Floats have no registered one.
 fn encoding_name(sample: SampleFormat) -> &'static str {
@@ -429,13 +476,13 @@ fn milliseconds(d: Duration) -> String {
 }
 
 /// A line feed in a name would start a new SDP line.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
     if clean.trim().is_empty() { "-".into() } else { clean }
 }
 
-/// Real descriptions have a kilobyte or two.
-const MAX_SDP: usize = 65_536;
+/// Bytes of the longest description that is read: real ones have a kilobyte or two.
+pub const MAX_SDP: usize = 65_536;
 
 #[cfg(test)]
 mod tests;

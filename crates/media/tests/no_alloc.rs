@@ -7,11 +7,11 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{
     Depacketiser, ExtensionIds, PacketConfig, PacketKind, Packetiser, classify, parse_rtp,
 };
-use antiphon_media::playout::{ClockedPlayout, Clocking, Playout, PlayoutConfig};
+use antiphon_media::playout::{AdaptiveDelay, ClockedPlayout, Clocking, Playout, PlayoutConfig};
 use antiphon_media::rtcp::{RtcpConfig, RtcpSession};
 use antiphon_media::{
-    ChannelMap, LiveMeter, LivePace, Liveness, Pull, Ready, Resampler, SampleFormat, Source, SourceTracker,
-    Splice, StreamFormat, Verdict, Wake,
+    ChannelMap, Coding, LiveMeter, LivePace, Liveness, Pull, Ready, Resampler, SampleFormat, Source,
+    SourceTracker, Splice, StreamFormat, Verdict, Wake,
 };
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
@@ -32,21 +32,31 @@ struct Receiver {
     file: Playout,
     recording: Playout,
     device: ClockedPlayout,
+    /// The same with playout delays that adapt.
+    pipe: Playout,
+    card: ClockedPlayout,
 }
 
 impl Receiver {
-    fn new(format: StreamFormat, sample: SampleFormat, conceal: Concealment, now: Instant) -> Self {
+    fn new(format: StreamFormat, coding: Coding, conceal: Concealment, now: Instant) -> Self {
         let config = |clocking| PlayoutConfig {
             conceal,
+            opus: coding == Coding::Opus,
             ..PlayoutConfig::new(format, Duration::from_millis(20), clocking)
         };
+        // Repairs that never come are waited for, so the sound is made longer, and shorter again.
+        let max = Duration::from_millis(30);
+        let adapts = Some(AdaptiveDelay { min: Duration::ZERO, max, freeze: None });
         Receiver {
             tracker: SourceTracker::new(None, Duration::from_millis(500)),
-            depacketiser: Depacketiser::new(format, sample),
+            depacketiser: Depacketiser::new(format, coding),
             rtcp: RtcpSession::new(RtcpConfig::new(2, "hears@here", format.rate(), Epoch::default()), 2, now),
             file: Playout::new(config(Clocking::Sender)).unwrap(),
             recording: Playout::new(config(Clocking::Unhurried { patience: 8 })).unwrap(),
             device: ClockedPlayout::new(config(Clocking::Sink), 44_100, 512).unwrap(),
+            pipe: Playout::new(PlayoutConfig { adapts, ..config(Clocking::Sender) }).unwrap(),
+            card: ClockedPlayout::new(PlayoutConfig { adapts, ..config(Clocking::Sink) }, 44_100, 512)
+                .unwrap(),
         }
     }
 
@@ -69,32 +79,36 @@ impl Receiver {
         self.file.insert(now, &packet);
         self.recording.insert(now, &packet);
         self.device.playout_mut().insert(now, &packet);
+        self.pipe.insert(now, &packet);
+        self.card.playout_mut().insert(now, &packet);
     }
 }
 
-/// Four seconds with one packet in nine lost, one in seven reordered, garbage between them and reports both ways.
+/// Eight seconds with one packet in nine lost, one in seven reordered, garbage between them and reports both ways.
 #[test]
 fn nothing_is_allocated_between_source_and_sink() {
-    for (sample, conceal) in [
-        (SampleFormat::L16, Concealment::Repetition),
-        (SampleFormat::L24, Concealment::Silence),
-        (SampleFormat::F32, Concealment::Repetition),
+    for (coding, frames, conceal) in [
+        (SampleFormat::L16.into(), BLOCK, Concealment::Repetition),
+        (SampleFormat::L24.into(), BLOCK, Concealment::Silence),
+        (SampleFormat::F32.into(), BLOCK, Concealment::Prediction),
+        (Coding::Opus, 240, Concealment::Prediction),
+        (Coding::Opus, 240, Concealment::Silence),
     ] {
         let format = StreamFormat::new(48_000, 2).unwrap();
         let start = Instant::from_millis(1);
-        let packetiser = Packetiser::new(PacketConfig::new(format, sample, BLOCK as u32), 1).unwrap();
+        let packetiser = Packetiser::new(PacketConfig::new(format, coding, frames as u32), 1).unwrap();
         let config = RtcpConfig::new(packetiser.ssrc(), "plays@there", 48_000, Epoch::default());
         let mut sender = Sender { packetiser, rtcp: RtcpSession::new(config, 1, start) };
-        let mut receiver = Receiver::new(format, sample, conceal, start);
+        let mut receiver = Receiver::new(format, coding, conceal, start);
         let map = ChannelMap::standard(2, 1).unwrap();
         let mut slower = Resampler::pushing(48_000, 8_000, 1, BLOCK).unwrap();
-        let block: Vec<f32> = (0..BLOCK * 2).map(|n| (n as f32 * 0.01).sin()).collect();
+        let block: Vec<f32> = (0..frames * 2).map(|n| (n as f32 * 0.01).sin()).collect();
         let (mut out, mut mono, mut small) = (vec![0.0; 4096], vec![0.0; BLOCK], vec![0.0; 1024]);
         let (mut buf, mut held) = ([0u8; 1500], (0, [0u8; 1500]));
         let mut packets = 0u64;
         assert_no_alloc(|| {
-            for n in 0..750u64 {
-                let now = start + Duration::from_micros(n * 5_333);
+            for n in 0..1500u64 {
+                let now = start + Duration::from_micros(n * frames as u64 * 1_000_000 / 48_000);
                 let Sender { packetiser, rtcp } = &mut sender;
                 packetiser.packetise(&block, Epoch::default().ntp(now), &mut buf, |info, bytes| {
                     packets += 1;
@@ -116,11 +130,16 @@ fn nothing_is_allocated_between_source_and_sink() {
                 }
                 while receiver.file.pull(now, &mut out).frames > 0 {}
                 while receiver.recording.pull(now, &mut out).frames > 0 {}
+                for adaptive in [&mut receiver.pipe, receiver.card.playout_mut()] {
+                    adaptive.set_repair(Some(Duration::ZERO));
+                }
+                while receiver.pipe.pull(now, &mut out).frames > 0 {}
+                receiver.card.pull(now, &mut out[..470]);
                 let speed = receiver.device.pull(now, &mut out[..470]).speed;
                 assert!(speed <= Ppm(700.0));
                 map.apply(&block, &mut mono);
-                let given = slower.given(BLOCK);
-                slower.process(&mono, &mut small[..given]);
+                let given = slower.given(frames);
+                slower.process(&mono[..frames], &mut small[..given]);
             }
         });
         // The impairments happened, and all the sound arrived.
@@ -129,7 +148,11 @@ fn nothing_is_allocated_between_source_and_sink() {
         for c in counters {
             assert!(c.played > 600 && c.lost > 60 && c.reordered > 50 && c.concealments > 50, "{c:?}");
         }
-        assert!(sender.rtcp.counters().received >= 3 && receiver.rtcp.counters().malformed == 750);
+        for adapted in [receiver.pipe.adapted(), receiver.card.playout().adapted()] {
+            let adapted = adapted.unwrap();
+            assert!(adapted.stretched_frames > 0 && adapted.shortened_frames > 0, "{adapted:?}");
+        }
+        assert!(sender.rtcp.counters().received >= 3 && receiver.rtcp.counters().malformed == 1500);
         assert!(receiver.rtcp.sender_clock().is_some());
     }
 }

@@ -17,15 +17,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Input, Instant, Participant, PathId};
+use antiphon_core::{Epoch, Input, Instant, Participant, PathId, Secret};
 use antiphon_media::packet::PacketConfig;
+use antiphon_media::rtcp::{App, AppKind, Token};
 use antiphon_media::{ChannelGroups, Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 use antiphon_net::{
     DriveOptions, Line, Lines, OsClock, SocketOptions, Stop, UdpLine, become_media_thread, drive,
     thread_cpu_time,
 };
 use antiphon_session::{
-    PlayoutDelay, Repetition, Seen, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
+    PlayoutDelay, Repetition, Seen, SendTrack, SendTrackConfig, Serve, Session, SessionConfig, StreamFraming,
 };
 use antiphon_testkit::Counting;
 
@@ -161,16 +162,21 @@ fn memory(receivers: usize) -> i64 {
     let mut session = session(receivers, now, Epoch::default());
     let mut bytes = 0;
     let mut buf = [0; 2048];
+    let mut tokens = vec![Token::default(); receivers];
     for turn in 0..200 {
         let (held, ()) = Counting::held(|| {
-            for path in (0..receivers as u32).filter(|_| turn % 25 == 0) {
-                let (path, mut hello) = (PathId(path), HELLO);
-                let bytes = &mut hello[..];
+            for path in (0..receivers).filter(|_| turn % 25 == 0) {
+                let mut ask = ask(path as u32, tokens[path]);
+                let (path, bytes) = (PathId(path as u32), &mut ask[..]);
                 session.handle_input(now, WIRE, Input::Datagram { path, bytes, received_at: now });
             }
             session.advance(now);
             while session.poll_ready().is_some() {}
-            while session.poll_transmit(now, WIRE, &mut buf).is_some() {}
+            while let Some(sent) = session.poll_transmit(now, WIRE, &mut buf) {
+                if let Some(token) = challenge(&buf[..sent.len]) {
+                    tokens[sent.path.0 as usize] = token;
+                }
+            }
             session.advance(now);
         });
         bytes += held;
@@ -190,6 +196,7 @@ fn session(receivers: usize, now: Instant, epoch: Epoch) -> Session {
         reflected: None,
         ends_with_stream: true,
         framing: StreamFraming::Rtp,
+        two_way: false,
     };
     let mut session = Session::new(config, now);
     let packet = PacketConfig::new(format(), SampleFormat::L16, 480);
@@ -203,14 +210,14 @@ fn session(receivers: usize, now: Instant, epoch: Epoch) -> Session {
         keeps: 0,
     };
     session.set_send_track(SendTrack::new(Box::new(Tone), track).expect("a packet holds it"));
-    // Receivers that are not proved yet have half of the room.
-    session.serve(now, WIRE, stack("rtp", 1, 1452), 2 * receivers.max(8), Duration::from_secs(10));
+    let serve = Serve { most: receivers, idle: Duration::from_secs(10), secret: Secret::for_laboratory(1) };
+    session.serve(now, WIRE, stack("rtp", 1, 1452), serve);
     session
 }
 
 /// Sockets of receivers, which request the stream and read it.
 struct Crowd {
-    sockets: Vec<UdpSocket>,
+    sockets: Vec<(UdpSocket, Token)>,
     came: u64,
 }
 
@@ -221,20 +228,23 @@ impl Crowd {
                 UdpSocket::bind("127.0.0.1:0").expect("loopback; a file descriptor for each receiver");
             socket.connect(far).expect("loopback");
             socket.set_nonblocking(true).expect("a socket");
-            socket
+            (socket, Token::default())
         };
         Crowd { sockets: (0..receivers).map(socket).collect(), came: 0 }
     }
 
     fn serve(&mut self, asks: bool) {
         let mut buf = [0; 2048];
-        for socket in &self.sockets {
+        for (number, (socket, token)) in self.sockets.iter_mut().enumerate() {
             if asks {
-                socket.send(&HELLO).expect("loopback");
+                socket.send(&ask(number as u32, *token)).expect("loopback");
             }
             loop {
                 match socket.recv(&mut buf) {
-                    Ok(len) => self.came += u64::from(len > SOUND),
+                    Ok(len) => {
+                        self.came += u64::from(len > SOUND);
+                        *token = challenge(&buf[..len]).unwrap_or(*token);
+                    }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => panic!("loopback: {error}"),
                 }
@@ -284,8 +294,16 @@ fn format() -> StreamFormat {
     StreamFormat::new(48_000, 1).expect("an ordinary format")
 }
 
-/// First bytes of a receiver's packet: an RTP header, whatever follows it.
-const HELLO: [u8; 12] = [0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7];
+/// A receiver's question for the stream.
+fn ask(number: u32, token: Token) -> [u8; App::LEN] {
+    App { ssrc: number + 7, kind: AppKind::Ask, token }.to_bytes()
+}
+
+/// The token in the sender's answer to a question, if this is one.
+fn challenge(bytes: &[u8]) -> Option<Token> {
+    App::parse(bytes).filter(|app| app.kind == AppKind::Challenge).map(|app| app.token)
+}
+
 /// Shorter than packets of sound, and longer than reports.
 const SOUND: usize = 900;
 /// Between messages: 480 sample frames.

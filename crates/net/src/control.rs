@@ -4,14 +4,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use crate::system;
+
 /// Room for the control message of one packet to send, in 64-bit words, which is how the kernel aligns it.
 pub(crate) type Control = [u64; 5];
 
-/// When the kernel received a packet, by the wall clock (`SCM_TIMESTAMPNS`, socket(7)).
+/// When the kernel received a packet, by the wall clock (on Linux `SCM_TIMESTAMPNS`, socket(7)).
 pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
-    let time: libc::timespec = find(header, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)?;
+    let time: system::StampTime = find(header, libc::SOL_SOCKET, system::SCM_STAMP)?;
     // A time before 1970 is invalid.
-    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(system::nanos_of(&time)).ok()?))
 }
 
 /// The address that a packet received on an IPv6 socket was sent to (`IPV6_PKTINFO`, RFC 3542 §6.1).
@@ -30,7 +32,7 @@ pub(crate) fn own_address(header: &libc::msghdr) -> Option<IpAddr> {
 
 /// Datagrams that the kernel has dropped since the socket was opened, as its buffer was full (`SO_RXQ_OVFL`, socket(7)).
 pub(crate) fn dropped(header: &libc::msghdr) -> Option<u32> {
-    find(header, libc::SOL_SOCKET, libc::SO_RXQ_OVFL)
+    find(header, libc::SOL_SOCKET, system::SO_RXQ_OVFL)
 }
 
 /// Traffic class and TTL or hop limit of a received packet, where the socket was told to report them (ip(7), RFC 3542 §6).
@@ -46,7 +48,7 @@ pub(crate) fn class_and_ttl(header: &libc::msghdr) -> Option<(u8, u8)> {
 
 /// C structures of integers alone: any bytes are one.
 trait Plain: Copy {}
-impl Plain for libc::timespec {}
+impl Plain for system::StampTime {}
 impl Plain for libc::in_pktinfo {}
 impl Plain for libc::in6_pktinfo {}
 impl Plain for u32 {}
@@ -95,12 +97,13 @@ fn write<T: Copy>(control: &mut Control, level: i32, kind: i32, value: T) -> usi
     };
     assert!(space <= size_of::<Control>(), "room for the longest of the two");
     *control = [0; 5];
-    let head = libc::cmsghdr { cmsg_len: len as _, cmsg_level: level, cmsg_type: kind };
     let at = control.as_mut_ptr().cast::<u8>();
-    // SAFETY: head and value stay within `space` bytes of the buffer, which is aligned for the head; the value is
-    // written unaligned.
+    // SAFETY: head and value stay within `space` bytes of the buffer, which is aligned for the head and zero, as a valid head
+    // is; the value is written unaligned.
     unsafe {
-        at.cast::<libc::cmsghdr>().write(head);
+        // With musl the head has padding between its fields.
+        let head = &mut *at.cast::<libc::cmsghdr>();
+        (head.cmsg_len, head.cmsg_level, head.cmsg_type) = (len as _, level, kind);
         at.add(len - size_of::<T>()).cast::<T>().write_unaligned(value);
     }
     space
@@ -133,7 +136,7 @@ mod tests {
         let first = write_source(&mut one, "fd77::1".parse().expect("an address")) / 8;
         control[..first].copy_from_slice(&one[..first]);
         let time = libc::timespec { tv_sec: 1_700_000_000, tv_nsec: 999_999_999 };
-        let second = write(&mut one, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, time) / 8;
+        let second = write(&mut one, libc::SOL_SOCKET, system::SCM_STAMP, time) / 8;
         // Whole; cut short, as the kernel does where a buffer is too small.
         for (cut, expected) in [(0, Some(Duration::new(1_700_000_000, 999_999_999))), (1, None)] {
             control[first..first + second].copy_from_slice(&one[..second]);

@@ -7,7 +7,7 @@ use antiphon_core::{BrokenReason, Input, Instant, WireView};
 
 use crate::batch::Batch;
 use crate::line::{LineCommon, LineError};
-use crate::options;
+use crate::{options, system};
 
 impl LineCommon {
     /// Counts the results of a batch, and tells the participant if the peer's machine refused.
@@ -76,7 +76,7 @@ pub(crate) fn is_unroutable(error: &io::Error) -> bool {
 /// The path's MTU as far as the kernel knows it, at most that of Ethernet.
 pub(crate) fn path_mtu(socket: &impl AsRawFd, v6: bool) -> usize {
     let (level, name) =
-        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
+        if v6 { (libc::IPPROTO_IPV6, system::IPV6_MTU) } else { (libc::IPPROTO_IP, system::IP_MTU) };
     // Only a connected socket knows its path.
     let mtu = options::read_int(socket, level, name).map_or(ETHERNET_MTU, |mtu| mtu.max(0) as usize);
     mtu.clamp(SMALLEST_MTU, ETHERNET_MTU)

@@ -18,6 +18,7 @@ use crate::clock::OsClock;
 use crate::control::kernel_stamp;
 use crate::options::{is_multicast, read_int, set_int};
 use crate::poll::{self, Readiness};
+use crate::system;
 use crate::wake::Waker;
 
 /// A program's UDP socket, used to talk to one peer. Dropping it leaves the program's descriptor open and unchanged.
@@ -70,10 +71,10 @@ impl LentSocket {
             return failed(libc::EPROTOTYPE);
         }
         let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        if read_int(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? != family {
+        if system::family_of(&socket)? != family {
             return failed(libc::EAFNOSUPPORT);
         }
-        if read_int(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != libc::IPPROTO_UDP {
+        if system::protocol_of(&socket)? != libc::IPPROTO_UDP {
             return failed(libc::EPROTONOSUPPORT);
         }
         if peer.port() == 0 || peer.ip().is_unspecified() || is_multicast(peer.ip()) {
@@ -83,9 +84,9 @@ impl LentSocket {
         let waker = Waker::new()?;
         // The two kinds of time stamp exclude each other: a program that has enabled either keeps it.
         let has = |name| read_int(&socket, libc::SOL_SOCKET, name).is_ok_and(|value| value != 0);
-        let free = !has(libc::SO_TIMESTAMPNS) && !has(libc::SO_TIMESTAMP);
+        let free = !has(system::SO_STAMPS) && !has(libc::SO_TIMESTAMP);
         // Without time stamps, the time of arrival is the time of reading.
-        let stamps_are_ours = free && set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok();
+        let stamps_are_ours = free && set_int(&socket, libc::SOL_SOCKET, system::SO_STAMPS, 1).is_ok();
         Ok(LentSocket { socket, lender, identity, peer, peer_name: peer.into(), waker, stamps_are_ours })
     }
 
@@ -179,7 +180,7 @@ impl Drop for LentSocket {
     fn drop(&mut self) {
         if self.stamps_are_ours {
             // The program that owns the socket did not enable stamps.
-            let _nothing_to_be_done = set_int(&self.socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
+            let _nothing_to_be_done = set_int(&self.socket, libc::SOL_SOCKET, system::SO_STAMPS, 0);
         }
     }
 }

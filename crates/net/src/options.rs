@@ -10,6 +10,7 @@ use socket2::{SockAddr, Socket};
 
 use crate::allow::AllowList;
 use crate::line::IDLE;
+use crate::system;
 
 /// Options of every media socket.
 #[derive(Clone, Debug)]
@@ -52,6 +53,9 @@ pub struct Multicast {
     /// Each member has an address of its own, from which it sends and where it receives what is for it alone; the sender has
     /// a path to each, beside path 0 to the group.
     pub members: bool,
+    /// A line that sends to a group also joins it, and hears what all of its members send, itself included (any-source
+    /// multicast).
+    pub joins: bool,
     /// The only sender to listen to in a group (RFC 4607, source-specific multicast); `None`: anyone.
     pub source: Option<IpAddr>,
 }
@@ -95,12 +99,12 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
     // On an IPv6 socket as well: IPv4's options apply to IPv4 peers of a dual-stack socket.
     note("DSCP for IPv4", set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, class as i32));
     // After DSCP: setting the type of service sets the priority, too.
-    note("socket priority", set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, options.priority as i32));
-    note("receive time stamps", set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
-    note("count of drops", set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
+    note("socket priority", set_int(socket, libc::SOL_SOCKET, system::SO_PRIORITY, options.priority as i32));
+    note("receive time stamps", set_int(socket, libc::SOL_SOCKET, system::SO_STAMPS, 1));
+    note("count of drops", set_int(socket, libc::SOL_SOCKET, system::SO_RXQ_OVFL, 1));
     if options.busy_poll_us > 0 {
         let micros = options.busy_poll_us as i32;
-        note("busy polling in the kernel", set_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros));
+        note("busy polling in the kernel", set_int(socket, libc::SOL_SOCKET, system::SO_BUSY_POLL, micros));
     }
 }
 
@@ -112,7 +116,7 @@ pub(crate) fn apply_to_datagrams(
     notes: &mut Vec<String>,
 ) {
     apply(socket, options, v6, notes);
-    if let Err(error) = set_fragmentation(socket, options.fragment, v6) {
+    if let Err(error) = system::set_fragmentation(socket, options.fragment, v6) {
         notes.push(format!("control of IP fragmentation is not available: {error}"));
     }
 }
@@ -123,7 +127,7 @@ impl SocketOptions {
     /// An error if the kernel does not have it, or reserves it for root.
     pub fn set_congestion(&self, stream: &std::net::TcpStream) -> io::Result<()> {
         let socket = socket2::SockRef::from(stream);
-        self.congestion.as_ref().map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
+        self.congestion.as_ref().map_or(Ok(()), |name| system::set_congestion(&socket, name.as_bytes()))
     }
 }
 
@@ -160,21 +164,13 @@ pub(crate) fn ttl_to(socket: &Socket, peer: Option<IpAddr>) -> io::Result<u8> {
 
 /// Takes a connected socket's peer away, and with it the source address that the kernel chose.
 pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
-    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // SAFETY: zeros are a valid address; on some systems it begins with its length.
+    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
     let len = size_of::<libc::sockaddr>() as libc::socklen_t;
     // SAFETY: the pointer is to a live sockaddr of the length given.
     let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Forbids (or allows) IP fragmentation of this socket's datagrams.
-pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io::Result<()> {
-    let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_DO };
-    if v6 {
-        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)?;
-    }
-    // For the IPv4 peers of a dual-stack socket, too.
-    set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
 }
 
 /// Sets an integer option.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use crate::system;
+
 /// What to wait for at a descriptor, and the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
@@ -43,7 +45,7 @@ pub(crate) fn wait_for_any<const N: usize>(fds: [RawFd; N], timeout: Duration) -
     let time = timespec(timeout);
     // SAFETY: so many live pollfds and a live timespec; no signal mask.
     let ready =
-        unsafe { libc::ppoll(polls.as_mut_ptr(), N as libc::nfds_t, &raw const time, std::ptr::null()) };
+        unsafe { system::ppoll(polls.as_mut_ptr(), N as libc::nfds_t, &raw const time, std::ptr::null()) };
     // An error is fetched by reading.
     polls.map(|poll| ready > 0 && poll.revents != 0)
 }
@@ -56,7 +58,7 @@ pub(crate) fn wait_or_woken(
     timeout: Duration,
 ) -> io::Result<Waited> {
     let mut events = 0;
-    events |= if want.readable { libc::POLLIN | libc::POLLRDHUP } else { 0 };
+    events |= if want.readable { libc::POLLIN | system::POLLRDHUP } else { 0 };
     events |= if want.writable { libc::POLLOUT } else { 0 };
     let mut polls = [
         libc::pollfd { fd, events, revents: 0 },
@@ -64,7 +66,7 @@ pub(crate) fn wait_or_woken(
     ];
     let time = timespec(timeout);
     // SAFETY: two live pollfds and a live timespec; no signal mask.
-    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
+    let ready = unsafe { system::ppoll(polls.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
     if ready < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -77,13 +79,13 @@ pub(crate) fn wait_or_woken(
             writable: failed || came & libc::POLLOUT != 0,
         },
         woken: polls[1].revents != 0,
-        hung_up: came & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLNVAL) != 0,
+        hung_up: came & (system::POLLRDHUP | libc::POLLHUP | libc::POLLNVAL) != 0,
     })
 }
 
 fn timespec(timeout: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: timeout.as_secs().min(3600) as libc::time_t,
+        tv_sec: timeout.as_secs().min(3600) as _,
         tv_nsec: timeout.subsec_nanos() as libc::c_long,
     }
 }

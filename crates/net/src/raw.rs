@@ -2,10 +2,13 @@
 //!
 //! Raw sockets need a privilege and have no ports: every packet of the protocol that reaches this machine is delivered
 //! to each of them. The line selects its own by the ports in the packet, which are the transport's (see [`OverIp`]). A
-//! listener's is the one in the URI; a caller draws its own, which the line learns from the first packet sent.
+//! listener's is the one in the URI; a caller draws its own, which the line learns from the first packet sent. So does a member of
+//! a group: what is for all is for the group's address and port, what is for the member alone for its own.
 //!
 //! A kernel that implements the protocol itself also answers packets for our ports, which it does not know; a note
 //! reports that. The open socket keeps other kernels from sending "protocol unreachable".
+
+mod group;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,12 +22,13 @@ use crate::capture::{Direction, Ends};
 use crate::clock::{OsClock, Reading};
 use crate::datagrams::{BEHIND, MOST_BATCHES, ROOM_TO_SEND};
 use crate::line::{Line, LineCommon, LineError, Wait};
-use crate::options::SocketOptions;
+use crate::options::{self, SocketOptions};
 use crate::paths::{AddressTable, slot};
 use crate::poll::{self, Readiness};
 use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::wake::Waker;
+use group::Group;
 
 /// Raw sockets with their buffers and the table of their peers' addresses.
 pub struct RawLine {
@@ -33,6 +37,8 @@ pub struct RawLine {
     outlets: Vec<Outlet>,
     /// The addresses of a calling line's one peer, by path; none where it listens.
     called: Vec<SocketAddr>,
+    /// Of a line that sends to a group, whose path is 0, or has joined one.
+    group: Option<Group>,
     peers: AddressTable,
     /// Where a listening line takes packets from.
     allow: AllowList,
@@ -70,12 +76,15 @@ impl RawLine {
         }
     }
 
-    /// A line to one peer, on all its addresses.
+    /// A line to one peer, on all its addresses, or to a multicast group and its members.
     pub fn call(
         peer: SocketAddr,
         over_ip: Box<dyn OverIp + Send>,
         options: &SocketOptions,
     ) -> Result<Self, LineError> {
+        if options::is_multicast(peer.ip()) {
+            return Self::of_group(peer, false, over_ip, options);
+        }
         let called: Vec<SocketAddr> =
             std::iter::once(peer).chain(options.other_peers.iter().copied()).collect();
         for (at, address) in called.iter().copied().enumerate() {
@@ -97,12 +106,15 @@ impl RawLine {
         Ok(line)
     }
 
-    /// A line that waits for peers on `local`.
+    /// A line that waits for peers on `local`, or joins the group if `local` is one.
     pub fn listen(
         local: SocketAddr,
         over_ip: Box<dyn OverIp + Send>,
         options: &SocketOptions,
     ) -> Result<Self, LineError> {
+        if options::is_multicast(local.ip()) {
+            return Self::of_group(local, true, over_ip, options);
+        }
         let mut notes = Vec::new();
         let sockets = RawSocket::listen(local, over_ip.protocol(), options, &mut notes)?;
         let port = PortHeld::take(over_ip.protocol(), local)?;
@@ -129,6 +141,7 @@ impl RawLine {
             over_ip,
             outlets: sockets.into_iter().map(outlet).collect(),
             called: Vec::new(),
+            group: None,
             peers: AddressTable::default(),
             allow: options.allow.clone(),
             ours: Vec::new(),
@@ -168,7 +181,11 @@ impl RawLine {
         let received_at = reading.instant_of(stamp);
         let read = self.outlets[outlet].socket.read(&*self.over_ip, datagram, destination);
         let Some((ends, packet)) = read else { return };
-        if !is_ours(self.common.local, self.called.get(outlet), &ends) {
+        let ours = match self.group {
+            Some(group) => group.takes(self.common.local.port(), &ends),
+            None => is_ours(self.common.local, self.called.get(outlet), &ends),
+        };
+        if !ours {
             return;
         }
         if self.called.is_empty() && !self.allow.takes(ends.peer.ip()) {
@@ -202,9 +219,10 @@ impl RawLine {
     /// The address for packets on `path`; `None` if the peer was forgotten between receiving and answering.
     fn ends_of(&self, path: PathId) -> Option<Ends> {
         let called = |at: usize| Some((self.outlets.get(at)?.socket.local().ip(), *self.called.get(at)?));
-        let (ours, peer) = match self.called.is_empty() {
-            true => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
-            false => called(path.0 as usize)?,
+        let (ours, peer) = match self.group {
+            Some(group) => (group.ours, self.peers.address_of(path)?),
+            None if self.called.is_empty() => (*self.ours.get(slot(path))?, self.peers.address_of(path)?),
+            None => called(path.0 as usize)?,
         };
         Some(Ends { local: SocketAddr::new(ours, self.common.local.port()), peer })
     }
@@ -212,7 +230,8 @@ impl RawLine {
     /// Completes the packet that the participant wrote and adds it to its outlet's batch; returns that outlet.
     fn commit(&mut self, len: usize, path: PathId) -> Option<usize> {
         let calls = !self.called.is_empty();
-        if let Some((source, _)) = self.over_ip.ports(&self.packet[..len]).filter(|_| calls) {
+        let learns = calls || self.group.is_some();
+        if let Some((source, _)) = self.over_ip.ports(&self.packet[..len]).filter(|_| learns) {
             self.common.local.set_port(source);
         }
         let ends = self.ends_of(path)?;

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 
 use antiphon_core::OverIp;
@@ -13,7 +12,9 @@ use crate::batch::Datagram;
 use crate::capture::Ends;
 use crate::datagrams::path_mtu;
 use crate::line::LineError;
+use crate::multicast::{join, set_up_sending};
 use crate::options::{self, SocketOptions};
+use crate::system;
 
 /// A raw socket of one protocol and one IP version.
 pub(crate) struct RawSocket {
@@ -57,6 +58,32 @@ impl RawSocket {
         // Machines without IPv6 still listen.
         let v6 = listen_on(local).ok();
         Ok(v6.into_iter().chain([v4]).collect())
+    }
+
+    /// A socket that sends to a group and to single members, and receives from all sources.
+    pub fn send_to_group(
+        group: SocketAddr,
+        protocol: u8,
+        options: &SocketOptions,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, LineError> {
+        let socket = RawSocket::new(group, protocol, options, notes)?;
+        set_up_sending(&socket.socket, group.ip(), options).map_err(LineError::system("multicast"))?;
+        Ok(socket)
+    }
+
+    /// A socket that receives what is sent to a group and to this machine: it is not bound to the group, as it then would receive
+    /// nothing else.
+    pub fn join(
+        group: SocketAddr,
+        protocol: u8,
+        options: &SocketOptions,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, LineError> {
+        let socket = RawSocket::new(group, protocol, options, notes)?;
+        join(&socket.socket, group.ip(), options)
+            .map_err(LineError::system(format!("cannot join {}", group.ip())))?;
+        Ok(socket)
     }
 
     /// One of the version of `address`, neither bound nor connected.
@@ -185,17 +212,15 @@ pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
 /// Reserves a listener's port of a protocol against other listeners on this machine.
 ///
 /// Raw sockets share everything, and two listeners on one port would both answer. An abstract Unix address belongs to
-/// one socket in a network namespace, as a port does, and is released with it.
+/// one socket in a network namespace, as a port does, and is released with it. On systems other than Linux nothing is reserved.
 pub(crate) struct PortHeld {
-    _socket: UnixDatagram,
+    _socket: Option<UnixDatagram>,
 }
 
 impl PortHeld {
     pub fn take(protocol: u8, local: SocketAddr) -> Result<Self, LineError> {
         let name = format!("antiphon/ip/{protocol}/{local}");
-        let address = std::os::unix::net::SocketAddr::from_abstract_name(name)
-            .map_err(LineError::system("cannot reserve the port"))?;
-        let socket = UnixDatagram::bind_addr(&address).map_err(LineError::binding(local))?;
+        let socket = system::hold_name(&name).map_err(LineError::binding(local))?;
         Ok(PortHeld { _socket: socket })
     }
 }

@@ -1,8 +1,8 @@
 //! Prepares the calling thread for media: real-time scheduling where permitted, exact timers.
-#![allow(unsafe_code, reason = "scheduling calls of Linux")]
 
 use std::fmt;
-use std::io;
+
+use crate::system;
 
 /// Scheduling that a media thread obtained from the operating system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,13 +29,9 @@ impl fmt::Display for Scheduling {
 ///
 /// Timer slack is set to its minimum in every case, so that waits end on time.
 pub fn become_media_thread() -> Scheduling {
-    // SAFETY: plain system calls on the calling thread.
-    let nice = unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0);
-        // On Linux a thread has its own nice value; 0 means the caller.
-        libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0
-    };
-    match ask_for_fifo(FIFO_PRIORITY) {
+    system::end_waits_on_time();
+    let nice = system::set_nice(NICE);
+    match ask_for_fifo(MEDIA_PRIORITY) {
         Scheduling::Ordinary(_) if nice => Scheduling::Nice(NICE),
         other => other,
     }
@@ -43,24 +39,22 @@ pub fn become_media_thread() -> Scheduling {
 
 /// `SCHED_FIFO` at `priority` for the calling thread, or why it was refused.
 pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: 0 is the calling thread; the structure lives through the call, which only reads it.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } == 0 {
-        return Scheduling::Fifo(priority);
+    match system::set_fifo(priority) {
+        Ok(()) => Scheduling::Fifo(priority),
+        Err(refused) => Scheduling::Ordinary(format!("{refused}; {}", system::FIFO_REMEDY)),
     }
-    let refused = io::Error::last_os_error();
-    Scheduling::Ordinary(format!(
-        "{refused}; allow it with 'ulimit -r 80' or an rtprio line in /etc/security/limits.conf"
-    ))
 }
 
-/// Below JACK's usual 70 to 80 for the sound server, above all ordinary threads.
-const FIFO_PRIORITY: i32 = 60;
+/// The real-time priority that media threads ask for: below JACK's usual 70 to 80 for the sound server, above all
+/// ordinary threads.
+pub const MEDIA_PRIORITY: i32 = 60;
 /// Schiavoni et al. 2013 ran their hosts at nice −19.
 const NICE: i32 = -19;
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #![allow(unsafe_code, reason = "what the kernel says is asked for by its own calls")]
+
     use super::*;
 
     #[test]

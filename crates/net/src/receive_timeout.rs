@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_getres};
 use socket2::Socket;
 
 use crate::line::{IDLE, Wait};
+use crate::system;
 
 /// How a line waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +48,7 @@ pub(crate) struct ReceiveTimeout {
 impl ReceiveTimeout {
     /// For a socket configured by [`crate::options::apply`].
     pub fn new() -> Self {
-        // The resolution of the coarse clock is the kernel's tick (1/HZ).
-        let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(LONGEST_TICK, Duration::from);
+        let tick = system::tick().unwrap_or(LONGEST_TICK);
         Self::of_tick(tick)
     }
 

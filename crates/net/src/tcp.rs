@@ -18,6 +18,7 @@ use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::SocketOptions;
 use crate::poll::{NO_FD, Readiness};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
+use crate::system;
 use crate::tcp_io;
 use crate::tcp_setup::{address_of, begin_connecting, new_socket, settle};
 
@@ -126,7 +127,7 @@ impl TcpLine {
             self.common.note_watch_changed();
             self.show_opened(now);
             self.congestion =
-                self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok()).map(name_of);
+                self.stream.as_ref().and_then(|stream| system::congestion(stream).ok()).map(name_of);
             participant.handle_input(now, Input::Connected);
         }
     }
@@ -380,7 +381,7 @@ impl Line for TcpLine {
     }
 
     fn facts(&self) -> Vec<String> {
-        let now = self.stream.as_ref().and_then(|stream| stream.tcp_congestion().ok()).map(name_of);
+        let now = self.stream.as_ref().and_then(|stream| system::congestion(stream).ok()).map(name_of);
         let fact = |name| format!("kernel TCP with congestion control {name}");
         now.or_else(|| self.congestion.clone()).map(fact).into_iter().collect()
     }

@@ -1,5 +1,5 @@
 //! The system calls of a TCP line: non-blocking reads with time stamps, writes, the kernel's figures.
-#![allow(unsafe_code, reason = "recvmsg with control messages and TCP_INFO have no safe wrappers")]
+#![allow(unsafe_code, reason = "recvmsg with control messages has no safe wrapper")]
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,6 +10,7 @@ use socket2::Socket;
 
 use crate::control::kernel_stamp;
 use crate::poll::{self, Readiness};
+use crate::system;
 
 /// Reads available bytes, waiting for them as long as the socket's receive time-out if told to: returns the number of
 /// bytes (0 at the end of the stream) and the time stamp of the last of them.
@@ -69,20 +70,7 @@ pub(crate) fn connection_state(socket: &Socket) -> Option<io::Result<()>> {
 /// The kernel's figures of a connection.
 pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
     let mut info = [0u8; TCP_INFO_ROOM];
-    let mut len = info.len() as libc::socklen_t;
-    // SAFETY: both pointers are to live values; the kernel writes at most `len` bytes.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if result != 0 {
-        return None;
-    }
+    system::tcp_info(socket, &mut info).ok()?;
     // Older kernels write a shorter structure; unknown fields stay zero.
     let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().expect("eight bytes"));

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::open_for;
 use crate::line::LineError;
 use crate::options::{self, SocketOptions};
+use crate::system;
 
 /// A socket to call with, every option set.
 pub(crate) fn new_socket(
@@ -30,7 +31,7 @@ pub(crate) fn set_up_stream(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    let lowat = options::set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
+    let lowat = options::set_int(socket, libc::IPPROTO_TCP, system::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER);
     if let Err(error) = lowat {
         notes.push(format!("a short send queue is not available: {error}"));
     }
@@ -38,7 +39,7 @@ pub(crate) fn set_up_stream(
         notes.push(format!("detection of a silent peer is not available: {error}"));
     }
     if let Some(name) = &options.congestion
-        && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
+        && let Err(error) = system::set_congestion(socket, name.as_bytes())
     {
         notes.push(format!("congestion control '{name}' is not available: {error}"));
     }
@@ -63,7 +64,7 @@ fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
     let keepalive = socket2::TcpKeepalive::new().with_time(part(2)).with_interval(part(4)).with_retries(2);
     socket.set_tcp_keepalive(&keepalive)?;
     // For unacknowledged data, when there are no probes; it limits the probes as well (tcp(7)).
-    socket.set_tcp_user_timeout(Some(patience))
+    system::set_user_timeout(socket, patience)
 }
 
 /// Prepares an established connection for use: it was begun without waiting, and waits from now on.
@@ -120,8 +121,9 @@ pub(crate) fn accept(socket: &Socket) -> io::Result<Option<(Socket, SocketAddr)>
 
 /// Whether an error of `accept` concerns one caller, which is then off the queue, or a signal (accept(2)).
 fn is_of_the_caller(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
+    let code = error.raw_os_error();
+    let known = matches!(
+        code,
         Some(
             libc::ECONNABORTED
                 | libc::EINTR
@@ -130,12 +132,12 @@ fn is_of_the_caller(error: &io::Error) -> bool {
                 | libc::EPROTO
                 | libc::ENOPROTOOPT
                 | libc::EHOSTDOWN
-                | libc::ENONET
                 | libc::EHOSTUNREACH
                 | libc::EOPNOTSUPP
                 | libc::ENETUNREACH
         )
-    )
+    );
+    known || code.is_some_and(system::is_of_a_caller)
 }
 
 /// The address to which a socket is bound.

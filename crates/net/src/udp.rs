@@ -93,6 +93,9 @@ impl UdpLine {
         if group {
             set_up_sending(&socket, peer.ip(), options).map_err(LineError::system("multicast"))?;
         }
+        if group && options.multicast.joins {
+            return Self::share(socket, peer, options, notes);
+        }
         socket.bind(&any_for(peer).into()).map_err(LineError::system("cannot open a UDP socket"))?;
         let others = options.other_peers.clone();
         if let Some(address) = others.iter().copied().find(|other| other.is_ipv6() != peer.is_ipv6()) {
@@ -109,6 +112,26 @@ impl UdpLine {
         let connected = !group && others.is_empty() && connect(&socket, peer)?;
         let mut line = Self::with(socket, options, peer.is_ipv6(), notes)?;
         (line.peer, line.others) = (Some(Peer { address: peer, connected }), others);
+        Ok(line)
+    }
+
+    /// A line that sends to a group and hears all of its members. Its packets come from the group's port (RFC 4961), and the group
+    /// is path 0.
+    fn share(
+        socket: Socket,
+        group: SocketAddr,
+        options: &SocketOptions,
+        notes: Vec<String>,
+    ) -> Result<Self, LineError> {
+        // Several members may be on one machine.
+        socket.set_reuse_address(true).map_err(LineError::system("multicast"))?;
+        let local = with_scope(group, options)?;
+        socket.bind(&local.into()).map_err(LineError::binding(local))?;
+        join(&socket, local.ip(), options)
+            .map_err(LineError::system(format!("cannot join {}", local.ip())))?;
+        let mut line = Self::with(socket, options, local.is_ipv6(), notes)?;
+        let to_group = line.peers.path_of((local, None), |_| true);
+        assert_eq!(to_group, Some(PathId(0)), "the first path of a table");
         Ok(line)
     }
 

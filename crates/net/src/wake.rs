@@ -1,32 +1,29 @@
 //! Wakes a thread that waits for a socket, from another thread.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use crate::poll::{self, NO_FD, Readiness};
+use crate::system::Signal;
 
 /// Ends a wait early: wakes a thread that waits for it, or for a line that has it. Clones wake the same threads.
 ///
 /// A call of [`Self::wake`] costs one system call, and neither allocates nor locks. Calls before the next wait count as
 /// one.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<EventFd>);
+pub struct Waker(Arc<Signal>);
 
 impl Waker {
     /// A waker that has not been used.
     pub fn new() -> io::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Waker(Arc::new(EventFd::from_flags(flags)?)))
+        Ok(Waker(Arc::new(Signal::new()?)))
     }
 
     /// Wakes the waiting thread, or ends its next wait at once.
     pub fn wake(&self) {
-        // It fails only when the counter is full: then it is set already.
-        let _is_set_already = self.0.write(1);
+        self.0.set();
     }
 
     /// Waits until it is used, or the time-out is over; returns whether it was. One use ends one wait.
@@ -38,11 +35,11 @@ impl Waker {
 
     /// Clears earlier uses; returns whether there were any.
     pub(crate) fn clear(&self) -> bool {
-        self.0.read().is_ok()
+        self.0.clear()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.as_fd().as_raw_fd()
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {

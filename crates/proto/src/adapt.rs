@@ -137,6 +137,7 @@ fn of_both(one: Profile, other: Profile) -> Profile {
         acknowledged: one.acknowledged && other.acknowledged,
         ordered: one.ordered && other.ordered,
         retransmits: one.retransmits && other.retransmits,
+        priorities: one.priorities && other.priorities,
         reliable: one.reliable && other.reliable,
         streams: one.streams.min(other.streams),
         calls_with_first_message: one.calls_with_first_message || other.calls_with_first_message,

@@ -9,7 +9,6 @@ mod adapt;
 mod arq;
 mod association;
 mod capability;
-pub mod cc;
 mod cookie;
 pub mod dccp;
 mod deadline;
@@ -37,8 +36,10 @@ mod tcp;
 mod udp;
 mod xtp;
 
+pub use antiphon_core::cc;
 pub use capability::Capability;
 pub use registry::{DEFAULT_PORT, Key, OpenError, StackArgs, Substrate, Transport, find, stack};
+pub use xtp::MOST_MEMBERS;
 
 /// Every transport there is, in the order that tables and help texts list them.
 pub static TRANSPORTS: &[&Transport] = &[

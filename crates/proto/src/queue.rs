@@ -21,8 +21,8 @@ pub(crate) struct SendQueue {
     queued_bytes: usize,
     /// Messages that may wait.
     most: usize,
-    /// Bytes of the message that found no room.
-    blocked: Option<usize>,
+    /// Bytes and priority of the message that found no room.
+    blocked: Option<(usize, u8)>,
     expired: u64,
 }
 
@@ -77,7 +77,8 @@ impl SendQueue {
         self.spare.fill(room.places, room.buffers, typical);
     }
 
-    /// Accepts `message` unless it is empty, larger than `max`, or the queue is full.
+    /// Accepts `message` unless it is empty, larger than `max`, or the queue is full. It waits before those that are less
+    /// urgent.
     pub fn push(&mut self, message: Message<'_>, max: usize) -> Result<(), SendError> {
         let len = message.bytes.len();
         if len == 0 {
@@ -86,8 +87,8 @@ impl SendQueue {
         if len > max {
             return Err(SendError::TooLarge { len, max });
         }
-        if !self.has_room(len) {
-            self.blocked = Some(len);
+        if !self.has_room(len, message.priority) {
+            self.blocked = Some((len, message.priority));
             return Err(SendError::Blocked { queued: self.waiting.len() });
         }
         self.accepted += 1;
@@ -95,15 +96,19 @@ impl SendQueue {
         bytes.extend_from_slice(message.bytes);
         self.queued_bytes += len;
         let Message { tag, deadline, priority, stream, .. } = message;
-        self.waiting.push_back(Queued { tag, bytes, deadline, priority, stream });
+        let behind = self.waiting.iter().rposition(|waiting| waiting.priority <= priority);
+        let at = behind.map_or(0, |behind| behind + 1);
+        self.waiting.insert(at, Queued { tag, bytes, deadline, priority, stream });
         Ok(())
     }
 
-    fn has_room(&self, len: usize) -> bool {
+    fn has_room(&self, len: usize, priority: u8) -> bool {
+        // What is less urgent leaves half of the room to what is more urgent.
+        let share = if priority > 0 { 2 } else { 1 };
         // A caller that never drains events is blocked as well: otherwise sending alone would make them grow without
         // bound.
-        self.waiting.len() < self.most
-            && self.queued_bytes + len <= MAX_BYTES
+        self.waiting.len() < self.most / share
+            && self.queued_bytes + len <= MAX_BYTES / share
             && self.events.len() + self.waiting.len() < 2 * MAX_FRAMES
     }
 
@@ -258,7 +263,7 @@ impl SendQueue {
 
     fn tell_of_room(&mut self) {
         // Room for less than that would be told again and again.
-        if self.blocked.is_some_and(|len| self.has_room(len)) {
+        if self.blocked.is_some_and(|(len, priority)| self.has_room(len, priority)) {
             self.blocked = None;
             self.events.push(Event::Writable);
         }
@@ -334,6 +339,23 @@ pub(crate) const LEAN_PLACES: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urgent_messages_overtake_others_and_find_room() {
+        let mut queue = SendQueue::empty().shorter(6);
+        let (now, message) =
+            (Instant::ZERO, |tag, priority| Message { priority, ..Message::new(Tag(tag), &[1], None) });
+        for tag in 0..3 {
+            queue.push(message(tag, 1), 1).expect("room");
+        }
+        assert!(matches!(queue.push(message(3, 1), 1), Err(SendError::Blocked { .. })));
+        for tag in 10..13 {
+            queue.push(message(tag, 0), 1).expect("room for what is urgent");
+        }
+        assert!(matches!(queue.push(message(13, 0), 1), Err(SendError::Blocked { .. })));
+        let left = std::iter::from_fn(|| queue.pop(now)).map(|message| message.tag.0);
+        assert_eq!(left.collect::<Vec<_>>(), [10, 11, 12, 0, 1, 2]);
+    }
 
     #[test]
     fn too_large_messages_leave_the_queue_and_others_keep_order() {

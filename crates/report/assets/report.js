@@ -130,6 +130,10 @@
     const high = ys.reduce((a, y) => Math.max(a, y), -Infinity);
     const lastX = Math.max(0, ...series.filter((s) => s.xs.length).map((s) => s.xs[s.xs.length - 1]));
     const floor = ys.reduce((a, y) => Math.min(a, y), 0);
+    const marked = spec.marks.filter((mark) => mark.axis === "y").map((mark) => mark.at);
+    const near = { low: Math.min(low, ...marked), high: Math.max(high, ...marked) };
+    // Where all is the same, some of its height stays above and below.
+    const margin = 0.08 * Math.max(near.high - near.low, 0.2 * Math.abs(near.high));
     const firstX = Math.min(lastX, ...series.filter((s) => s.xs.length).map((s) => s.xs[0]));
 
     function axis(side) {
@@ -159,7 +163,10 @@
       const empty = !(high > -Infinity), positive = low < Infinity;
       const range = share ? [Math.min(positive ? low * 0.7 : 1, 0.07), 1.15]
         : state.log ? (positive ? [low * 0.9, high * 1.12] : [1, 10])
-        : empty || high === floor ? [floor, floor + 1] : [floor, high + (high - floor) * 0.05];
+        : empty || high === floor ? [floor, floor + 1]
+        : spec.y.near ? [near.low - margin, near.high + margin] : [floor, high + (high - floor) * 0.05];
+      const xLog = spec.x.scale === "log" && firstX > 0;
+      const xSplits = xLog ? { splits: (u, i, min, max) => splits125(min, max), filter: (u, s) => s } : {};
       return {
         width, height: (state.panels ? 138 + (last ? 32 : 0) : Math.max(240, Math.min(380, Math.round(width * 0.42)))) + lanes * LANE,
         padding: [lanes * LANE + (name ? 20 : 14) + markRows(width) * 16, 20, last ? 0 : 4, 0],
@@ -167,11 +174,11 @@
         focus: { alpha: 0.08 },
         cursor: { sync: { key: state.key }, y: false, points: { show: false }, drag: { x: true, y: false, setScale: true } },
         scales: {
-          x: { time: false, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
+          x: { time: false, distr: xLog ? 3 : 1, range: (u, min, max) => (min === null ? [0, 1] : [min, max === min ? min + 1 : max]) },
           y: { distr: state.log ? 3 : 1, range: () => range },
         },
         axes: [
-          { ...axis(2), label: last ? named(spec.x) : undefined, labelSize: 20, size: last ? 30 : 4, values: (u, s) => s.map((v) => (last ? plain(v) : "")) },
+          { ...axis(2), ...xSplits, label: last ? named(spec.x) : undefined, labelSize: 20, size: last ? 30 : 4, values: (u, s) => s.map((v) => (last ? plain(v) : "")) },
           yAxis,
         ],
         series: [{}].concat(group.map((s) => ({

@@ -39,12 +39,14 @@ pub struct Axis {
     pub unit: String,
     /// How values are spread over it.
     pub scale: Scale,
+    /// A linear axis of values begins near the lowest value or mark, not at zero: for what differs by little.
+    pub near: bool,
 }
 
 impl Axis {
     /// A linear axis.
     pub fn new(label: &str, unit: &str) -> Self {
-        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear }
+        Axis { label: label.into(), unit: unit.into(), ..Axis::default() }
     }
 
     /// The quantity with its unit.

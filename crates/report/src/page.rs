@@ -46,7 +46,7 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Part {
-    /// A heading within the section; `[[its words]]` in other texts link to it.
+    /// A heading within the section; `[[its words]]` in other texts link to it, as they do to a section's title.
     Heading(String),
     /// Paragraphs, separated by blank lines; `` `code` `` between back-quotes.
     Prose(String),
@@ -161,6 +161,10 @@ impl Section {
 
     fn render(&self, index: usize, pool: &mut Pool, out: &mut String) {
         let anchor = self.anchor(index);
+        let target = heading_id(&self.title);
+        if pool.takes_anchor(&target) {
+            out.push_str(&format!("<span id=\"{target}\"></span>\n"));
+        }
         out.push_str(&format!(
             "<section id=\"{anchor}\" aria-labelledby=\"{anchor}-h\">\n<h2 id=\"{anchor}-h\">{}</h2>\n",
             escape(&self.title)
@@ -288,6 +292,7 @@ mod tests {
             Page { sections: vec![Section::new("Loss", ""), Section::new("Loss", "")], ..Page::default() };
         let html = page.render();
         assert!(html.contains("id=\"s1-loss\"") && html.contains("id=\"s2-loss\""));
+        assert_eq!(html.matches("id=\"h-loss\"").count(), 1, "links lead to the first");
         assert!(!html.contains("<noscript>"), "no figure, so nothing is missing without scripts");
     }
 

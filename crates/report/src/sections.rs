@@ -126,6 +126,7 @@ impl CompareReport {
                 label: "packets still missing".into(),
                 unit: "share of all".into(),
                 scale: Scale::Share,
+                ..Axis::default()
             },
             series: self.transports.iter().enumerate().map(|(i, t)| t.distribution(i, end)).collect(),
             marks: self.limits().collect(),

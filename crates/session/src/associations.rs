@@ -106,6 +106,8 @@ struct Association {
     waiting: bool,
     /// Whether another peer may take its place at once.
     released: bool,
+    /// Whether its path statistics are of no more interest once it has ended.
+    is_aside: bool,
     /// The first of its events, fetched to see whether there is any.
     news: Option<Event>,
     /// It was closed on this side: the outcomes of its messages are reported first, then this reason.
@@ -156,6 +158,11 @@ impl Associations {
         id
     }
 
+    /// Whether it is one with a multicast group.
+    pub(crate) fn is_group(&self, id: AssociationId) -> bool {
+        self.groups.values().any(|group| *group == id)
+    }
+
     /// Lets peers begin associations on `wire`, as `policy` says.
     pub fn listen(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, policy: Policy) {
         self.admissions.insert(wire, Admission::new(now, stack, policy));
@@ -191,6 +198,7 @@ impl Associations {
             validated: listener.is_none_or(|listener| Some(listener) != wire),
             waiting: false,
             released: false,
+            is_aside: false,
             news: None,
             ending: None,
         });
@@ -276,7 +284,7 @@ impl Associations {
     }
 
     fn on_event(&mut self, id: AssociationId, event: &Event) {
-        let is_group = self.groups.values().any(|group| *group == id);
+        let is_group = self.is_group(id);
         let Some(association) = &mut self.slots[id.index()] else { return };
         match event {
             Event::IdAdded(name) => {
@@ -297,7 +305,7 @@ impl Associations {
                     self.routes.insert((wire, *member, association.flow), (id, *member));
                 }
             }
-            Event::MemberLeft(member) => {
+            Event::MemberLeft { member, .. } => {
                 if let Some(wire) = association.wire {
                     self.routes.remove(&(wire, *member, association.flow));
                 }
@@ -371,9 +379,21 @@ impl Associations {
         group: Option<usize>,
         bytes: &[u8],
     ) {
+        self.send_control_until(now, id, group, bytes, now + CONTROL_LIFE);
+    }
+
+    /// The same, of use until `deadline`.
+    pub(crate) fn send_control_until(
+        &mut self,
+        now: Instant,
+        id: AssociationId,
+        group: Option<usize>,
+        bytes: &[u8],
+        deadline: Instant,
+    ) {
         let Some(profile) = self.profile(id) else { return };
         let stream = group.map_or_else(|| profile.control_stream(), |group| profile.media_stream(group));
-        let message = Message { stream, ..Message::new(Tag::NONE, bytes, Some(now + CONTROL_LIFE)) };
+        let message = Message { stream, ..Message::new(Tag::NONE, bytes, Some(deadline)) };
         let _the_next_one_tells_it_again = self.send(now, id, message);
     }
 
@@ -490,6 +510,55 @@ impl Associations {
         association.validated
             || counters.bytes_sent + len as u64 <= counters.bytes_received
                 && now.since(association.presence.last_heard) < silence
+    }
+
+    /// The peer has shown that it receives what is sent to its address.
+    pub(crate) fn validate(&mut self, id: AssociationId) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.validated = true;
+            self.prove(id);
+        }
+    }
+
+    /// It stands beside another, whose statistics count at the end.
+    pub(crate) fn set_aside(&mut self, id: AssociationId) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.is_aside = true;
+        }
+    }
+
+    /// No other peer may take its place after all: see [`Self::release`].
+    pub(crate) fn keep(&mut self, id: AssociationId) {
+        if let Some(association) = &mut self.slots[id.index()] {
+            association.released = false;
+        }
+    }
+
+    /// When anything last came from its peer, or it began.
+    pub(crate) fn heard_at(&self, id: AssociationId) -> Option<Instant> {
+        self.get(id).map(|association| association.presence.last_heard)
+    }
+
+    /// How long nothing has come from its peer.
+    pub(crate) fn silence_of(&self, now: Instant, id: AssociationId) -> Duration {
+        self.get(id).map_or(Duration::ZERO, |association| now.since(association.presence.last_heard))
+    }
+
+    /// Whether the peer is known to receive what is sent to its address.
+    pub(crate) fn is_validated(&self, id: AssociationId) -> bool {
+        self.get(id).is_some_and(|association| association.validated)
+    }
+
+    /// Whether `len` bytes of sound may be sent: to an address that is not validated at most three times as much as came from it
+    /// (RFC 9000 §8), so that nobody has us flood another.
+    pub(crate) fn may_stream(&self, id: AssociationId, len: usize) -> bool {
+        let Some(association) = self.get(id) else { return false };
+        if association.validated {
+            return true;
+        }
+        let counters = association.endpoint.stats().counters;
+        let len = len + association.endpoint.profile().message_overhead;
+        counters.bytes_sent + len as u64 <= 3 * counters.bytes_received
     }
 
     /// Path statistics of the association that ended last.

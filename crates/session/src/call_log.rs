@@ -45,7 +45,8 @@ impl CallLog {
             capacity: packets,
             clock_rate: config.format.rate(),
             packet: MediaTime::new(frames as u64, config.format.rate()).duration(),
-            packet_bytes: (frames * config.format.channels() * config.sample.bytes()) as u32,
+            packet_bytes: (u64::from(config.bandwidth()) * frames as u64
+                / (8 * u64::from(config.format.rate()))) as u32,
         };
         let next_sequence = packetiser.next_sequence();
         let packet_frames = frames as u64;

@@ -5,6 +5,7 @@
 //!          ├─ Peer × n: playout delay, RTCP, outcomes
 //!          ├─ SendTrack: source ─ packetiser ─ store ─ protector
 //!          ├─ ReceiveTrack: recoverer ─ playout ─ sink
+//!          ├─ VideoTrack × n and a VideoSink: pictures beside the sound
 //!          └─ Observer × n
 //! Reflector ── Associations: returns every message as it came
 //! VoicePort ── Associations: many voice channels over one, both ways
@@ -23,12 +24,18 @@ mod delivery;
 mod framed;
 mod framing;
 mod gaps;
+mod latency;
+mod least;
 mod looks;
 mod manager;
 mod marks;
 mod members;
+mod mixer;
+mod mouth_to_ear;
 mod observer;
+mod packet_arrivals;
 mod part;
+mod parties;
 mod peer;
 mod player;
 mod protect;
@@ -39,9 +46,12 @@ mod send_track;
 mod session;
 mod spool;
 mod store;
+mod video_in;
+mod video_track;
 mod voice;
 
-pub use antiphon_media::rtcp::PlayoutDelay;
+pub use antiphon_media::playout::{AdaptedFigures, AdaptiveDelay};
+pub use antiphon_media::rtcp::{Hearing, PlayoutDelay};
 pub use arrivals::ArrivalTable;
 pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};
 pub use call_log::{CallLog, CallProgress};
@@ -49,21 +59,36 @@ pub use convert::{ConvertError, converted, converted_sink, limited};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
+pub use latency::{Latency, LatencyError};
 pub use looks::of_messages;
-pub use manager::{Budget, CongestionManager, GrantAll, TrackId};
-pub use members::Member;
+pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, TrackId};
+pub use members::{Joined, Member};
+pub use mixer::MixerCounters;
+pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};
 pub use observer::{Arrived, Observer, Seen, Sent};
+pub use parties::{
+    MOST_PARTIES, Parties, PartiesConfig, PartiesCounters, PartyFigures, PartyNotice, WhyGone,
+};
 pub use peer::{Joining, Peer, PeerCounters, PeerEnd};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
-    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
+    GroupFigures, LATENESS, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
     ReceiveTrackCounters, Written,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
 pub use session::{
-    Change, ChangeFailure, LinkState, MessagePort, Reflected, SenderCounters, Session, SessionConfig,
+    Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
+    Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session, SessionConfig, VideoEnd,
+    check_programmes,
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};
-pub use voice::{VoicePort, VoiceReceived, VoiceReceiving, VoiceSending, VoiceSent, VoiceSink};
+pub use video_in::{VideoArrived, VideoInCounters, VideoSink};
+pub use video_track::{
+    VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoTrackCounters, VideoWay,
+};
+pub use voice::{
+    MOST_OPUS_CHANNELS, VoicePort, VoiceReceived, VoiceReceiving, VoiceRole, VoiceSending, VoiceSent,
+    VoiceSink,
+};

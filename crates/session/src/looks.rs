@@ -5,6 +5,7 @@ use std::rc::Rc;
 use antiphon_core::{
     ConnectionId, Dissector, Endpoint, Instant, OverIp, PathId, Role, Stack, StreamPlace, Validator, Verdict,
 };
+use antiphon_media::rtcp::{App, AppKind};
 
 /// A validator that judges datagrams by their content, and otherwise leaves the decision to the transport's.
 pub(crate) struct ByLooks {
@@ -35,14 +36,28 @@ impl Validator for ByLooks {
 /// `stack` for an application's messages: on bare datagrams every byte is the application's, so that any datagram begins an
 /// association.
 pub fn of_messages(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
-    Rc::new(OfMessages { inner: stack })
+    Rc::new(Looking { inner: stack, looks: |datagram| !datagram.is_empty() })
 }
 
-struct OfMessages {
+/// `stack` for a sender that receivers call: on bare datagrams, a receiver's question begins an association, and no sound.
+pub(crate) fn of_receivers(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
+    let asks = |datagram: &[u8]| App::parse(datagram).is_some_and(|app| app.kind == AppKind::Ask);
+    Rc::new(Looking { inner: stack, looks: asks })
+}
+
+/// `stack` for pictures of a sender whose sound comes over another one: on bare datagrams, what shows a token begins an association.
+pub(crate) fn of_pictures(stack: Rc<dyn Stack>) -> Rc<dyn Stack> {
+    let joins = |datagram: &[u8]| App::parse(datagram).is_some_and(|app| app.kind == AppKind::Join);
+    Rc::new(Looking { inner: stack, looks: joins })
+}
+
+/// A stack that judges bare datagrams by their content.
+struct Looking {
     inner: Rc<dyn Stack>,
+    looks: fn(&[u8]) -> bool,
 }
 
-impl Stack for OfMessages {
+impl Stack for Looking {
     fn open(&self, now: Instant, role: Role) -> Box<dyn Endpoint> {
         self.inner.open(now, role)
     }
@@ -52,7 +67,7 @@ impl Stack for OfMessages {
         if !self.inner.open(now, Role::Listener).profile().bare {
             return inner;
         }
-        Box::new(ByLooks { inner, looks: |datagram| !datagram.is_empty() })
+        Box::new(ByLooks { inner, looks: self.looks })
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {

@@ -5,9 +5,22 @@
 //! and says how much each track may send. A session asks it before it sends; what may not leave yet waits in the track's store, and
 //! expires there by its deadline.
 
+mod copa;
+mod shared_path;
+mod slow_path;
+
+use std::time::Duration;
+
 use antiphon_core::{Event, Instant};
+use antiphon_media::rtcp::ArrivalReport;
 
 use crate::associations::AssociationId;
+pub use shared_path::SharedPath;
+
+/// What a path is at its best, its shortest round trip and the most that it takes, is that of half a minute: a queue that others fill is
+/// not always full. It is kept in spans of this length, so many of them.
+const SPAN: Duration = Duration::from_secs(5);
+const SPANS: usize = 6;
 
 /// A send track of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,11 +45,32 @@ pub trait CongestionManager {
     /// An association reports an event.
     fn on_event(&mut self, now: Instant, on: AssociationId, event: &Event);
 
-    /// A message of `track` was handed to an association.
-    fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, bytes: usize);
+    /// An RTP packet of `track` was handed to an association.
+    fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]);
+
+    /// The peer of an association tells which packets have arrived.
+    fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>);
 
     /// What `track` may send now.
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget;
+
+    /// What is known of the path.
+    fn figures(&self) -> PathFigures;
+}
+
+/// What a manager knows of a path.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PathFigures {
+    /// What may be sent, in bytes a second.
+    pub rate: Option<f64>,
+    /// What arrived in the last second, in bytes a second.
+    pub delivered: Option<f64>,
+    /// How long packets wait at least, beyond the shortest round trip.
+    pub queueing: Option<Duration>,
+    /// Whether another sender fills the queue.
+    pub competes: bool,
+    /// Packets that did not arrive.
+    pub lost: u64,
 }
 
 /// Leaves congestion to the endpoint of each association: with a single track there is nothing to share out.
@@ -46,9 +80,15 @@ pub struct GrantAll;
 impl CongestionManager for GrantAll {
     fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
 
-    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _bytes: usize) {}
+    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
+
+    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
 
     fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
         Budget::All
+    }
+
+    fn figures(&self) -> PathFigures {
+        PathFigures::default()
     }
 }

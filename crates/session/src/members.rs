@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use antiphon_core::Instant;
-use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
+use antiphon_core::{CloseReason, Event, Instant};
+use antiphon_media::rtcp::{Hearing, PlayoutDelay, RemoteReport};
 
 /// A receiver of what is sent, as its reports show it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -14,10 +14,49 @@ pub struct Member {
     pub report: Option<RemoteReport>,
     /// The playout delay that it reported.
     pub playout_delay: Option<PlayoutDelay>,
+    /// How it fares, as it told last.
+    pub hearing: Option<Hearing>,
     /// When it was last heard.
     pub heard: Instant,
     /// Whether it has said goodbye.
     pub left: bool,
+}
+
+/// Who gets repairs of a multicast group: receivers that have joined it at its sender. A sender of plain multicast knows none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Joined {
+    /// Those there are.
+    pub members: u64,
+    /// Joins so far.
+    pub joined: u64,
+    /// Members that have said that they leave, or were started again.
+    pub left: u64,
+    /// Members that were silent for too long.
+    pub silent: u64,
+    /// Members that were told to leave, as they lacked too much or took nothing more.
+    pub removed: u64,
+}
+
+impl Joined {
+    /// Counts an event of the association with the group.
+    pub(crate) fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::PathProved(_) => {
+                self.members += 1;
+                self.joined += 1;
+            }
+            Event::MemberLeft { why, .. } => {
+                self.members = self.members.saturating_sub(1);
+                let count = match why {
+                    CloseReason::TimedOut => &mut self.silent,
+                    CloseReason::Refused => &mut self.removed,
+                    _ => &mut self.left,
+                };
+                *count += 1;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// All members of a peer: one for a single receiver, many for a multicast group.
@@ -59,6 +98,12 @@ impl Members {
         }
     }
 
+    pub fn on_hearing(&mut self, now: Instant, from: u32, hearing: Hearing) {
+        if let Some(member) = self.member(now, from) {
+            member.hearing = Some(hearing);
+        }
+    }
+
     pub fn on_bye(&mut self, ssrc: u32) {
         for member in self.list.iter_mut().filter(|member| member.ssrc == ssrc) {
             member.left = true;
@@ -88,7 +133,8 @@ impl Members {
 
     /// A place for a new member: that of one that has left or been silent for long, if there are too many.
     fn place(&mut self, now: Instant, ssrc: u32) -> Option<usize> {
-        let fresh = Member { ssrc, report: None, playout_delay: None, heard: now, left: false };
+        let fresh =
+            Member { ssrc, report: None, playout_delay: None, hearing: None, heard: now, left: false };
         if self.list.len() < MOST_MEMBERS {
             self.list.push(fresh);
             return Some(self.list.len() - 1);

@@ -62,6 +62,8 @@ pub struct Arrived {
     pub len: usize,
     /// Bytes of audio payload in it.
     pub payload: usize,
+    /// Sample frames in it.
+    pub frames: usize,
     /// Whether it had to be sent more than once, as far as this side knows.
     pub repaired: bool,
     /// Whether it came before.

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, CloseReason, Instant, Outcome, WireId};
-use antiphon_media::rtcp::{PlayoutDelay, RemoteReport, RtcpSession};
+use antiphon_media::rtcp::{ClockAnswer, PlayoutDelay, RemoteReport, RtcpSession};
 
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::members::{Member, Members};
+use crate::session::Served;
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,7 +67,8 @@ pub struct Peer {
     pub(crate) wire: Option<WireId>,
     pub(crate) connected: bool,
     pub(crate) broken: Option<BrokenReason>,
-    /// When that was last told. A datagram that is refused tells it again each time, and nothing tells that it is over.
+    /// When that was last told, if nothing tells that it is over: each datagram that is refused tells it again. A connection is
+    /// broken until there is another: `None`.
     pub(crate) broken_at: Option<Instant>,
     /// Whether anything was ever received from it.
     pub(crate) answered: bool,
@@ -85,6 +87,10 @@ pub struct Peer {
     pub(crate) delivery: Option<Delivery>,
     /// Its associations beside the first one.
     pub(crate) further: Vec<Further>,
+    /// Answers to its questions for the time that were not sent yet.
+    pub(crate) answers: Vec<ClockAnswer>,
+    /// Of a receiver that has called.
+    pub(crate) served: Served,
 }
 
 /// What a further association with a peer is for.
@@ -108,6 +114,15 @@ pub(crate) struct Further {
     pub began: Instant,
     /// When the receiver said that it takes it.
     pub accepted: Option<Instant>,
+    /// It carries the pictures, and nothing of the sound.
+    pub is_for_video: bool,
+}
+
+impl Further {
+    /// Whether it is sent sound.
+    pub(crate) fn carries_sound(&self) -> bool {
+        self.connected && self.joining.is_some() && !self.is_for_video
+    }
 }
 
 impl Peer {
@@ -128,12 +143,14 @@ impl Peer {
             counters: PeerCounters::default(),
             delivery: None,
             further: Vec::new(),
+            answers: Vec::new(),
+            served: Served::default(),
         }
     }
 
     /// The associations over which it is sent messages, the first one first.
     pub(crate) fn associations(&self) -> impl Iterator<Item = AssociationId> {
-        let further = self.further.iter().filter(|one| one.connected && one.joining.is_some());
+        let further = self.further.iter().filter(|one| one.carries_sound());
         self.association.filter(|_| self.connected).into_iter().chain(further.map(|one| one.id))
     }
 
@@ -143,6 +160,25 @@ impl Peer {
         let wire = std::mem::replace(&mut self.wire, next.wire);
         (self.connected, self.broken) = (true, None);
         before.map(|id| Further { id, wire, joining: None, ..next })
+    }
+
+    /// The association for pictures alone, if there is one.
+    pub(crate) fn for_video(&self) -> Option<&Further> {
+        self.further.iter().find(|one| one.is_for_video)
+    }
+
+    pub(crate) fn for_video_mut(&mut self) -> Option<&mut Further> {
+        self.further.iter_mut().find(|one| one.is_for_video)
+    }
+
+    /// The association for pictures alone over which they may be sent now.
+    pub(crate) fn video_way(&self) -> Option<AssociationId> {
+        self.for_video().filter(|one| one.connected && one.accepted.is_some()).map(|one| one.id)
+    }
+
+    /// Associations that carry its sound, or will, beside the first one.
+    pub(crate) fn further_of_sound(&self) -> impl Iterator<Item = &Further> {
+        self.further.iter().filter(|one| !one.is_for_video)
     }
 
     pub(crate) fn further_mut(&mut self, id: AssociationId) -> Option<&mut Further> {
@@ -184,7 +220,7 @@ impl Peer {
 
     /// Why it could not be reached at the end, if it could not: at `now` or shortly before.
     pub(crate) fn broken_lately(&self, now: Instant) -> Option<BrokenReason> {
-        let lately = self.broken_at.is_some_and(|at| now.since(at) <= LATELY);
+        let lately = self.broken_at.is_none_or(|at| now.since(at) <= LATELY);
         self.broken.filter(|_| !self.connected || lately)
     }
 

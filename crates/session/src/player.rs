@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime};
-use antiphon_media::conceal::{Blank, Conceal};
+use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{Depacketiser, MediaPacket};
 use antiphon_media::playout::{
     ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
 };
-use antiphon_media::{ChannelGroups, SampleFormat, Sink, SinkError, StreamFormat};
+use antiphon_media::{ChannelGroups, Coding, Sink, SinkError, StreamFormat};
 
 use crate::gaps::Gaps;
+use crate::latency::Latency;
 use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 
 /// Created once the format is known.
@@ -76,36 +77,63 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether a block goes out now. A sink that says how much it wants sets the pace; otherwise the run's clock does.
-    fn is_due(&mut self, now: Instant, wants: Option<usize>) -> bool {
+    /// Of a sink that takes `rate` sample frames a second, in blocks of `block`, from `now` on.
+    pub fn new(rate: u32, block: usize, now: Instant) -> Self {
+        Pace { rate, block, next: now, start: now, pulled: 0 }
+    }
+
+    /// When to ask the sink next.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Of a sink that follows the run's clock: leaves out the blocks of a time in which the machine stood still for longer than
+    /// `most`. Returns their sample frames.
+    pub fn leave_out(&mut self, now: Instant, most: Duration) -> u64 {
+        let behind = now.since(self.next);
+        if behind <= most {
+            return 0;
+        }
+        let frames = behind.as_nanos() * u128::from(self.rate) / 1_000_000_000;
+        let blocks = u64::try_from(frames).unwrap_or(u64::MAX) / self.block as u64;
+        let frames = blocks * self.block as u64;
+        self.pulled += frames;
+        self.next = self.start + MediaTime::new(self.pulled, self.rate).duration();
+        frames
+    }
+
+    /// Whether a block goes out now. A sink that says how much it wants sets the pace; otherwise the run's clock does. Returns the time
+    /// of the block: at the run's pace that at which it was due, as a driver that is late makes several at once.
+    pub fn due(&mut self, now: Instant, wants: Option<usize>) -> Option<Instant> {
         if self.next > now && wants.is_none_or(|frames| frames < self.block) {
-            return false;
+            return None;
         }
         let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
         match wants {
             Some(frames) if frames >= self.block => {
                 self.next = now;
-                true
+                Some(now)
             }
             // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon
             // after.
             Some(frames) => {
                 self.next = now + after((self.block - frames) as u64).max(LOOK_AGAIN);
-                false
+                None
             }
             None => {
+                let at = self.next;
                 self.pulled += self.block as u64;
                 self.next = self.start + after(self.pulled);
-                true
+                Some(at)
             }
         }
     }
 }
 
 impl Stream {
-    /// Rate and channels, and how samples are stored.
-    pub fn format(&self) -> (StreamFormat, SampleFormat) {
-        (self.depacketiser.format(), self.depacketiser.sample())
+    /// Rate and channels, and how packets hold the sound.
+    pub fn format(&self) -> (StreamFormat, Coding) {
+        (self.depacketiser.format(), self.depacketiser.coding())
     }
 
     /// The playout buffer's counters since the stream's beginning.
@@ -138,9 +166,9 @@ impl Stream {
         groups: ChannelGroups,
         now: Instant,
     ) -> Result<(), ReceiveError> {
-        let ((format, sample), past) = (self.format(), self.counters());
-        self.playout = Player::new(config, format, groups, &*self.sink, self.playout.block(), now)?;
-        self.depacketiser = Depacketiser::grouped(format, sample, groups);
+        let ((format, coding), past) = (self.format(), self.counters());
+        self.playout = Player::new(config, (format, coding), groups, &*self.sink, self.playout.block(), now)?;
+        self.depacketiser = Depacketiser::grouped(format, coding, groups);
         (self.groups, self.past) = (groups, past);
         Ok(())
     }
@@ -173,9 +201,23 @@ impl Stream {
         Some(left.max(0) as usize)
     }
 
+    /// The media time at which the sound ends: as the sender has told, else the end of what has come before its goodbye.
+    fn sound_end(&self) -> Option<u64> {
+        let (position, received) = self.playout.buffer().span()?;
+        match self.end {
+            // Time stamps wrap after a day; the two are never that far apart.
+            Some(end) => {
+                Some(position.saturating_add_signed(i64::from(end.wrapping_sub(position as u32) as i32)))
+            }
+            None => self.ending.then_some(received),
+        }
+    }
+
     pub fn play(&mut self, now: Instant, error: &mut Option<ReceiveError>) -> u64 {
         let channels = self.depacketiser.format().channels();
         let mut dropped = 0;
+        let end = self.sound_end();
+        self.playout.buffer_mut().set_end(end);
         while error.is_none() && !self.is_at_end() {
             let block = self.playout.block();
             let room = match self.before_end() {
@@ -195,6 +237,7 @@ impl Stream {
                 Ok(()) => {}
                 Err(SinkError::Overrun { dropped: frames }) => dropped += frames as u64,
                 Err(SinkError::Failed | SinkError::Cause(_)) => *error = Some(ReceiveError::SinkFailed),
+                Err(SinkError::Closed) => *error = Some(ReceiveError::SinkClosed),
             }
             if !self.playout.is_clocked() {
                 self.note_written(&pulled, dropped > before);
@@ -256,7 +299,7 @@ impl Stream {
 impl Player {
     pub fn new(
         config: &ReceiveTrackConfig,
-        format: StreamFormat,
+        (format, coding): (StreamFormat, Coding),
         groups: ChannelGroups,
         sink: &dyn Sink,
         block: usize,
@@ -269,22 +312,26 @@ impl Player {
             (false, false) => UNORDERED_PATIENCE,
         };
         let unhurried = Clocking::Unhurried { patience };
-        let clocking = if config.latency.is_some() { Clocking::Sender } else { unhurried };
-        let target = config.latency.unwrap_or_default();
+        let (clocking, target, adapts) = match config.latency {
+            // Without a schedule there is no delay.
+            None => (unhurried, Duration::ZERO, None),
+            Some(Latency::Of(delay)) => (Clocking::Sender, delay, None),
+            Some(Latency::Auto(adapts)) => (Clocking::Sender, adapts.start(), Some(adapts)),
+        };
         let usual = PlayoutConfig::new(format, target, clocking);
         // A transport may take seconds to repair what was lost several times.
         let headroom = if clocking == unhurried && config.reliable { REPAIR } else { usual.headroom };
-        let playout = PlayoutConfig { conceal: config.conceal, groups, headroom, ..usual };
+        let later = config.completed_later && !sink.clocked();
+        let conceal = if later { Concealment::Blank } else { config.conceal };
+        let opus = coding == Coding::Opus;
+        let playout = PlayoutConfig { conceal, groups, opus, headroom, adapts, ..usual };
         let refused = |error: &dyn std::fmt::Display| ReceiveError::Sink(error.to_string());
         if !sink.clocked() {
-            let conceal = |format| -> Box<dyn Conceal> {
-                if config.completed_later { Box::new(Blank) } else { config.conceal.open(format) }
-            };
-            let playout = Playout::with_conceal(playout, conceal).map_err(|e| refused(&e))?;
+            let playout = Playout::new(playout).map_err(|e| refused(&e))?;
             return Ok(Player::Unclocked(Box::new(playout)));
         }
         let clocked = ClockedPlayout::new(playout, sink.format().rate(), block).map_err(|e| refused(&e))?;
-        let pace = Pace { rate: format.rate(), block, next: now, start: now, pulled: 0 };
+        let pace = Pace::new(sink.format().rate(), block, now);
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
@@ -294,11 +341,9 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block),
             Player::Clocked { playout, pace } => {
-                if !pace.is_due(now, sink.wants()) {
-                    return Pulled::default();
-                }
+                let Some(at) = pace.due(now, sink.wants()) else { return Pulled::default() };
                 let channels = sink.format().channels();
-                playout.pull(now, &mut block[..pace.block * channels]);
+                playout.pull(at, &mut block[..pace.block * channels]);
                 Pulled { frames: pace.block, ..Pulled::default() }
             }
         }
@@ -308,6 +353,14 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),
             Player::Clocked { pace, .. } => Some(pace.next),
+        }
+    }
+
+    /// How far sound is handed over behind its schedule, in nanoseconds. A sink without a clock gets it as it is due.
+    pub fn lag_nanos(&self) -> i64 {
+        match self {
+            Player::Unclocked(_) => 0,
+            Player::Clocked { playout, .. } => playout.lag_nanos(),
         }
     }
 
@@ -348,9 +401,7 @@ impl Player {
     }
 
     pub fn finish(&mut self) {
-        if let Player::Unclocked(playout) = self {
-            playout.finish();
-        }
+        self.buffer_mut().finish();
     }
 
     pub fn restart(&mut self) {

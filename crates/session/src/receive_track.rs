@@ -14,12 +14,14 @@ use antiphon_media::packet::{Depacketiser, ExtensionIds, MediaPacket, RtpView, p
 use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
 use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
 
+pub use figures::LATENESS;
 pub use types::{
     GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters, Written,
 };
 
 use crate::framing::StreamFraming;
 use crate::gaps::Gaps;
+use crate::latency::Latency;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
@@ -62,6 +64,10 @@ pub struct ReceiveTrack {
     is_new: bool,
     /// Packet duration of a stream that has begun, until it is read.
     pace: Option<Duration>,
+    /// The sender goes over to this SSRC: until it is heard, or until then, others are not followed.
+    awaited: Option<(u32, Instant)>,
+    /// It was heard: the next stream is another one of the same sender.
+    goes_over: bool,
     /// Where the sound ends, once known.
     end: Option<u32>,
     error: Option<ReceiveError>,
@@ -137,6 +143,8 @@ impl ReceiveTrack {
             reconnected: false,
             is_new: false,
             pace: None,
+            awaited: None,
+            goes_over: false,
             end: None,
             error: None,
             counters: ReceiveTrackCounters::default(),
@@ -146,8 +154,17 @@ impl ReceiveTrack {
     /// Takes an RTP packet; reports it and whether a stream begins with it.
     pub(crate) fn on_rtp(&mut self, now: Instant, received: Received, bytes: &[u8], tell: Tell<'_>) {
         match parse_rtp(bytes, ExtensionIds::default()) {
+            Ok(view) if view.video.is_some() => self.on_picture(),
             Ok(view) => self.on_packet(Came { now, received, view: &view, bytes }, tell),
             Err(_) => self.on_malformed(),
+        }
+    }
+
+    /// A packet of a picture, which nobody wants here.
+    fn on_picture(&mut self) {
+        self.counters.pictures += 1;
+        if self.counters.pictures == 1 {
+            self.notice(Notice::Pictures);
         }
     }
 
@@ -182,8 +199,11 @@ impl ReceiveTrack {
     }
 
     fn on_packet(&mut self, came: Came<'_>, tell: Tell<'_>) {
-        let Came { received, view, bytes, .. } = came;
+        let Came { now, received, view, bytes, .. } = came;
         let part = self.formats.part_of(view, self.known_part(view.ssrc));
+        if !self.is_awaited(now, part.map_or(view.ssrc, |part| part.origin.sender)) {
+            return;
+        }
         let sender = part.map_or(view.ssrc, |part| part.origin.sender);
         if self.lingering.is_some() && self.tracker.ssrc() != Some(sender) {
             self.finish_linger();
@@ -260,6 +280,7 @@ impl ReceiveTrack {
             at: received.received_at,
             len: received.len,
             payload: view.payload.len(),
+            frames: part.frames_in(view),
             repaired: received.repaired,
             duplicate: self.recoverer.on_packet(origin.group, view.sequence, view.timestamp)
                 == Got::Duplicate,
@@ -291,7 +312,7 @@ impl ReceiveTrack {
         let Came { now, received, view, bytes } = came;
         let most_gap = self.most_gap(now);
         let stream = self.stream.as_mut()?;
-        if stream.format() != (part.format, part.sample) || stream.groups != part.groups {
+        if stream.format() != (part.format, part.coding) || stream.groups != part.groups {
             self.counters.other_format += 1;
             return None;
         }
@@ -322,13 +343,14 @@ impl ReceiveTrack {
     fn known_part(&self, ssrc: u32) -> Option<Part> {
         let stream = self.stream.as_ref()?;
         let (sender, group) = (self.tracker.ssrc()?, self.tracker.group_of(ssrc)?);
-        let (groups, (format, sample)) = (stream.groups, stream.format());
+        let (groups, (format, coding)) = (stream.groups, stream.format());
         let origin = Origin { ssrc, sender, group, groups: groups.count() };
-        Some(Part { origin, groups, format, sample })
+        Some(Part { origin, groups, format, coding })
     }
 
     fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: Tell<'_>) {
-        let Part { origin, groups, format, sample } = part;
+        let Part { origin, groups, format, coding } = part;
+        let goes_over = std::mem::take(&mut self.goes_over);
         (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
         self.newest.clear();
         self.newest.resize(groups.count(), None);
@@ -339,8 +361,8 @@ impl ReceiveTrack {
         let config = &self.config;
         if let Some(stream) = &mut self.stream {
             stream.origin = RecordedFrom::Lost;
-            if stream.format() != (format, sample) {
-                return self.notice(Notice::OtherFormat(format, sample));
+            if stream.format() != (format, coding) {
+                return self.notice(Notice::OtherFormat(format, coding));
             }
             if stream.groups == groups {
                 stream.depacketiser.restart();
@@ -348,30 +370,30 @@ impl ReceiveTrack {
             } else if let Err(error) = stream.divide(config, groups, now) {
                 self.error = Some(error);
             }
-            return self.notice(Notice::NewStream { ssrc: origin.sender });
+            if !goes_over {
+                self.notice(Notice::NewStream { ssrc: origin.sender });
+            }
+            return;
         }
         match self.open(now, part, first) {
             Ok(stream) => {
                 self.began = now;
                 self.stream = Some(stream);
-                self.notice(Notice::Began(format, sample));
+                self.notice(Notice::Began(format, coding));
             }
             Err(error) => self.error = Some(error),
         }
     }
 
     fn open(&mut self, now: Instant, part: Part, first: &RtpView<'_>) -> Result<Stream, ReceiveError> {
-        let Part { groups, format, sample, origin } = part;
-        let sink = (self.open_sink)(format, sample).map_err(ReceiveError::Sink)?;
-        let in_packet = groups
-            .range(origin.group)
-            .map_or(0, |channels| first.payload.len() / (sample.bytes() * channels.len()).max(1));
-        let pull = pull_frames(in_packet, sink.period()).min(SINK_BLOCK_FRAMES);
+        let Part { groups, format, coding, origin } = part;
+        let sink = (self.open_sink)(format, coding.sample_format()).map_err(ReceiveError::Sink)?;
+        let pull = pull_frames(part.frames_in(first), sink.period()).min(SINK_BLOCK_FRAMES);
         Ok(Stream {
-            depacketiser: Depacketiser::grouped(format, sample, groups),
+            depacketiser: Depacketiser::grouped(format, coding, groups),
             groups,
             past: PlayoutCounters::default(),
-            playout: Player::new(&self.config, format, groups, &*sink, pull, now)?,
+            playout: Player::new(&self.config, (format, coding), groups, &*sink, pull, now)?,
             sink,
             block: vec![0.0; SINK_BLOCK_FRAMES * format.channels()],
             ending: false,
@@ -404,6 +426,45 @@ impl ReceiveTrack {
         self.look_at = self.is_full().then(|| now + LOOK_AGAIN);
     }
 
+    /// The sample frame of this time stamp was captured at `captured`, in nanoseconds of our clock, and is handed to the sink
+    /// `delay` later. Returns whether that is done: a recording waits, and a delay may adapt.
+    pub(crate) fn keep_in_step(&mut self, timestamp: u32, captured: i64, delay: Duration) -> bool {
+        let stream = self.stream.as_mut();
+        stream.is_some_and(|stream| stream.playout.buffer_mut().keep_in_step(timestamp, captured, delay))
+    }
+
+    /// Plays as it is set again.
+    pub(crate) fn leave_step(&mut self) {
+        if let (Some(stream), Some(Latency::Of(delay))) = (&mut self.stream, self.config.latency) {
+            stream.playout.buffer_mut().leave_step(delay);
+        }
+    }
+
+    /// When the sample frame of this time stamp, near what is played now, is handed to the sink.
+    pub(crate) fn sink_time_of(&self, timestamp: u32) -> Option<Instant> {
+        let stream = self.stream.as_ref()?;
+        Some(stream.playout.buffer().deadline_at(timestamp)?.offset_nanos(stream.playout.lag_nanos()))
+    }
+
+    /// Which sample frame of a sink without a clock has this time stamp; before its first one it is negative. Of sound that is played
+    /// as it comes, as it stands now: it may jump, and be stretched. `None`: a recording does not have all of the stream at its media
+    /// time.
+    pub(crate) fn written_at(&self, timestamp: u32) -> Option<i64> {
+        let stream = self.stream.as_ref()?;
+        if let (Some(_), Some(media)) = (self.config.latency, stream.played_to) {
+            let ahead = timestamp.wrapping_sub(media as u32) as i32;
+            return Some(i64::try_from(stream.written).ok()? + i64::from(ahead));
+        }
+        let first = match stream.origin {
+            RecordedFrom::At(_, first) => first,
+            // It will begin with what waits to be played.
+            RecordedFrom::Of(_) if stream.written == 0 => stream.playout.buffer().span()?.0,
+            RecordedFrom::Of(_) | RecordedFrom::Lost => return None,
+        };
+        // Time stamps wrap after a day; the two are never that far apart.
+        Some(i64::from(timestamp.wrapping_sub(first as u32) as i32))
+    }
+
     /// The stream is over: plays what is buffered, whatever is missing.
     pub fn finish_playout(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream {
@@ -424,14 +485,14 @@ impl ReceiveTrack {
     /// What was written to a sink without a clock, and where it has no sound of the sender; takes the list.
     pub fn take_written(&mut self) -> Option<Written> {
         let stream = self.stream.as_mut()?;
-        let (format, sample) = stream.format();
+        let (format, coding) = stream.format();
         let origin = match stream.origin {
             RecordedFrom::At(ssrc, media) => Some((ssrc, media as u32)),
             RecordedFrom::Of(_) | RecordedFrom::Lost => None,
         };
         Some(Written {
             format,
-            sample,
+            coding,
             frames: stream.written,
             gaps: std::mem::take(&mut stream.gaps),
             origin,
@@ -469,6 +530,6 @@ impl ReceiveTrack {
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Packets of unknown format before the user is notified: Antiphon's own senders tell the format in one packet of
 /// sixteen.
-const UNKNOWN_PATIENCE: u32 = 50;
+pub(crate) const UNKNOWN_PATIENCE: u32 = 50;
 /// Notices kept until they are fetched.
 const MOST_NOTICES: usize = 32;

@@ -117,9 +117,9 @@ const WINDOW: usize = 8192;
 
 /// Packets by which any packet may come late (RFC 3550 A.1), so that its time stamp need not be checked.
 const LATE: u16 = 100;
-/// The fewest and the most sample frames in a packet (`PacketConfig::block_frames`).
+/// The fewest and the most sample frames in a packet (`PacketConfig::block_frames`, `opus::MOST_FRAMES`).
 const LEAST_FRAMES: u32 = 16;
-const MOST_FRAMES: u32 = 4096;
+const MOST_FRAMES: u32 = 5760;
 
 #[cfg(test)]
 mod tests {

@@ -11,9 +11,11 @@ use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
+use crate::least::Least;
 use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
 use crate::store::{Store, StoreRoom, Stored};
+use crate::video_track::video_of;
 
 /// How a track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,17 @@ pub struct SendTrackCounters {
     pub skipped_frames: u64,
 }
 
+impl std::ops::AddAssign for SendTrackCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.messages += other.messages;
+        self.media_bytes += other.media_bytes;
+        self.starved += other.starved;
+        self.stalls += other.stalls;
+        self.skipped_frames += other.skipped_frames;
+    }
+}
+
 /// A medium that is sent.
 pub struct SendTrack {
     source: Box<dyn Source>,
@@ -78,6 +91,9 @@ pub struct SendTrack {
     /// Messages are kept for a recording.
     records: bool,
     counters: SendTrackCounters,
+    /// When the sample frame 0 would have been captured, by the participant's clock in nanoseconds, as the least delayed of
+    /// its blocks show.
+    captured: Least,
 }
 
 /// A channel group that is sent.
@@ -145,6 +161,7 @@ impl SendTrack {
             waits: false,
             records: false,
             counters: SendTrackCounters::default(),
+            captured: Least::default(),
         })
     }
 
@@ -175,7 +192,10 @@ impl SendTrack {
                     self.starve();
                     break;
                 }
-                Pull::End => self.ended = true,
+                Pull::End => {
+                    self.make_last(now, due);
+                    self.ended = true;
+                }
             }
         }
         self.ask_again = now + TRY_AGAIN;
@@ -224,14 +244,15 @@ impl SendTrack {
         let channels = self.config.packet.format.channels();
         self.counters.blocks += 1;
         self.position += frames as u64;
+        let sound = MediaTime::new(self.position, self.config.packet.format.rate()).duration();
+        self.captured.note(now, now.as_nanos() as i64 - sound.as_nanos() as i64);
         let ntp = self.config.epoch.ntp(now);
         let (store, protector, counters) = (&mut self.store, &mut self.protector, &mut self.counters);
         for (group, lane) in self.lanes.iter_mut().enumerate() {
-            let sample_frame = lane.channels.len() * self.config.packet.sample.bytes();
             let (packetiser, made, sound) = lane.pick(&self.block[..frames * channels], channels);
             packetiser.packetise(sound, ntp, &mut self.buf[..self.most], |info, bytes| {
                 counters.messages += 1;
-                counters.media_bytes += (info.frames * sample_frame) as u64;
+                counters.media_bytes += info.payload as u64;
                 let number = store.push(group, *made, info, due, bytes);
                 *made += 1;
                 protector.on_message(now, number, store);
@@ -239,9 +260,47 @@ impl SendTrack {
         }
     }
 
+    /// Sound that a codec has not given yet comes out with the silence after it.
+    fn make_last(&mut self, now: Instant, due: Instant) {
+        let unsent = self.lanes.iter().map(|lane| lane.packetiser.unsent()).max().unwrap_or(0);
+        if unsent > 0 {
+            self.block.fill(0.0);
+            self.make(now, due, unsent.min(self.config.packet.block_frames as usize));
+        }
+    }
+
     /// Wall-clock time of the run's clock from now on.
     pub(crate) fn set_epoch(&mut self, epoch: Epoch) {
         self.config.epoch = epoch;
+    }
+
+    /// The next packets tell the format, as the first ones did: a receiver has come.
+    pub(crate) fn tell_format(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.packetiser.tell_format());
+    }
+
+    /// An RTP time stamp, and when its sample frame was captured; `None` before any was.
+    pub(crate) fn captured(&self) -> Option<(u32, Instant)> {
+        let start = self.start.filter(|_| self.position > 0)?;
+        let sound = MediaTime::new(self.position, self.config.packet.format.rate()).duration();
+        let at = match self.source.is_live() {
+            true => Instant::from_nanos((self.captured.get()? + sound.as_nanos() as i64).max(0) as u64),
+            false => start + sound,
+        };
+        Some((self.packetiser().timestamp_at(self.position), at))
+    }
+
+    /// When a packet leaves whose time stamp is that of the track's beginning: what is captured beside the sound at a media time
+    /// has the clock of this instant and that time, as the sound's packets of that time have. `None` before it began.
+    pub(crate) fn origin(&self) -> Option<Instant> {
+        let start = self.start?;
+        let origin = match self.source.is_live() {
+            true => Instant::from_nanos(self.captured.get()?.max(0) as u64),
+            false => start,
+        };
+        let packet = &self.config.packet;
+        let ahead = packet.block_frames as usize + packet.coding.look_ahead();
+        Some(origin + MediaTime::new(ahead as u64, packet.format.rate()).duration())
     }
 
     /// From now on packets have at most so many bytes: no path to a peer carries more. Those that were made stay as they are.
@@ -340,6 +399,11 @@ impl SendTrack {
         self.ended
     }
 
+    /// Sample frames of its source, where it is known to end.
+    pub fn length(&self) -> Option<u64> {
+        self.source.length()
+    }
+
     /// Whether the source delivers sound as it is captured.
     pub fn is_live(&self) -> bool {
         self.source.is_live()
@@ -348,6 +412,11 @@ impl SendTrack {
     /// How often each message is sent.
     pub fn copies(&self) -> u32 {
         self.protector.copies()
+    }
+
+    /// Channels, those of all groups together.
+    pub fn channels(&self) -> usize {
+        self.config.packet.format.channels()
     }
 
     /// The packetiser of the first channel group, for its numbers.
@@ -373,9 +442,10 @@ impl SendTrack {
         self.lanes[group].packetiser.ssrc()
     }
 
-    /// Bytes of sound in a message: without headers (RFC 3550 §6.4.1, "sender's octet count").
-    pub(crate) fn payload_of(&self, stored: &Stored) -> usize {
-        self.lanes[stored.group].channels.len() * self.config.packet.sample.bytes() * stored.info.frames
+    /// RTP's time stamp of what was captured at the beginning of a message's block: sender reports tell the time of this one
+    /// (RFC 3550 §6.4.1), whatever a codec delays.
+    pub(crate) fn captured_at(&self, stored: &Stored) -> u32 {
+        self.lanes[stored.group].packetiser.timestamp_at(stored.info.media.frames)
     }
 
     /// What SDP says of each channel group.
@@ -385,13 +455,7 @@ impl SendTrack {
 
     /// Bits of sound a second, without headers.
     pub(crate) fn bandwidth(&self) -> BitRate {
-        let packet = &self.config.packet;
-        BitRate(
-            packet.sample.bytes() as u64
-                * 8
-                * packet.format.channels() as u64
-                * u64::from(packet.format.rate()),
-        )
+        BitRate(self.packets().map(|packet| u64::from(packet.bandwidth())).sum())
     }
 
     /// Totals.
@@ -402,23 +466,27 @@ impl SendTrack {
 
 /// The longest message of these packets, in bytes.
 fn longest_message<'a>(packets: impl Iterator<Item = &'a PacketConfig>) -> usize {
-    let longest = |packet: &PacketConfig| {
-        let sample_frame = packet.sample.bytes() * packet.format.channels();
-        let sample_frames =
-            packet.packet_frames().expect("a track is only made of settings that make packets");
-        packet.max_header() + sample_frames * sample_frame
-    };
-    packets.map(longest).max().unwrap_or(0)
+    packets
+        .map(|packet| packet.longest().expect("a track is only made of settings that make packets"))
+        .max()
+        .unwrap_or(0)
 }
 
-/// The tag of a copy of a message: the copy's number in the bits above the message's 48.
-pub(crate) fn tag(emit: Emit) -> Tag {
-    Tag(u64::from(emit.copy) << NUMBER_BITS | emit.number & NUMBER_MASK)
+/// The tag of a copy of a message of a programme: above the message's 48 bits the copy's number, above these 8 the programme's.
+pub(crate) fn tag(programme: usize, emit: Emit) -> Tag {
+    let above = (programme as u64) << 8 | u64::from(emit.copy);
+    Tag(above << NUMBER_BITS | emit.number & NUMBER_MASK)
+}
+
+/// The programme of the message that a tag names, and whether it names its first copy.
+pub(crate) fn programme_of(tag: Tag) -> (usize, bool) {
+    let above = tag.0 >> NUMBER_BITS;
+    ((above >> 8) as usize, above & 0xff == 0)
 }
 
 /// The number of the message that a tag names; `None` for a tag that is no track message's.
 pub(crate) fn number_of(tag: Tag) -> Option<u64> {
-    (tag != Tag::NONE).then_some(tag.0 & NUMBER_MASK)
+    (tag != Tag::NONE && video_of(tag).is_none()).then_some(tag.0 & NUMBER_MASK)
 }
 
 /// Messages, one each `interval`, for which an endpoint reserves memory (`Endpoint::reserve`): those of a track that
@@ -435,5 +503,5 @@ const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// How far behind its schedule a sender may fall before it gives up catching up.
 const MOST_BEHIND: Duration = Duration::from_millis(250);
 /// Bits of a tag that hold the message's number: enough for 8900 years of 1 ms packets.
-const NUMBER_BITS: u32 = 48;
-const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+pub(crate) const NUMBER_BITS: u32 = 48;
+pub(crate) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;

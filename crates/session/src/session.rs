@@ -4,8 +4,12 @@
 //! and at most one receive track, or a track of an application's messages. It drives nothing: see
 //! [`antiphon_core::pump`].
 
+mod asking;
 mod change;
+mod choosing;
 mod collision;
+mod conference;
+mod congestion;
 mod data;
 mod deliver;
 mod end;
@@ -13,39 +17,64 @@ mod fan_out;
 mod figures;
 mod foreign;
 mod further;
+mod in_step;
+mod key_frames;
 mod packets;
 mod peers;
 mod presence;
+mod programmes;
 mod receipts;
+mod repair;
 mod reports;
 mod rtcp_wire;
+mod serving;
+mod two_way;
+mod video;
+mod video_apart;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{
     BrokenReason, Epoch, Event, Input, Instant, Outcome, Participant, PathId, Profile, Role, Stack, Tag,
-    Transmit, WireId, sooner,
+    Transmit, Wire, WireId, sooner,
 };
 use antiphon_media::rtcp::PlayoutDelay;
 
 pub use change::{Change, ChangeFailure};
+pub use choosing::ProgrammeList;
 pub use figures::SenderCounters;
+pub use in_step::InStep;
+pub use programmes::{ProgrammesError, ServedProgramme, check_programmes};
+pub(crate) use serving::Served;
+pub use serving::{Receiver, Serve, ServedCounters};
 
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;
-use crate::looks::of_messages;
+use crate::looks::{of_messages, of_receivers};
 use crate::manager::{CongestionManager, GrantAll};
+use crate::members::Joined;
 use crate::observer::{Observer, Seen};
 use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
-use crate::send_track::{SendTrack, number_of};
+use crate::send_track::{SendTrack, number_of, programme_of};
+use asking::Asking;
+use choosing::Choosing;
+use conference::Conference;
+use congestion::Arrivals;
 use data::DataTrack;
 use deliver::Redial;
 use end::State;
 use further::FurtherState;
+use in_step::{Following, Telling};
+use programmes::Programmes;
 use receipts::Receipts;
 use rtcp_wire::RtcpWire;
+use serving::Serving;
+use two_way::TwoWay;
+use video::Video;
+use video_apart::VideoApart;
+pub use video_apart::VideoEnd;
 
 pub use data::{LinkState, MessagePort};
 
@@ -68,6 +97,8 @@ pub struct SessionConfig {
     pub ends_with_stream: bool,
     /// What stands around RTP packets within the associations' messages.
     pub framing: StreamFraming,
+    /// Sound goes both ways with one peer, and the session ends when either end leaves.
+    pub two_way: bool,
 }
 
 /// How long a session waits for a reflector.
@@ -113,11 +144,36 @@ pub struct Session {
     /// Why the stream ended, if neither by its own end nor by ours.
     peer_end: Option<PeerEnd>,
     receipts: Receipts,
+    /// When the track was last told how long repairs take.
+    repair_told: Option<Instant>,
     /// The receive track has no room: nothing is fetched, and streams are not read.
     holds_up: bool,
     send: Option<SendTrack>,
+    /// What is sent beside the send track, to other peers.
+    programmes: Programmes,
     receive: Option<ReceiveTrack>,
     data: Option<DataTrack>,
+    video: Video,
+    /// Of pictures that have an association of their own.
+    video_apart: Option<VideoApart>,
+    /// When packets of a sender of pictures arrived.
+    arrivals: Arrivals,
+    /// Who has joined the group that is sent to.
+    joined: Joined,
+    /// Of a call.
+    two_way: Option<TwoWay>,
+    /// Of a sender that many may call.
+    serving: Option<Serving>,
+    /// Of a receiver that calls its sender.
+    asking: Option<Asking>,
+    /// Of a receiver that asks for programmes.
+    choosing: Option<Choosing>,
+    /// What a sender tells of its clock.
+    telling: Option<Telling>,
+    /// What a receiver knows of its sender's clock.
+    following: Following,
+    /// Of a call over a group.
+    conference: Option<Conference>,
     manager: Box<dyn CongestionManager>,
     /// Until then the send track has used up what it may send.
     held_until: Option<Instant>,
@@ -158,6 +214,7 @@ impl Session {
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         Session {
             ssrc: antiphon_core::Rng::fork(config.seed, "receiver").next_u32(),
+            two_way: config.two_way.then(TwoWay::default),
             config,
             associations: Associations::new(),
             peers: Vec::new(),
@@ -173,10 +230,22 @@ impl Session {
             patience: PATIENCE,
             peer_end: None,
             receipts: Receipts::default(),
+            repair_told: None,
             holds_up: false,
             send: None,
+            programmes: Programmes::default(),
             receive: None,
             data: None,
+            video: Video::default(),
+            video_apart: None,
+            arrivals: Arrivals::default(),
+            conference: None,
+            joined: Joined::default(),
+            serving: None,
+            asking: None,
+            choosing: None,
+            telling: None,
+            following: Following::default(),
             manager: Box::new(GrantAll),
             held_until: None,
             observers: Vec::new(),
@@ -225,8 +294,16 @@ impl Session {
             return;
         }
         self.config.epoch = epoch;
-        self.send.iter_mut().for_each(|track| track.set_epoch(epoch));
+        self.two_way.iter_mut().for_each(TwoWay::on_clock_set);
+        let tracks = self.send.iter_mut().chain(&mut self.programmes.others);
+        tracks.for_each(|track| track.set_epoch(epoch));
+        self.video.tracks_mut().for_each(|track| track.set_epoch(epoch));
         self.peers.iter_mut().flatten().for_each(|peer| peer.rtcp.set_epoch(epoch));
+    }
+
+    /// Wall-clock time of the run's clock, as reports tell it.
+    pub fn epoch(&self) -> Epoch {
+        self.config.epoch
     }
 
     /// Has `manager` say what may be sent; without one, everything is sent when it is due.
@@ -251,6 +328,7 @@ impl Session {
         let at = self.new_peer(now);
         self.attach(now, id, at);
         self.begin_asking(now, id);
+        self.begin_asking_for_sound(now);
         id
     }
 
@@ -279,9 +357,14 @@ impl Session {
         self.listen_for(now, wire, stack, Policy::Single { silence, streams });
     }
 
-    /// Serves many peers on `wire`, each of which is sent the track.
-    pub fn serve(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, most: usize, idle: Duration) {
-        self.listen_for(now, wire, stack, Policy::Many { most, idle });
+    /// Serves many receivers on `wire`: each peer that calls is sent the track from then on.
+    pub fn serve(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, serve: Serve) {
+        // Callers that are not proved yet, and those that are told that there is no room, have places of their own.
+        let most = 2 * serve.most.max(CALLERS);
+        self.begin_serving(now, serve);
+        // Within a framing, its blocks begin an association.
+        let stack = if self.config.framing == StreamFraming::Rtp { of_receivers(stack) } else { stack };
+        self.listen_for(now, wire, stack, Policy::Many { most, idle: serve.idle });
     }
 
     fn listen_for(&mut self, now: Instant, wire: WireId, stack: Rc<dyn Stack>, policy: Policy) {
@@ -302,6 +385,9 @@ impl Session {
     fn hear(&mut self, now: Instant) {
         while let Some((id, event)) = self.associations.poll_event() {
             self.manager.on_event(now, id, &event);
+            if self.associations.is_group(id) {
+                self.joined.on_event(&event);
+            }
             let Some(at) = self.peer_at(id) else { continue };
             let current = self.peers[at].as_ref().is_some_and(|peer| peer.association == Some(id));
             if let Some(data) =
@@ -312,7 +398,7 @@ impl Session {
             match event {
                 Event::Outcome { tag, outcome } => self.on_outcome(now, at, tag, outcome),
                 Event::Closed(reason) if current => self.on_closed(now, id, at, reason),
-                _ if !current => self.on_other_event(at, id, &event),
+                _ if !current => self.on_other_event(now, at, id, &event),
                 Event::Connected => self.on_connected(now, at),
                 Event::Broken(reason) => self.on_broken(now, at, reason),
                 Event::Writable => self.on_writable(at),
@@ -322,8 +408,8 @@ impl Session {
     }
 
     /// An event of an association that is not the peer's first one.
-    fn on_other_event(&mut self, at: usize, id: AssociationId, event: &Event) {
-        self.on_further_event(at, id, event);
+    fn on_other_event(&mut self, now: Instant, at: usize, id: AssociationId, event: &Event) {
+        self.on_further_event(now, at, id, event);
         if let Event::Closed(_) = event {
             self.peer_of[id.index()] = None;
         }
@@ -332,11 +418,18 @@ impl Session {
     fn on_connected(&mut self, now: Instant, at: usize) {
         let Some(peer) = &mut self.peers[at] else { return };
         let again = peer.broken.take().is_some();
+        if self.serving.is_some() {
+            if peer.association.is_some_and(|id| !self.awaits_proof(id)) {
+                self.admit_receiver(now, at);
+            }
+            return;
+        }
         peer.connected = true;
         if let Some(track) = &mut self.receive {
             track.on_connected(again);
         }
-        if !self.config.reflected.is_some_and(|reflected| reflected.told_start) {
+        let told_start = self.config.reflected.is_some_and(|reflected| reflected.told_start);
+        if !told_start && !self.awaits_caller(at) {
             self.start_at(now);
         }
     }
@@ -345,6 +438,7 @@ impl Session {
     pub fn start_at(&mut self, at: Instant) {
         if let (Some(track), State::Open) = (&mut self.send, self.state) {
             track.begin(at);
+            self.programmes.others.iter_mut().for_each(|track| track.begin(at));
             self.sending.get_or_insert((at, None));
         }
     }
@@ -352,7 +446,9 @@ impl Session {
     fn on_broken(&mut self, now: Instant, at: usize, reason: BrokenReason) {
         // A receiver that leaves at the first goodbye is no error.
         if let Some(peer) = self.peers[at].as_mut().filter(|_| self.state == State::Open) {
-            (peer.broken, peer.broken_at) = (Some(reason), Some(now));
+            let profile = peer.association.and_then(|id| self.associations.profile(id));
+            let stream = profile.is_some_and(|profile| profile.wire == Wire::ByteStream);
+            (peer.broken, peer.broken_at) = (Some(reason), (!stream).then_some(now));
         }
         if let Some(data) = &mut self.data {
             data.broken_at = Some(now);
@@ -364,8 +460,17 @@ impl Session {
     }
 
     fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
+        if self.data.is_none() && self.on_video_outcome(now, tag, outcome) {
+            return;
+        }
         let (Some(number), Some(peer)) = (number_of(tag), &mut self.peers[at]) else { return };
         if self.data.is_some() {
+            return;
+        }
+        let (programme, first) = programme_of(tag);
+        if programme != peer.served.programme {
+            // Of the programme that it was sent before: its first copy counts for all.
+            peer.counters.settled += u64::from(first);
             return;
         }
         let Some(outcome) = peer.outcomes.settle(number, Some(outcome)) else { return };
@@ -378,9 +483,13 @@ impl Session {
     }
 
     fn play(&mut self, now: Instant) {
+        self.tell_repair(now);
+        self.keep_in_step(now);
+        self.play_parties(now);
         if let Some(track) = self.receive.as_mut().filter(|_| self.state.receives()) {
             track.advance(now);
             if track.has_ended()
+                && self.two_way.is_none()
                 && let Some(id) = self.single.and_then(|at| self.peers[at].as_ref()?.association)
             {
                 self.associations.release(id);
@@ -417,15 +526,25 @@ impl Participant for Session {
         self.fetch(now);
         self.hear(now);
         self.ask(now);
+        self.ask_for_sound(now);
+        self.ask_about_programmes(now);
+        self.look_after_receivers(now);
         self.send_messages(now);
         self.play(now);
         self.step_redial(now);
         self.run_track(now);
+        self.run_video(now);
         self.deliver(now);
         self.send_reports(now);
         self.send_receipts(now);
+        self.send_delays(now);
+        self.tell_arrivals(now);
+        self.ask_for_key_frame(now);
+        self.tell_clock(now);
+        self.ask_clock(now);
         self.step(now);
         self.step_further(now);
+        self.step_video_apart(now);
         self.hear(now);
         self.finish();
         self.show_port(now);
@@ -449,17 +568,22 @@ impl Participant for Session {
             // Nothing can be due sooner.
             return due;
         }
-        let due = sooner(due, self.next_fan_out());
+        let due = sooner(due, sooner(self.next_fan_out(), self.next_video()));
         let receiving = self.receive.as_ref().filter(|_| self.state.receives());
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, sooner(self.next_give_up(), self.next_question()));
-        let due = sooner(due, self.next_further());
+        let due = sooner(due, sooner(self.next_further(), self.next_video_apart()));
         let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
+        let due = sooner(due, sooner(self.next_delays(), self.next_of_parties()));
+        let due = sooner(due, sooner(self.next_clock_word(), self.next_clock_question()));
+        let due = sooner(due, sooner(self.next_ask(), self.next_look_after_receivers()));
+        let due = sooner(due, sooner(self.next_programme_question(), self.next_arrivals()));
         sooner(due, sooner(self.next_report(), self.next_step()))
     }
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
-        self.associations.knows(wire, path) || self.knows_rtcp(wire, path)
+        let party = self.conference.as_ref().is_some_and(|conference| conference.parties.knows(path));
+        party || self.associations.knows(wire, path) || self.knows_rtcp(wire, path)
     }
 
     fn takes(&self, wire: WireId) -> bool {
@@ -469,6 +593,7 @@ impl Participant for Session {
     fn stop(&mut self, now: Instant) {
         // Messages received with the request are not left behind.
         self.fetch(now);
+        self.two_way.iter_mut().for_each(TwoWay::on_stop);
         self.begin_stopping(now);
     }
 
@@ -480,6 +605,9 @@ impl Participant for Session {
 /// How long a recording that confirms nothing more is waited for: as long as a laptop may be on its way, or a server be
 /// restarted.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The least number of callers that a sender has places for beside those that it serves.
+const CALLERS: usize = 8;
 
 /// Less than this is how long reading the wall clock and the run's clock takes, not a correction of either.
 const STEP: Duration = Duration::from_millis(1);

@@ -31,7 +31,7 @@ impl Stored {
             index,
             due.as_nanos(),
             info.media.frames,
-            u64::from(info.media.rate) << 32 | info.frames as u64,
+            u64::from(info.media.rate) << 32 | (info.payload as u64) << 16 | info.frames as u64,
             u64::from(info.timestamp) << 32 | u64::from(info.sequence) << 1 | u64::from(info.marker),
         ];
         for (out, word) in out.chunks_exact_mut(8).zip(words) {
@@ -55,7 +55,8 @@ impl Stored {
                 sequence: (numbers >> 1) as u16,
                 timestamp: (numbers >> 32) as u32,
                 media: MediaTime::new(media, (sizes >> 32) as u32),
-                frames: sizes as u32 as usize,
+                frames: usize::from(sizes as u16),
+                payload: usize::from((sizes >> 16) as u16),
                 marker: numbers & 1 == 1,
             },
         }
@@ -73,9 +74,10 @@ mod tests {
         fn descriptions_are_read_as_written(
             (number, index, due, media) in any::<(u64, u64, u64, u64)>(),
             (group, frames) in (0usize..64, 0usize..4097),
-            (rate, timestamp, sequence, marker) in any::<(u32, u32, u16, bool)>(),
+            (rate, timestamp, sequence, marker, payload) in any::<(u32, u32, u16, bool, u16)>(),
         ) {
-            let info = PacketInfo { sequence, timestamp, media: MediaTime::new(media, rate), frames, marker };
+            let payload = usize::from(payload);
+            let info = PacketInfo { sequence, timestamp, media: MediaTime::new(media, rate), frames, payload, marker };
             let stored = Stored { number, group, index, info, due: Instant::from_nanos(due) };
             let mut bytes = [0; RECORD_HEADER];
             stored.write(&mut bytes);

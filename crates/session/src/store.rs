@@ -200,6 +200,7 @@ mod tests {
             timestamp: 0,
             media: MediaTime::new(number, 48_000),
             frames: 1,
+            payload: 4,
             marker: false,
         };
         store.push(0, number, info, Instant::ZERO, &number.to_be_bytes())

@@ -8,10 +8,14 @@ use antiphon_media::StreamFormat;
 use crate::raw::RawFormat;
 use crate::wav::Header;
 
-/// The blocking end of a sink.
-pub(crate) trait Deposit: Send {
+/// The blocking end of a recording: called on a thread of its own.
+pub trait Deposit: Send {
     /// Writes samples; an error means that no more can be written.
     fn store(&mut self, samples: &[f32]) -> io::Result<()>;
+
+    /// So many sample frames are left out before what is stored next, as a listener could not be given them in time. Of a live
+    /// sink alone.
+    fn skip(&mut self, frames: u64) -> io::Result<()>;
 
     /// Makes everything stored so far readable by others.
     fn checkpoint(&mut self) -> io::Result<()>;
@@ -112,6 +116,10 @@ impl<M: Medium> Deposit for WavDeposit<M> {
         }
     }
 
+    fn skip(&mut self, _frames: u64) -> io::Result<()> {
+        Err(io::Error::other("a file misses nothing"))
+    }
+
     /// Sound first, header second: the header never claims more than the file holds.
     fn checkpoint(&mut self) -> io::Result<()> {
         if self.told == self.data {
@@ -173,6 +181,10 @@ impl<W: Write + Send> Deposit for PipeDeposit<W> {
         self.pipe.write_all(&self.encoded)?;
         self.pipe.flush()?;
         self.bytes += self.encoded.len() as u64;
+        Ok(())
+    }
+
+    fn skip(&mut self, _frames: u64) -> io::Result<()> {
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::clip::Clip;
 use crate::settings::CARDS;
+use crate::{card, jack, pulse};
 
 /// A device or other target that can be captured from, played to, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,22 +15,21 @@ pub struct Device {
     pub source: Option<String>,
     /// A sink URI to start from, if it can be played to.
     pub sink: Option<String>,
-    /// Whether this version supports it; if not, `about` names an alternative.
+    /// Whether it can be used now; if not, `about` says what is missing, or names an alternative.
     pub available: bool,
     /// Whether it runs at its own pace, as a sound card does.
     pub clocked: bool,
+    /// Its rate in Hz, if it has one of its own.
+    pub rate: Option<u32>,
+    /// How many channels it has, if it says so.
+    pub channels: Option<u32>,
+    /// Whether it is what its sound server uses for programs that name none.
+    pub default: bool,
 }
 
-/// Everything that this version can capture from and play to, then what it does not support yet.
+/// Everything that this version can capture from and play to, then what it does not support yet. Looks for a JACK server and for
+/// a PulseAudio server.
 pub fn devices() -> Vec<Device> {
-    let device = |name: &str, about: &str, source: Option<&str>, sink: Option<&str>| Device {
-        name: name.into(),
-        about: about.into(),
-        source: source.map(Into::into),
-        sink: sink.map(Into::into),
-        available: true,
-        clocked: false,
-    };
     let mut list = vec![
         device(
             "file",
@@ -58,17 +58,47 @@ pub fn devices() -> Vec<Device> {
         let uri = format!("clip:{}", clip.name());
         device(&uri, clip.about(), Some(&uri), None)
     }));
-    list.extend(CARDS.map(|(scheme, name)| Device {
+    list.push(jack_server());
+    list.extend(pulse::describe());
+    list.extend(card::describe());
+    list.extend(CARDS.map(|(scheme, name, instead)| Device {
         available: false,
         clocked: true,
-        ..device(
-            scheme,
-            &format!("{name}: not in this version; pipe from arecord, pw-record or jack-stdout, and into their counterparts"),
-            None,
-            None,
-        )
+        ..device(scheme, &format!("{name}: not in this version; {instead}"), None, None)
     }));
     list
+}
+
+/// One that is there, and has no clock of its own.
+pub(crate) fn device(name: &str, about: &str, source: Option<&str>, sink: Option<&str>) -> Device {
+    Device {
+        name: name.into(),
+        about: about.into(),
+        source: source.map(Into::into),
+        sink: sink.map(Into::into),
+        available: true,
+        clocked: false,
+        rate: None,
+        channels: None,
+        default: false,
+    }
+}
+
+/// The JACK server that runs, or why none can be used.
+fn jack_server() -> Device {
+    let (rate, about) = match jack::describe() {
+        Ok((rate, server)) => {
+            (Some(rate), format!("JACK: {server}; connect=no, or PORT,PORT, instead of physical ports"))
+        }
+        Err(error) => (None, format!("JACK: {error}")),
+    };
+    let (source, sink) = ("jack:?channels=2&name=antiphon", "jack:?connect=yes&name=antiphon");
+    Device {
+        available: rate.is_some(),
+        clocked: true,
+        rate,
+        ..device("jack", &about, Some(source), Some(sink))
+    }
 }
 
 #[cfg(test)]
@@ -78,8 +108,9 @@ mod tests {
 
     #[test]
     fn every_example_is_understood() {
-        for device in devices().iter().filter(|device| device.available) {
-            assert!(device.source.is_some() || device.sink.is_some(), "{}", device.name);
+        for device in devices() {
+            let usable = device.source.is_some() || device.sink.is_some();
+            assert!(usable || !device.available, "{}", device.name);
             if let Some(uri) = &device.source {
                 uri.parse::<SourceSpec>().unwrap();
             }
@@ -91,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_to_be_not_there() {
-        for device in devices().iter().filter(|device| !device.available) {
+        for device in devices().iter().filter(|device| !device.available && device.source.is_none()) {
             let uri = format!("{}:default", device.name);
             let not_yet = |error| matches!(error, OpenError::NotInThisVersion { .. });
             assert!(uri.parse::<SourceSpec>().is_err_and(not_yet), "{uri}");

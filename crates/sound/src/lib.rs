@@ -7,9 +7,11 @@
 //! ```text
 //! file, pipe, clip ─ decoder ─ thread ─ ring ─ pull      push ─ ring ─ thread ─ WAV file, pipe
 //! tone ─────────────────────────────────────── pull      push ─ null, memory
+//!                                                          push ─ ring ─ thread ─ player (with pictures)
+//! JACK ─ its real-time thread ─────────── ring ─ pull      push ─ ring ─ JACK
 //! ```
 //!
-//! Sound cards and sound servers come in a later version; [`devices`] says so.
+//! Other sound servers and sound cards come in a later version; [`devices`] says so.
 //!
 //! ```
 //! use antiphon_media::Pull;
@@ -20,14 +22,23 @@
 //! # Ok::<(), antiphon_sound::OpenError>(())
 //! ```
 
+#[cfg(feature = "cpal")]
+mod card;
+#[cfg(not(feature = "cpal"))]
+#[path = "card/absent.rs"]
+mod card;
 mod clip;
 mod decode;
 mod deposit;
+mod device;
 mod devices;
 mod error;
 mod flac;
+mod jack;
 mod os;
 mod pipe;
+mod player;
+mod pulse;
 mod raw;
 mod record;
 mod settings;
@@ -39,12 +50,20 @@ mod voice_files;
 mod wav;
 mod whole;
 
+pub use card::CardSpec;
 pub use clip::Clip;
+pub use deposit::Deposit;
+pub use device::{DeviceFigures, DeviceMeter};
 pub use devices::{Device, devices};
 pub use error::{Notes, OpenError};
 pub use flac::{fits_flac, write_flac};
+pub use jack::{Connect, JackSpec};
+pub use player::{Outlet, OutletWriter, PlayerSpec};
+pub use pulse::PulseSpec;
 pub use raw::{Encoding, RawFormat};
-pub use sink::{Existing, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink};
+pub use sink::{
+    Existing, FilmTarget, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink, play_film, record,
+};
 pub use source::{OpenedSource, SourceSpec, open_source};
 pub use tone::{Signal, Tone};
 pub use voice_files::{VoiceFiles, VoiceFilesWritten};

@@ -20,6 +20,37 @@ pub(crate) fn clock() -> Box<dyn Fn() -> Instant + Send> {
     Box::new(move || Instant::ZERO + start.elapsed())
 }
 
+/// Microseconds since it was made, on any thread: when a sound card took or gave sound.
+#[derive(Clone)]
+pub(crate) enum Clock {
+    /// The system's.
+    #[allow(
+        clippy::disallowed_types,
+        reason = "where a device is within its period is told by the time that has passed"
+    )]
+    System(std::time::Instant),
+    /// A test's.
+    #[cfg(test)]
+    Test(std::sync::Arc<std::sync::atomic::AtomicU64>),
+}
+
+impl Clock {
+    /// Begins now.
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "see `Clock::System`")]
+    pub fn new() -> Self {
+        Clock::System(std::time::Instant::now())
+    }
+
+    /// Microseconds since its beginning.
+    pub fn micros(&self) -> u64 {
+        match self {
+            Clock::System(start) => start.elapsed().as_micros() as u64,
+            #[cfg(test)]
+            Clock::Test(micros) => micros.load(std::sync::atomic::Ordering::Relaxed),
+        }
+    }
+}
+
 /// Standard input as bytes, without the buffer of [`io::Stdin`].
 pub(crate) fn stdin() -> io::Result<File> {
     io::stdin().as_fd().try_clone_to_owned().map(File::from)

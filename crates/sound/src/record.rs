@@ -23,6 +23,10 @@ const STALL: Duration = Duration::from_secs(5);
 /// Samples taken out of the ring at once.
 const CHUNK: usize = 16 * 1024;
 
+/// Of a live sink: sound that may wait, in parts of a second, and what is kept of it when more waits.
+const MOST_WAITING: usize = 5;
+const KEPT_WAITING: usize = 50;
+
 /// Gaps that wait to be written at most.
 const MOST_GAPS: usize = 256;
 
@@ -33,12 +37,23 @@ struct Gap {
     frames: u64,
 }
 
+/// What a sink does with sound that cannot be written in time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It keeps it.
+    Whole,
+    /// It leaves it out.
+    Live,
+}
+
 /// State shared by both threads.
 #[derive(Default)]
 struct Shared {
     finishing: AtomicBool,
     failed: AtomicBool,
     written: AtomicU64,
+    /// Sample frames that a live sink left out, as they were old.
+    skipped: AtomicU64,
     cause: Mutex<Option<String>>,
 }
 
@@ -71,6 +86,26 @@ impl RecordSink {
         name: &str,
         notes: &Notes,
     ) -> Result<Self, OpenError> {
+        Self::start_as(Kind::Whole, deposit, stream, name, notes)
+    }
+
+    /// The same for a listener: what he could not be given in time is left out, as all that comes after it would be late.
+    pub fn start_live(
+        deposit: Box<dyn Deposit>,
+        stream: StreamFormat,
+        name: &str,
+        notes: &Notes,
+    ) -> Result<Self, OpenError> {
+        Self::start_as(Kind::Live, deposit, stream, name, notes).map(RecordSink::prompt)
+    }
+
+    fn start_as(
+        kind: Kind,
+        deposit: Box<dyn Deposit>,
+        stream: StreamFormat,
+        name: &str,
+        notes: &Notes,
+    ) -> Result<Self, OpenError> {
         let (ring, samples) = RingBuffer::new(ring_samples(stream));
         let (gaps, waiting) = RingBuffer::new(MOST_GAPS);
         let shared = Arc::new(Shared::default());
@@ -79,6 +114,7 @@ impl RecordSink {
             ring: samples,
             gaps: waiting,
             taken: 0,
+            kind,
             deposit,
             shared: shared.clone(),
             stream,
@@ -204,7 +240,13 @@ impl Sink for RecordSink {
         self.shared.finishing.store(true, Ordering::Release);
         self.writer.thread().unpark();
         self.wait()?;
-        if self.dropped > 0 {
+        let skipped = self.shared.skipped.load(Ordering::Relaxed);
+        if skipped > 0 {
+            self.notes.add(format!(
+                "{}: {skipped} sample frames were left out, as they were not taken in time",
+                self.name
+            ));
+        } else if self.dropped > 0 {
             self.notes.add(format!(
                 "{}: {} sample frames could not be written fast enough and are silent in the recording",
                 self.name, self.dropped
@@ -230,6 +272,7 @@ struct Writer {
     gaps: Consumer<Gap>,
     /// Samples taken out of the ring.
     taken: u64,
+    kind: Kind,
     deposit: Box<dyn Deposit>,
     shared: Arc<Shared>,
     stream: StreamFormat,
@@ -263,6 +306,9 @@ impl Writer {
                 continue;
             }
             let until = gap.map_or(usize::MAX, |(samples, _)| usize::try_from(samples).unwrap_or(usize::MAX));
+            if self.kind == Kind::Live && !ending && self.skip_old(until.min(room))? {
+                continue;
+            }
             let most = self.chunk.len().min(until).min(room);
             let (samples, _) = self.ring.pop_partial_slice(&mut self.chunk[..most]);
             if !samples.is_empty() {
@@ -277,6 +323,22 @@ impl Writer {
                 thread::park_timeout(REST);
             }
         }
+    }
+
+    /// Of sound that waits for longer than a moment keeps the newest. Returns whether there was any.
+    fn skip_old(&mut self, waiting: usize) -> io::Result<bool> {
+        let (channels, rate) = (self.stream.channels(), self.stream.rate() as usize);
+        if waiting <= rate / MOST_WAITING * channels {
+            return Ok(false);
+        }
+        let frames = waiting / channels - rate / KEPT_WAITING;
+        let old = self.ring.read_chunk(frames * channels).map_err(io::Error::other)?;
+        old.commit_all();
+        self.taken += (frames * channels) as u64;
+        self.deposit.skip(frames as u64)?;
+        self.shared.skipped.fetch_add(frames as u64, Ordering::Relaxed);
+        self.shared.written.fetch_add(frames as u64, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn write_silence(&mut self, mut frames: u64) -> io::Result<()> {

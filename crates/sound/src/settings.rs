@@ -18,9 +18,9 @@ pub(crate) enum Target {
     Other { scheme: String, name: String, query: Query },
 }
 
-/// Schemes of sound cards and sound servers: designed, but not in this version.
-pub(crate) const CARDS: [(&str, &str); 4] =
-    [("jack", "JACK"), ("pulse", "PulseAudio"), ("pipewire", "PipeWire"), ("alsa", "ALSA")];
+/// Schemes of sound cards and sound servers that are not in this version, their names, and what to use instead.
+pub(crate) const CARDS: [(&str, &str, &str); 1] =
+    [("pipewire", "PipeWire", "use pulse: or jack:, which PipeWire serves as well")];
 
 impl Target {
     /// `exists` returns whether a path exists: an existing file called `a?b.wav` or `take:1.wav` is that file.
@@ -35,7 +35,7 @@ impl Target {
         }
         let scheme = scheme_of(text);
         let known =
-            scheme.is_some_and(|s| schemes.contains(&s.as_str()) || CARDS.iter().any(|(c, _)| *c == s));
+            scheme.is_some_and(|s| schemes.contains(&s.as_str()) || CARDS.iter().any(|(c, ..)| *c == s));
         if !known && (exists(text) || scheme_of(text).is_none() && !text.contains('?')) {
             return Ok(Target::Path(text.into(), Query::default()));
         }
@@ -71,13 +71,27 @@ fn scheme_of(text: &str) -> Option<String> {
 
 /// The error for an unknown scheme, or one not yet supported. `pipe`: how to reach a sound card in this version.
 pub(crate) fn refuse_scheme(kind: &'static str, scheme: &str, known: &[&str], pipe: &str) -> OpenError {
-    match CARDS.iter().find(|(card, _)| *card == scheme) {
-        Some((_, name)) => OpenError::NotInThisVersion {
+    match CARDS.iter().find(|(card, ..)| *card == scheme) {
+        Some((_, name, instead)) => OpenError::NotInThisVersion {
             what: format!("{scheme}: ({name})"),
-            instead: format!("use a pipe, for example: {pipe}"),
+            instead: format!("{instead}; a pipe is for example: {pipe}"),
         },
         None => OpenError::unknown(kind, scheme, known.iter().copied()),
     }
+}
+
+/// What a user writes to use the device of that name.
+pub(crate) fn uri_of(scheme: &str, device: &str) -> String {
+    let uri = Uri {
+        scheme: scheme.into(),
+        has_authority: false,
+        listen: false,
+        host: String::new(),
+        port: None,
+        path: device.into(),
+        query: Query::default(),
+    };
+    uri.to_string()
 }
 
 /// `yes` or `no`; the key alone means yes.

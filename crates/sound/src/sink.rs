@@ -1,4 +1,6 @@
-//! Sinks by URI: first a plain value ([`SinkSpec`]), then the opened sink. Also two sinks that need no file.
+//! Sinks by URI: first a plain value ([`SinkSpec`]), then the opened sink.
+
+mod memory;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -6,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use antiphon_core::uri::Query;
-use antiphon_media::{NullSink, SampleFormat, Sink, SinkError, StreamFormat};
-use rtrb::{Consumer, Producer, RingBuffer};
+use antiphon_media::{NullSink, SampleFormat, Sink, StreamFormat};
 
-use crate::deposit::{PipeDeposit, WavDeposit};
+pub use memory::{Memory, MemorySink};
+
+use crate::deposit::{Deposit, PipeDeposit, WavDeposit};
 use crate::os;
+use crate::player::{Outlet, Player, PlayerSink, PlayerSpec};
 use crate::raw::RawFormat;
 use crate::record::RecordSink;
 use crate::settings::{self, Target};
 use crate::wav::Header;
-use crate::{Notes, OpenError};
+use crate::{CardSpec, DeviceMeter, JackSpec, Notes, OpenError, PulseSpec, card};
 
 /// What to do when a recording of that name exists. Nothing is overwritten unless requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,8 +58,18 @@ pub enum SinkKind {
     },
     /// Standard output, raw samples.
     Stdout(RawFormat),
+    /// Standard output: Matroska of sound and pictures.
+    StdoutFilm,
+    /// A program that plays sound and pictures.
+    Player(PlayerSpec),
     /// Discards everything, for measurements.
     Null,
+    /// Ports of JACK.
+    Jack(JackSpec),
+    /// A sink of PulseAudio, or of PipeWire.
+    Pulse(PulseSpec),
+    /// A device of the system.
+    Card(CardSpec),
 }
 
 /// A sink that is ready for pushes.
@@ -66,11 +80,26 @@ pub struct OpenedSink {
     pub notes: Notes,
     /// The file being written, with its number if one was requested.
     pub path: Option<PathBuf>,
+    /// What the device did to the sound, if it is one.
+    pub device: Option<DeviceMeter>,
 }
 
-const SCHEMES: [&str; 2] = ["file", "null"];
+/// Where sound and pictures go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilmTarget<'a> {
+    /// A Matroska file.
+    File(&'a Path, Existing),
+    /// A listener, who gets them as they are due.
+    Live,
+}
+
+const SCHEMES: [&str; 6] = ["file", "null", "jack", "pulse", "player", card::SCHEME];
+/// `format=` of Matroska.
+const FILM: &str = "mkv";
 const CARD_BY_PIPE: &str =
     "antiphon receive … '-?format=s16le&rate=48kHz&channels=2' | aplay -f S16_LE -r 48000 -c 2 -t raw";
+
+const STDOUT: &str = "standard output";
 
 /// Opens the sink that `text` names (a URI, a plain path, or `-`) for a stream of `stream` whose samples have the
 /// precision of `material`.
@@ -90,6 +119,9 @@ fn read(text: &str) -> Result<SinkSpec, OpenError> {
     let (kind, query) = match Target::parse(text, &SCHEMES, |_| false)? {
         Target::Dash(query) => {
             query.only(["format", "rate", "channels"])?;
+            if query.value("format") == Some(FILM) {
+                return spec(SinkKind::StdoutFilm, &query);
+            }
             let Some(raw) = query.read("format", RawFormat::from_str)? else {
                 return Err(OpenError::NeedsFormat {
                     stream: "output",
@@ -107,11 +139,27 @@ fn read(text: &str) -> Result<SinkSpec, OpenError> {
             query.only(["rate", "channels"])?;
             (SinkKind::Null, query)
         }
+        Target::Other { scheme, name, query } if scheme == "jack" => {
+            (SinkKind::Jack(JackSpec::read(&name, &query)?), query)
+        }
+        Target::Other { scheme, name, query } if scheme == "pulse" => {
+            (SinkKind::Pulse(PulseSpec::read(&name, &query)?), query)
+        }
+        Target::Other { scheme, name, query } if scheme == "player" => {
+            (SinkKind::Player(PlayerSpec::read(&name, &query)?), query)
+        }
+        Target::Other { scheme, name, query } if scheme == card::SCHEME => {
+            (SinkKind::Card(CardSpec::read(&name, &query)?), query)
+        }
         Target::Other { scheme, .. } => {
             return Err(settings::refuse_scheme("sink", &scheme, &SCHEMES, CARD_BY_PIPE));
         }
     };
-    let spec = SinkSpec { kind, rate: settings::rate(&query)?, channels: settings::channels(&query)? };
+    spec(kind, &query)
+}
+
+fn spec(kind: SinkKind, query: &Query) -> Result<SinkSpec, OpenError> {
+    let spec = SinkSpec { kind, rate: settings::rate(query)?, channels: settings::channels(query)? };
     // Invalid values are refused here and not when the stream arrives.
     StreamFormat::new(spec.rate.unwrap_or(48_000), spec.channels.unwrap_or(2))?;
     Ok(spec)
@@ -139,9 +187,30 @@ fn file_kind(path: PathBuf, query: &Query) -> Result<SinkKind, OpenError> {
 }
 
 impl SinkSpec {
+    /// Where sound and pictures go together, if this is for both.
+    pub fn film(&self) -> Option<FilmTarget<'_>> {
+        match &self.kind {
+            SinkKind::File { path, existing, .. }
+                if path.extension().is_some_and(|e| e.eq_ignore_ascii_case(FILM)) =>
+            {
+                Some(FilmTarget::File(path, *existing))
+            }
+            SinkKind::StdoutFilm | SinkKind::Player(_) => Some(FilmTarget::Live),
+            _ => None,
+        }
+    }
+
     /// Checks, before waiting for a stream, whether the sink could be opened now. Leaves no file behind.
     pub fn check(&self) -> Result<(), OpenError> {
-        let SinkKind::File { path, existing, .. } = &self.kind else { return Ok(()) };
+        let (path, existing) = match &self.kind {
+            SinkKind::Jack(jack) => return jack.check(),
+            SinkKind::Pulse(pulse) => return pulse.check(),
+            SinkKind::Card(card) => return card.check(),
+            SinkKind::Player(player) => return player.program().map(drop),
+            SinkKind::StdoutFilm => return refuse_terminal(),
+            SinkKind::Stdout(_) | SinkKind::Null => return Ok(()),
+            SinkKind::File { path, existing, .. } => (path, existing),
+        };
         if *existing == Existing::Refuse && path.exists() {
             return create(path, *existing).map(drop);
         }
@@ -159,24 +228,48 @@ impl SinkSpec {
         std::fs::remove_file(&probe).map_err(|error| OpenError::io(folder, "writing", &error))
     }
 
-    /// Opens it for a stream of `stream` whose samples have the precision of `material`.
+    /// Opens it for a stream of `stream` whose samples have the precision of `material`. A sound server sets the rate itself:
+    /// the sink's format may be another one.
     pub fn open(&self, stream: StreamFormat, material: SampleFormat) -> Result<OpenedSink, OpenError> {
         let rate = self.rate.unwrap_or(stream.rate());
         let wanted = StreamFormat::new(rate, self.channels.unwrap_or(stream.channels() as u32))?;
         if wanted != stream {
             return Err(OpenError::Mismatch { wanted: wanted.to_string(), stream });
         }
-        let notes = Notes::default();
+        let (notes, mut device) = (Notes::default(), None);
         let (sink, path): (Box<dyn Sink>, _) = match &self.kind {
+            SinkKind::Jack(jack) => {
+                let (sink, meter) = jack.play(stream.channels() as u32, &notes)?;
+                device = Some(meter);
+                (sink, None)
+            }
+            SinkKind::Pulse(pulse) => {
+                let (sink, meter) = pulse.play(stream.channels() as u32, &notes)?;
+                device = Some(meter);
+                (sink, None)
+            }
+            SinkKind::Card(card) => {
+                let (sink, meter) = card.play(stream.channels() as u32, &notes)?;
+                device = Some(meter);
+                (sink, None)
+            }
             SinkKind::Null => (Box::new(NullSink::new(stream)), None),
             SinkKind::Stdout(raw) => {
-                if io::stdout().is_terminal() {
-                    return Err(OpenError::Terminal {
-                        stream: "output",
-                        remedy: "pipe it into a program or a file",
-                    });
-                }
+                refuse_terminal()?;
                 (Box::new(open_stdout(*raw, stream, &notes)?), None)
+            }
+            SinkKind::File { path, .. } if self.film().is_some() => {
+                return Err(OpenError::NotInThisVersion {
+                    what: "recording sound alone as .mkv".into(),
+                    instead: format!("record {}", path.with_extension("wav").display()),
+                });
+            }
+            SinkKind::StdoutFilm | SinkKind::Player(_) => {
+                return Err(OpenError::NotInThisVersion {
+                    what: "Matroska of sound alone".into(),
+                    instead: "use '-?format=s16le', jack: or pulse:; 'antiphon receive' shows pictures"
+                        .into(),
+                });
             }
             SinkKind::File { path, sample, existing } => {
                 let (file, path) = create(path, *existing)?;
@@ -187,19 +280,64 @@ impl SinkSpec {
                 (Box::new(RecordSink::start(Box::new(deposit), stream, &name, &notes)?), Some(path))
             }
         };
-        Ok(OpenedSink { sink, notes, path })
+        Ok(OpenedSink { sink, notes, path, device })
+    }
+}
+
+/// Bytes on a terminal are of use to nobody.
+fn refuse_terminal() -> Result<(), OpenError> {
+    match io::stdout().is_terminal() {
+        false => Ok(()),
+        true => Err(OpenError::Terminal { stream: "output", remedy: "pipe it into a program or a file" }),
     }
 }
 
 fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<RecordSink, OpenError> {
-    const NAME: &str = "standard output";
-    let output = os::stdout().map_err(|error| OpenError::io(Path::new(NAME), "writing", &error))?;
+    let output = os::stdout().map_err(|error| OpenError::io(Path::new(STDOUT), "writing", &error))?;
     let is_stream = os::is_stream(&output);
     if is_stream {
         os::shorten_pipe(&output, os::pipe_bytes(stream, raw.bytes()));
     }
-    let sink = RecordSink::start(Box::new(PipeDeposit::new(output, raw, stream)), stream, NAME, notes)?;
+    let sink = RecordSink::start(Box::new(PipeDeposit::new(output, raw, stream)), stream, STDOUT, notes)?;
     Ok(if is_stream { sink.prompt() } else { sink })
+}
+
+/// Records into a file of its own kind, of which `deposit` is made from what was created at `path`.
+pub fn record(
+    path: &Path,
+    existing: Existing,
+    stream: StreamFormat,
+    deposit: impl FnOnce(File) -> Box<dyn Deposit>,
+) -> Result<OpenedSink, OpenError> {
+    let (file, path) = create(path, existing)?;
+    let (notes, name) = (Notes::default(), path.display().to_string());
+    let sink = RecordSink::start(deposit(file), stream, &name, &notes)?;
+    Ok(OpenedSink { sink: Box::new(sink), notes, path: Some(path), device: None })
+}
+
+/// Hands sound and pictures to the listener that `spec` names, as they are due. `deposit` makes a stream of its own kind of them for
+/// what is given.
+pub fn play_film(
+    spec: &SinkSpec,
+    stream: StreamFormat,
+    deposit: impl FnOnce(Outlet) -> Box<dyn Deposit>,
+) -> Result<OpenedSink, OpenError> {
+    let notes = Notes::default();
+    let sink: Box<dyn Sink> = match &spec.kind {
+        SinkKind::Player(player) => {
+            let program = player.program()?;
+            let name = program.name();
+            let player = Player::new(program);
+            let deposit = deposit(Outlet::player(player.clone()));
+            let sink = RecordSink::start_live(deposit, stream, &name, &notes)?;
+            Box::new(PlayerSink::new(sink, player))
+        }
+        _ => {
+            let sink = RecordSink::start_live(deposit(Outlet::stdout()), stream, STDOUT, &notes)?;
+            Box::new(sink)
+        }
+    };
+    Ok(OpenedSink { sink, notes, path: None, device: None })
 }
 
 /// Creates a file exclusively: another program could make one between a check and an opening.
@@ -246,81 +384,6 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
         name.push(extension);
     }
     path.with_file_name(name)
-}
-
-/// Stores its samples, for tests and measurements.
-pub struct MemorySink {
-    stream: StreamFormat,
-    ring: Producer<f32>,
-}
-
-/// The contents of a [`MemorySink`]; usable on any thread.
-pub struct Memory {
-    ring: Consumer<f32>,
-}
-
-impl MemorySink {
-    /// A sink with room for `frames` sample frames, all of it allocated here, and the [`Memory`] to read it.
-    pub fn new(stream: StreamFormat, frames: usize) -> (Self, Memory) {
-        let (producer, consumer) = RingBuffer::new(frames * stream.channels());
-        let sink = MemorySink { stream, ring: producer };
-        (sink, Memory { ring: consumer })
-    }
-}
-
-impl Memory {
-    /// All samples since the last call, `[sample_frame][channel]`; makes room for as many.
-    pub fn take(&mut self) -> Vec<f32> {
-        let mut samples = vec![0.0; self.ring.slots()];
-        let (taken, _) = self.ring.pop_partial_slice(&mut samples);
-        debug_assert_eq!(taken.len(), samples.len(), "the only reader found fewer samples than it counted");
-        samples
-    }
-}
-
-impl Sink for MemorySink {
-    fn format(&self) -> StreamFormat {
-        self.stream
-    }
-
-    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.ring
-            .push_entire_slice(block)
-            .map_err(|_| SinkError::Overrun { dropped: block.len() / self.stream.channels() })
-    }
-
-    fn clocked(&self) -> bool {
-        false
-    }
-
-    fn wants(&self) -> Option<usize> {
-        None
-    }
-
-    fn period(&self) -> Option<usize> {
-        None
-    }
-
-    fn room(&self) -> usize {
-        self.ring.slots() / self.stream.channels()
-    }
-
-    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
-        let room = self.room();
-        let taken = usize::try_from(frames).unwrap_or(usize::MAX).min(room);
-        if let Ok(chunk) = self.ring.write_chunk(taken * self.stream.channels()) {
-            // A new chunk is full of zeros.
-            chunk.commit_all();
-        }
-        if frames > room as u64 {
-            return Err(SinkError::Overrun { dropped: usize::try_from(frames).unwrap_or(usize::MAX) - room });
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

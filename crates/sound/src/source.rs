@@ -20,7 +20,7 @@ use crate::settings::{self, Target};
 use crate::stream::{Opener, Playlist, StreamSource};
 use crate::tone::{Signal, Tone, ToneSource, frames};
 use crate::wav::{self, WavDecoder, WavInfo};
-use crate::{Notes, OpenError};
+use crate::{CardSpec, DeviceMeter, JackSpec, Notes, OpenError, PulseSpec, card};
 
 /// A source as requested. Nothing is opened yet, so it can be checked with the rest of a command line.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,6 +54,12 @@ pub enum SourceSpec {
         /// Leave out the beginning (of the first round).
         start: Duration,
     },
+    /// What is connected to ports of JACK.
+    Jack(JackSpec),
+    /// A source of PulseAudio, or of PipeWire.
+    Pulse(PulseSpec),
+    /// A device of the system.
+    Card(CardSpec),
 }
 
 /// A source that is ready to be pulled.
@@ -62,9 +68,11 @@ pub struct OpenedSource {
     pub source: Box<dyn Source>,
     /// Messages about it, now and when it has ended.
     pub notes: Notes,
+    /// What the device did to the sound, if it is one.
+    pub device: Option<DeviceMeter>,
 }
 
-const SCHEMES: [&str; 3] = ["file", "tone", "clip"];
+const SCHEMES: [&str; 6] = ["file", "tone", "clip", "jack", "pulse", card::SCHEME];
 /// Its name in messages.
 const STDIN: &str = "standard input";
 const RAW_EXAMPLE: &str = "-?format=s16le&rate=48kHz&channels=2";
@@ -95,6 +103,9 @@ fn read(text: &str) -> Result<SourceSpec, OpenError> {
         Target::Other { scheme, name, query } => match scheme.as_str() {
             "tone" => tone_spec(&name, &query).map(SourceSpec::Tone),
             "clip" => clip_spec(&name, &query),
+            "jack" => JackSpec::read(&name, &query).map(SourceSpec::Jack),
+            "pulse" => PulseSpec::read(&name, &query).map(SourceSpec::Pulse),
+            card::SCHEME => CardSpec::read(&name, &query).map(SourceSpec::Card),
             _ => Err(settings::refuse_scheme("source", &scheme, &SCHEMES, CARD_BY_PIPE)),
         },
     }
@@ -113,7 +124,23 @@ impl SourceSpec {
     /// description waits for its first bytes.
     pub fn open(&self) -> Result<OpenedSource, OpenError> {
         let notes = Notes::default();
+        let mut device = None;
         let source: Box<dyn Source> = match self {
+            SourceSpec::Jack(jack) => {
+                let (source, meter) = jack.capture(&notes)?;
+                device = Some(meter);
+                source
+            }
+            SourceSpec::Pulse(pulse) => {
+                let (source, meter) = pulse.capture(&notes)?;
+                device = Some(meter);
+                source
+            }
+            SourceSpec::Card(card) => {
+                let (source, meter) = card.capture(&notes)?;
+                device = Some(meter);
+                source
+            }
             SourceSpec::File { path, repeat, start } => Box::new(open_path(path, *repeat, *start, &notes)?),
             SourceSpec::Stdin { layout, live } => Box::new(open_stdin(*layout, *live, &notes)?),
             SourceSpec::Tone(tone) => Box::new(ToneSource::new(*tone)),
@@ -127,7 +154,7 @@ impl SourceSpec {
                 Box::new(StreamSource::start(playlist, clip.name(), &notes)?)
             }
         };
-        Ok(OpenedSource { source, notes })
+        Ok(OpenedSource { source, notes, device })
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
     frames * channels
 }
 
+/// Samples that are read ahead of a source: half as many, as a file can be read again and what is missed of a recording is lost.
+/// So a sender's program stays within its 12 MB.
+fn ahead_samples(stream: StreamFormat) -> usize {
+    (ring_samples(stream) / stream.channels() / 2).max(2 * 4096) * stream.channels()
+}
+
 /// How long a thread at the slow end of a ring sleeps between polls. The ring holds at least five such periods.
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
@@ -74,7 +80,7 @@ impl StreamSource {
         };
         let length = length.filter(|_| !playlist.repeat);
         let length = length.map(|frames| frames.saturating_sub(playlist.skip));
-        let (producer, ring) = RingBuffer::new(ring_samples(stream));
+        let (producer, ring) = RingBuffer::new(ahead_samples(stream));
         let mut feeder = Feeder::new(playlist, decoder, producer, notes);
         let more = feeder.fill();
         if ring.is_empty() && late {

@@ -31,7 +31,8 @@ pub struct VoiceFiles {
     ring: Producer<u8>,
     dropped: u64,
     finishing: Arc<AtomicBool>,
-    writer: Option<JoinHandle<Result<Written, String>>>,
+    failed: Arc<AtomicBool>,
+    writer: Option<JoinHandle<Result<Vec<PathBuf>, String>>>,
 }
 
 /// What was written.
@@ -39,13 +40,9 @@ pub struct VoiceFiles {
 pub struct VoiceFilesWritten {
     /// The files, by channel.
     pub files: Vec<PathBuf>,
-    /// Bytes of sound in them.
-    pub bytes: u64,
     /// Bytes that could not be written fast enough: they are left out.
     pub dropped: u64,
 }
-
-type Written = (Vec<PathBuf>, u64);
 
 impl VoiceFiles {
     /// Records into files named after `path`, with the number of the channel: `call-0001.wav`. A file is made when the
@@ -56,23 +53,25 @@ impl VoiceFiles {
     /// If the file of the first channel exists, or cannot be made.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, OpenError> {
         let existing = if overwrite { Existing::Overwrite } else { Existing::Refuse };
-        // The others are likely to be as this one is, and the user hears of it before anybody calls.
-        let first = of_channel(path, 0);
-        let made = create(&first, existing)?;
-        drop(made);
-        std::fs::remove_file(&first).map_err(|error| OpenError::io(&first, "writing", &error))?;
+        try_first(&of_channel(path, 0), existing)?;
         let (ring, pieces) = RingBuffer::new(RING);
-        let finishing = Arc::new(AtomicBool::new(false));
+        let (finishing, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let mut writer = Writer {
             ring: pieces,
             path: path.into(),
             existing,
             files: BTreeMap::new(),
             finishing: Arc::clone(&finishing),
+            failed: Arc::clone(&failed),
             piece: Vec::new(),
         };
         let writer = Some(start_thread("voice-write", move || writer.run())?);
-        Ok(VoiceFiles { ring, dropped: 0, finishing, writer })
+        Ok(VoiceFiles { ring, dropped: 0, finishing, failed, writer })
+    }
+
+    /// Whether nothing more can be written; [`Self::finish`] says why.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// The next bytes of a channel.
@@ -113,8 +112,8 @@ impl VoiceFiles {
         self.finishing.store(true, Ordering::Release);
         let Some(writer) = self.writer.take() else { return Ok(VoiceFilesWritten::default()) };
         writer.thread().unpark();
-        let (files, bytes) = writer.join().map_err(|_| "the writing thread panicked".to_string())??;
-        Ok(VoiceFilesWritten { files, bytes, dropped: self.dropped })
+        let files = writer.join().map_err(|_| "the writing thread panicked".to_string())??;
+        Ok(VoiceFilesWritten { files, dropped: self.dropped })
     }
 }
 
@@ -125,6 +124,7 @@ struct Writer {
     existing: Existing,
     files: BTreeMap<u16, OneFile>,
     finishing: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
     piece: Vec<u8>,
 }
 
@@ -135,16 +135,14 @@ struct OneFile {
 }
 
 impl Writer {
-    fn run(&mut self) -> Result<Written, String> {
+    fn run(&mut self) -> Result<Vec<PathBuf>, String> {
         let stored = self.store_all();
-        let mut written: Result<Written, String> = Ok((Vec::new(), 0));
+        self.failed.store(stored.is_err(), Ordering::Relaxed);
+        let mut written = Ok(Vec::new());
         for one in std::mem::take(&mut self.files).into_values() {
-            let (path, bytes) = (one.path.clone(), one.bytes);
+            let path = one.path.clone();
             match (one.close(), &mut written) {
-                (Ok(()), Ok((files, all))) => {
-                    files.push(path);
-                    *all += bytes;
-                }
+                (Ok(()), Ok(files)) => files.push(path),
                 (Err(error), Ok(_)) => written = Err(explain(&path, &error)),
                 (_, Err(_)) => {}
             }
@@ -174,8 +172,16 @@ impl Writer {
                 return Err("a piece is not whole: this is a fault of this program".into());
             }
             let path = of_channel(&self.path, channel);
+            if !self.may_have(channel, MOST_FILES) {
+                return Err(format!("more than {MOST_FILES} channels came: record them with --mix"));
+            }
             self.store(channel).map_err(|error| explain(&path, &error))?;
         }
+    }
+
+    /// Whether a channel has a file, or gets one where there are at most so many.
+    fn may_have(&self, channel: u16, most: usize) -> bool {
+        self.files.len() < most || self.files.contains_key(&channel)
     }
 
     fn store(&mut self, channel: u16) -> io::Result<()> {
@@ -217,6 +223,17 @@ fn of_channel(path: &Path, channel: u16) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Finds out whether the first file can be written, and leaves it as it was: the others are likely to be as it is, and the user
+/// hears of it before anybody calls.
+fn try_first(path: &Path, existing: Existing) -> Result<(), OpenError> {
+    let writing = |error| OpenError::io(path, "writing", &error);
+    if existing == Existing::Overwrite && path.exists() {
+        return File::options().write(true).open(path).map(drop).map_err(writing);
+    }
+    drop(create(path, existing)?);
+    std::fs::remove_file(path).map_err(writing)
+}
+
 fn explain(path: &Path, error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(TOO_MANY_OPEN) => "; raise the limit on open files (ulimit -n), or record with --mix",
@@ -234,6 +251,8 @@ const MOST: u32 = 1 << 20;
 const RING: usize = 8 << 20;
 /// A second of a channel.
 const BUFFER: usize = VOICE_RATE as usize;
+/// Files of a call: each has an open descriptor and a buffer, and how many there are is the peer's choice.
+const MOST_FILES: usize = 4_096;
 /// EMFILE of Linux.
 const TOO_MANY_OPEN: i32 = 24;
 
@@ -252,10 +271,8 @@ mod tests {
         files.sound(0, &[0xff, 0]);
         let written = files.finish().unwrap();
         let names: Vec<_> = written.files.iter().map(|file| file.file_name().unwrap()).collect();
-        assert_eq!(
-            (names, written.bytes, written.dropped),
-            (vec!["call-0001.wav".as_ref(), "call-0012.wav".as_ref()], 8007, 0)
-        );
+        assert_eq!(names, ["call-0001.wav", "call-0012.wav"]);
+        assert_eq!(written.dropped, 0);
         let bytes = std::fs::read(&written.files[0]).unwrap();
         // A pad byte follows an odd number of bytes.
         assert!(bytes.ends_with(&[1, 2, 0x7f, QUIET, QUIET, 0xff, 0, QUIET]), "{bytes:?}");
@@ -267,6 +284,42 @@ mod tests {
         // Nothing is overwritten unless that was asked for.
         assert!(VoiceFiles::create(&path, false).is_err());
         VoiceFiles::create(&path, true).unwrap().finish().unwrap();
+        // Where no channel comes, that is still so.
+        assert_eq!(std::fs::read(&written.files[0]).unwrap(), bytes);
+    }
+
+    #[test]
+    fn a_failure_is_told_while_the_call_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut files = VoiceFiles::create(&dir.path().join("call.wav"), false).unwrap();
+        // Somebody else makes the second file first.
+        std::fs::write(dir.path().join("call-0002.wav"), "").unwrap();
+        files.sound(0, &[1]);
+        assert!(!files.has_failed());
+        files.sound(1, &[1]);
+        while !files.has_failed() {
+            files.writer.as_ref().expect("it writes").thread().unpark();
+            thread::yield_now();
+        }
+        assert!(files.finish().unwrap_err().contains("call-0002.wav"));
+    }
+
+    #[test]
+    fn a_peer_cannot_open_files_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer {
+            ring: RingBuffer::new(1).1,
+            path: dir.path().join("call.wav"),
+            existing: Existing::Refuse,
+            files: BTreeMap::new(),
+            finishing: Arc::default(),
+            failed: Arc::default(),
+            piece: vec![1],
+        };
+        let null = || BufWriter::with_capacity(0, File::options().write(true).open("/dev/null").unwrap());
+        let one = || OneFile { path: PathBuf::new(), file: null(), bytes: 0 };
+        (0..10).for_each(|channel| drop(writer.files.insert(channel, one())));
+        assert!(writer.may_have(9, 10) && !writer.may_have(10, 10) && writer.may_have(10, 11));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What the tests of several crates share: a world of two participants in virtual time, over links and pipes that tests
-//! impair; a participant around a bare endpoint; sources and sinks whose samples tell their position; a counting allocator.
+//! impair; a world of the members of a group; a participant around a bare endpoint; sources and sinks whose samples tell their position; a counting allocator.
 //!
 //! For tests alone: nothing that ships depends on it.
 
 mod allocations;
+mod group;
 mod parties;
 mod party;
 mod served;
+mod sine;
+mod skewed;
 mod skip;
 mod sound;
 mod steps;
@@ -16,9 +19,12 @@ mod wires;
 mod world;
 
 pub use allocations::Counting;
+pub use group::{GroupMember, GroupWorld, ToMember};
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
 pub use served::Served;
+pub use sine::Sine;
+pub use skewed::{Skew, Skewed};
 pub use skip::{skip_for_want_of, skip_without_namespace};
 pub use sound::{Kept, Noise, expected, sample, stereo};
 pub use steps::Steps;

@@ -247,7 +247,7 @@ impl<E: Endpoint + ?Sized> Party<E> {
             Event::Congestion(_) => self.congested += 1,
             Event::IdAdded(id) => assert!(self.ids.insert(id), "{id:?} is one of the names already"),
             Event::IdRetired(id) => assert!(self.ids.remove(&id), "{id:?} is none of the names"),
-            Event::PathProved(_) | Event::MemberLeft(_) => {}
+            Event::PathProved(_) | Event::MemberLeft { .. } => {}
         }
         self.events.push((now, event));
     }

@@ -43,6 +43,11 @@ impl Noise {
         Box::new(Noise { format, at: 0, end: frames, starve: None, sample: Box::new(sample) })
     }
 
+    /// Noise without an end.
+    pub fn endless(format: StreamFormat) -> Box<Self> {
+        Noise::new(format, u64::MAX)
+    }
+
     /// Noise that has nothing for so many pulls from sample frame `at` on.
     pub fn starving(format: StreamFormat, frames: u64, at: u64, pulls: u32) -> Box<Self> {
         Box::new(Noise { starve: Some((at, pulls)), ..*Noise::new(format, frames) })
@@ -81,7 +86,7 @@ impl Source for Noise {
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.end)
+        Some(self.end).filter(|end| *end < u64::MAX)
     }
 
     fn is_live(&self) -> bool {

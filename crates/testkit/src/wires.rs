@@ -28,6 +28,10 @@ impl Packet for Datagram {
         self.bytes.len() + self.headers
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         Datagram { bytes: self.bytes.clone(), ..*self }
     }

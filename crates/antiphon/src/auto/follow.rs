@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 use antiphon_measure::Advice;
 use antiphon_net::{OsClock, Stop};
+use antiphon_proto::TRANSPORTS;
 
 use super::{Measuring, Place, sentence};
 use crate::Error;
@@ -52,7 +53,11 @@ impl Follow {
             "the connection has not been good enough for a minute ({}); measuring again",
             self.measuring.purpose.title()
         ));
-        let (measuring, stop) = (self.measuring.clone(), self.stop.clone());
+        let (mut measuring, stop) = (self.measuring.clone(), self.stop.clone());
+        let carrying = changes.carrying();
+        let carries = |scheme: &&str| self.place.uri(scheme).is_ok_and(|uri| uri == carrying);
+        let current = TRANSPORTS.iter().map(|transport| transport.scheme).find(carries);
+        measuring.options.current = current.map(Into::into);
         match spawn("measure", move || measuring.run(&stop)) {
             Ok(thread) => self.again = Some(thread),
             Err(error) => notice(format!("measuring again failed: {error}")),

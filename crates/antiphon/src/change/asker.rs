@@ -151,7 +151,8 @@ impl Asker {
         let of_sound = [
             ("rate", differs(&further.rate, &keys.rate)),
             ("channels", differs(&further.channels, &keys.channels)),
-            ("format", differs(&further.sample, &keys.sample)),
+            ("format", differs(&further.coding, &keys.coding)),
+            ("bitrate", differs(&further.bit_rate, &keys.bit_rate)),
             ("groups", differs(&further.groups, &keys.groups)),
             ("ptime", differs(&further.ptime, &keys.ptime)),
             ("latency", differs(&further.latency, &keys.latency)),

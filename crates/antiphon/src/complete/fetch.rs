@@ -137,7 +137,7 @@ impl Listening {
         };
         // How many sample frames of the sender come before the recording.
         let before = first.wrapping_sub(offer.first);
-        let ours = (offer.ssrc, offer.format, offer.sample) == (ssrc, written.format, written.sample);
+        let ours = (offer.ssrc, offer.format, offer.sample.into()) == (ssrc, written.format, written.coding);
         if !ours || before > i32::MAX as u32 || u64::from(before) > offer.frames {
             return Err(Broken::Rules("another stream is offered".into()));
         }

@@ -70,7 +70,7 @@ fn case_of(seconds: u32, sample: SampleFormat, head: u64, tail: u64, share: f64)
     patch.finish().expect("a file");
     let has = Offer { ssrc: SSRC, first: FIRST, format, sample, frames };
     let origin = Some((SSRC, FIRST.wrapping_add(head as u32)));
-    let written = Written { format, sample, frames: frames - head - tail, gaps, origin };
+    let written = Written { format, coding: sample.into(), frames: frames - head - tail, gaps, origin };
     Case { directory, has, written }
 }
 

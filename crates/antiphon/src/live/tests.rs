@@ -1,15 +1,21 @@
 use super::*;
-use antiphon_media::NullSink;
+use antiphon_media::{NullSink, SampleFormat, StreamFormat};
 
 fn look(ms: u64, bytes: u64, peak: f32) -> Look {
     let peer = (ms >= 200).then(|| ([192, 0, 2, 7], 7710).into());
-    Look { at: Instant::from_millis(ms), bytes, peak, buffer: Duration::from_millis(20), peer }
+    let mut peaks = Peaks { channels: 2, ..Peaks::default() };
+    peaks.peaks[1] = peak;
+    Look { at: Instant::from_millis(ms), bytes, peaks, buffer: Duration::from_millis(20), peer }
 }
 
 #[test]
 fn the_rate_is_that_of_the_last_second_and_of_the_whole() {
     let mut recent = Recent::default();
-    assert_eq!(recent.on_look(look(0, 0, 0.0)), LiveFigures { buffer_ms: 20.0, ..LiveFigures::default() });
+    let levels = vec![ChannelLevel::default(); 2];
+    assert_eq!(
+        recent.on_look(look(0, 0, 0.0)),
+        LiveFigures { buffer_ms: 20.0, levels, ..LiveFigures::default() }
+    );
     let mut now = LiveFigures::default();
     // 100 kbit/s for two seconds, then 400 kbit/s for two.
     for n in 1..=40_u64 {
@@ -55,6 +61,22 @@ fn the_meter_hears_what_is_pushed_and_passes_it_on() {
     let mut open = meter.sink(Box::new(move |_, _| Ok(Box::new(NullSink::new(format)))));
     let mut sink = open(format, SampleFormat::L16).unwrap();
     sink.push(&[0.25, -0.5, 0.0, f32::NAN]).unwrap();
-    assert_eq!(meter.take(), 0.5);
-    assert_eq!(meter.take(), 0.0, "taken");
+    let taken = meter.take();
+    assert_eq!((taken.channels, taken.highest(), &taken.peaks[..3]), (2, 0.5, &[0.25, 0.5, 0.0][..]));
+    assert_eq!(meter.take().highest(), 0.0, "taken");
+}
+
+#[test]
+fn each_channel_has_a_level_and_holds_it_for_a_second() {
+    let mut recent = Recent::default();
+    recent.on_look(look(0, 0, 0.0));
+    recent.on_look(look(100, 0, 1.0));
+    let levels = recent.on_look(look(200, 0, 0.0)).levels;
+    let held = ChannelLevel { peak_dbfs: None, held_dbfs: Some(0.0) };
+    assert_eq!(levels, [ChannelLevel::default(), held]);
+    for n in 3..=20 {
+        recent.on_look(look(n * 100, 0, 0.0));
+    }
+    assert_eq!(recent.on_look(look(2100, 0, 0.0)).levels, [ChannelLevel::default(); 2]);
+    assert!(recent.whole().levels.is_empty());
 }

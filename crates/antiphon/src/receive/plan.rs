@@ -1,29 +1,33 @@
 //! What a receiver is to do, decided before anything is opened.
 
 use std::net::{IpAddr, UdpSocket};
-use std::time::Duration;
 
-use antiphon_core::Role;
+use antiphon_core::{Profile, Role};
 use antiphon_media::conceal::Concealment;
 use antiphon_net::Target;
-use antiphon_proto::Substrate;
-use antiphon_session::LongGaps;
+use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
 use antiphon_sound::{SinkKind, SinkSpec};
 
 use crate::passport::PassportFile;
+use crate::pictures::VideoOver;
+use crate::send::SILENCE;
 use crate::transport::{StackPlan, StreamUri};
-use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SinkClock};
+use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SinkClock};
 
 /// Everything that can be decided before the media thread starts.
-pub(super) struct ReceivePlan {
+pub(crate) struct ReceivePlan {
     pub uri: StreamUri,
     /// Where the same sender may come as well.
     pub also: Vec<StreamUri>,
+    /// Where the pictures come, if not with the sound.
+    pub video_over: Option<VideoOver>,
     pub stack: StackPlan,
     pub sink: SinkSpec,
     /// `None` for a recording, which waits for everything.
-    pub latency: Option<Duration>,
+    pub latency: Option<Latency>,
     pub conceal: Concealment,
+    /// Whether it plays when the sender wishes: nobody has said how late it is to play.
+    pub follows_step: bool,
     pub passport: Option<PassportFile>,
     /// The settings that are taken as they are.
     pub options: ReceiveOptions,
@@ -32,28 +36,23 @@ pub(super) struct ReceivePlan {
 /// Where to wait, as a URI says it.
 pub(crate) fn listening(text: &str, options: &ReceiveOptions) -> Result<StreamUri, Error> {
     let mut uri = StreamUri::read(text, &options.socket)?;
-    let (address, calls) = (uri.address(), uri.keys.role == Some(Role::Caller));
-    if calls && matches!(uri.target, Target::Listen(_)) {
+    let address = uri.address();
+    let named = matches!(uri.target, Target::Call(_)) && !address.ip().is_multicast();
+    let calls = uri.keys.role.map_or(named && is_elsewhere(address.ip()), |role| role == Role::Caller);
+    if calls && !named {
         return Err(Error::usage(format!(
             "'{text}': name the sender to call, as HOST:PORT, or omit role=caller"
         )));
     }
     if !calls {
-        // An address names where to listen, a group what to join.
+        // An address of this machine names where to listen, a group what to join.
         uri.target = Target::Listen(address);
-        let scheme = uri.transport.scheme;
         if !address.ip().is_multicast() && is_elsewhere(address.ip()) {
-            let call = match uri.transport.substrate {
-                Substrate::Tcp => {
-                    format!("; to call a sender that listens there: {scheme}://{address}?role=caller")
-                }
-                Substrate::Udp => String::new(),
-            };
+            let (scheme, port) = (uri.transport.scheme, address.port());
             return Err(Error::usage(format!(
-                "'{text}': {} is not an address of this machine, and 'receive' waits for the sender to call: write \
-                 {scheme}://:{}{call}",
+                "'{text}': {} is not an address of this machine: write {scheme}://:{port} to listen, or \
+                 {scheme}://HOST:{port} to call a sender that listens",
                 address.ip(),
-                address.port()
             )));
         }
     }
@@ -82,11 +81,37 @@ impl ReceivePlan {
                 calling.transport.scheme
             )));
         }
+        if options.announce.is_some()
+            && (matches!(uri.target, Target::Call(_)) || uri.address().ip().is_multicast())
+        {
+            return Err(Error::usage(format!(
+                "--announce tells others where this receiver waits for a sender, and '{}' does not wait for a call: write {}://:PORT",
+                options.source, uri.transport.scheme
+            )));
+        }
+        if options.programme.wish().is_some() && !matches!(uri.target, Target::Call(_)) {
+            return Err(Error::usage(format!(
+                "--programme chooses among those of a sender that is called, and '{}' waits for one: write {}://HOST:PORT",
+                options.source, uri.transport.scheme
+            )));
+        }
+        Self::over(uri, also, options)
+    }
+
+    /// Over what `uri` names.
+    pub fn over(uri: StreamUri, also: Vec<StreamUri>, options: &ReceiveOptions) -> Result<Self, Error> {
         let sink: SinkSpec = options.sink.parse()?;
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
+        let video_over = video_over(&uri, &sink, options)?;
+        let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
+        if sink.film().is_some() && (!keeps_time || options.complete.is_some()) {
+            return Err(Error::usage(
+                "pictures have their places in the sound as it was sent: record or play them without --gaps cut, --clock system and \
+                 --complete",
+            ));
+        }
         if let Some(over) = &options.complete {
-            let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
             if !is_file || !keeps_time || options.forever {
                 return Err(Error::usage(
                     "--complete is for one stream into a file, as it was sent: record into file:NAME.wav, without --gaps \
@@ -95,14 +120,17 @@ impl ReceivePlan {
             }
             over.check(&uri, true)?;
         }
+        // What adapts changes the sound; a file gets it as it was sent.
         let asked = uri.keys.latency.or(options.latency);
+        let asked = asked.filter(|asked| !is_file || matches!(asked, Latency::Of(_)));
         let framing = uri.keys.framing.unwrap_or(options.framing);
         let latency = match is_file && options.clock == SinkClock::Sender {
             true => asked,
-            false => Some(asked.unwrap_or(DEFAULT_LATENCY)),
+            false => Some(asked.unwrap_or(Latency::Of(DEFAULT_LATENCY))),
         };
         Ok(ReceivePlan {
-            stack: uri.stack(options.seed, asked.unwrap_or(DEFAULT_LATENCY), framing),
+            follows_step: asked.is_none(),
+            stack: uri.stack(options.seed, asked.map_or(DEFAULT_LATENCY, Latency::longest), framing),
             conceal: uri.keys.conceal.or(options.conceal).unwrap_or(match (is_file, latency) {
                 // What a recording misses is to be found, not to be hidden.
                 (true, None) => Concealment::Silence,
@@ -110,6 +138,7 @@ impl ReceivePlan {
             }),
             uri,
             also,
+            video_over,
             latency,
             sink,
             passport: None,
@@ -117,9 +146,31 @@ impl ReceivePlan {
         })
     }
 
+    /// The track that comes over associations of this profile.
+    pub fn track(&self, profile: Profile) -> ReceiveTrackConfig {
+        let one = self.also.is_empty();
+        ReceiveTrackConfig {
+            latency: self.latency,
+            conceal: self.conceal,
+            completed_later: self.options.complete.is_some(),
+            description: self.options.description.clone(),
+            any_payload_type: self.options.any_payload_type,
+            silence: SILENCE,
+            // What comes over another transport may be in any order.
+            ordered: profile.ordered && one,
+            reliable: profile.reliable && one && self.stack.framing == StreamFraming::Rtp,
+            long_gaps: self.options.gaps,
+        }
+    }
+
     /// Whether nothing is to be missing.
     pub fn records(&self) -> bool {
         self.latency.is_none() && self.options.gaps == LongGaps::Silence
+    }
+
+    /// Whether the sender is called.
+    pub fn calls(&self) -> bool {
+        matches!(self.uri.target, Target::Call(_))
     }
 
     pub fn describe(&self) -> String {
@@ -128,12 +179,40 @@ impl ReceivePlan {
             Target::Listen(_) => "listening on",
             Target::Call(_) => "calling",
         };
-        let latency = self.latency.map_or("recording: waits for late packets".into(), |latency| {
-            format!("playout delay {}", antiphon_core::units::format_duration(latency))
-        });
+        let latency = self
+            .latency
+            .map_or("recording: waits for late packets".into(), |latency| format!("playout delay {latency}"));
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
+        let over = self.video_over.as_ref();
+        let over = over.map_or_else(String::new, |over| format!(", and on {} for pictures", over.text()));
         let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
-        format!("{verb} {}://{}{also}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
+        format!("{verb} {}://{}{also}{over}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
+}
+
+/// The transport that pictures have for themselves.
+fn video_over(
+    sound: &StreamUri,
+    sink: &SinkSpec,
+    options: &ReceiveOptions,
+) -> Result<Option<VideoOver>, Error> {
+    let Some(text) = &options.video_over else { return Ok(None) };
+    if sink.film().is_none() {
+        return Err(Error::usage(format!(
+            "--video-over {text} is for pictures, and '{}' takes sound alone: record into NAME.mkv, or watch with player:",
+            options.sink
+        )));
+    }
+    if matches!(sound.target, Target::Call(_)) {
+        return Err(Error::usage(
+            "a sender that is called sends pictures with the sound: omit --video-over, or have the sender call this receiver",
+        ));
+    }
+    if !options.also.is_empty() {
+        return Err(Error::usage(
+            "--video-over gives sound and pictures a transport each, and --also is for both together: omit one of them",
+        ));
+    }
+    VideoOver::read(text, sound, &options.socket, |text| listening(text, options)).map(Some)
 }

@@ -2,35 +2,44 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, MediaTime, Ppm};
+use antiphon_core::{BrokenReason, Instant, MediaTime, Ppm};
 use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 use antiphon_net::Lines;
-use antiphon_session::{Notice, ReceiveTrack, ReceiveTrackCounters, Session};
+use antiphon_session::{
+    AdaptedFigures, InStep, LATENESS, Notice, Parties, PeerEnd, ReceiveTrack, ReceiveTrackCounters, Session,
+    VideoEnd,
+};
 
-use super::ReceiveStatus;
+use super::delay::{AdaptedDelay, TradeOff, millis};
+use super::{ReceiveStatus, StepStatus};
+use crate::Latency;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
 
 /// A notice as a sentence for the user.
-pub(super) fn describe_notice(notice: Notice) -> String {
+pub(crate) fn describe_notice(notice: Notice) -> String {
     match notice {
-        Notice::Began(format, sample) => format!("sound begins: {format}, {}", sample.name()),
+        Notice::Began(format, coding) => format!("sound begins: {format}, {}", coding.name()),
         Notice::NewStream { ssrc } => {
             format!("the sender has restarted, or another one has taken over (SSRC {ssrc:08x})")
         }
         Notice::UnknownSource { ssrc } => {
             format!("another sender (SSRC {ssrc:08x}) also sends here; its packets are ignored")
         }
-        Notice::OtherFormat(format, sample) => format!(
+        Notice::OtherFormat(format, coding) => format!(
             "the sender changed to {format}, {}, which this sink cannot follow: start receiving again",
-            sample.name()
+            coding.name()
         ),
         Notice::UnknownFormat { payload_type } => format!(
             "packets of payload type {payload_type} do not say what they carry: give the sender's SDP with --sdp FILE, \
              or --format such as l16/48000/2"
         ),
         Notice::OtherFraming { ours } => ours.mismatch().into(),
+        Notice::Pictures => {
+            "the sender sends pictures as well, which are not received: record both into one file, NAME.mkv"
+                .into()
+        }
         Notice::Bye => "the sender ended the stream".into(),
     }
 }
@@ -45,7 +54,7 @@ struct Group {
 
 /// Snapshot of the receiving session.
 #[derive(Clone, Copy)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     playout: Option<PlayoutCounters>,
     /// Sample frames played of the channel group of which most were played.
     played_frames: u64,
@@ -57,17 +66,32 @@ pub(super) struct Snapshot {
     jitter: Option<(u32, u32)>,
     rate: u32,
     drift: Option<Ppm>,
+    adapted: Option<AdaptedFigures>,
+    lateness: [Option<Duration>; LATENESS.len()],
     pub look: Look,
     pub notice: Option<Notice>,
+    /// Why a sender that is called cannot be reached, if it never answered.
+    pub unanswered: Option<BrokenReason>,
+    /// How it stands to its sender's clock.
+    step: Option<InStep>,
+    /// Why a sender that was called is gone, if it said no goodbye.
+    pub end: Option<PeerEnd>,
+    /// Of pictures that have a transport of their own.
+    pub video_end: Option<VideoEnd>,
 }
 
 impl Snapshot {
     pub fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
+        if let Some(parties) = session.parties() {
+            return Self::of_parties(session, parties, now, meter);
+        }
         let notice = session.receive_track_mut().and_then(ReceiveTrack::poll_notice);
-        let jitter = session.peers().flat_map(|peer| peer.rtcp().receptions());
-        let jitter = jitter.map(|(_, reception)| reception.jitter()).max();
         let unknown_sources = session.unknown_sources();
         let track = session.receive_track().expect("a session that receives has a track");
+        // Pictures have a clock of their own.
+        let receptions = session.peers().flat_map(|peer| peer.rtcp().receptions());
+        let sound = receptions.filter(|(ssrc, _)| track.is_of(*ssrc));
+        let jitter = sound.map(|(_, reception)| reception.jitter()).max();
         let rate = track.format().map_or(48_000, StreamFormat::rate);
         let (mut groups, mut played_frames) = ([Group::default(); MOST_GROUPS], 0);
         for (group, figures) in groups.iter_mut().zip(track.groups()) {
@@ -86,8 +110,43 @@ impl Snapshot {
             jitter: jitter.map(|worst| (worst, rate)),
             rate,
             drift: track.drift(),
+            adapted: track.adapted(),
+            lateness: track.lateness(),
             look: Look::new(now, meter, MediaTime::new(track.playout_level(), rate), track.counters().bytes),
             notice,
+            step: session.in_step(now),
+            unanswered: session.never_answered(),
+            end: session.peer_end(),
+            video_end: session.video_end(),
+        }
+    }
+
+    /// Of all parties of a group together.
+    fn of_parties(session: &Session, parties: &Parties, now: Instant, meter: &PeakMeter) -> Self {
+        let rate = parties.format().rate();
+        let jitters =
+            session.receptions().filter_map(|(ssrc, one)| Some((one.jitter(), parties.rate_of(ssrc)?)));
+        let (counters, tracks) = (parties.counters(), parties.track_counters());
+        let buffer = parties.fullest().as_nanos() * u128::from(rate) / 1_000_000_000;
+        Snapshot {
+            played_frames: parties.mixer().frames,
+            groups: [Group::default(); MOST_GROUPS],
+            divided: None,
+            playout: Some(parties.playout()),
+            counters: tracks,
+            sources: SourceCounters { unknown_sources: counters.refused, ..SourceCounters::default() },
+            unknown_sources: session.unknown_sources(),
+            jitter: jitters.max_by_key(|(jitter, rate)| u64::from(*jitter) * 1_000_000 / u64::from(*rate)),
+            rate,
+            drift: None,
+            adapted: parties.longest_delay(),
+            lateness: [None; LATENESS.len()],
+            look: Look::new(now, meter, MediaTime::new(buffer as u64, rate), tracks.bytes),
+            notice: None,
+            step: None,
+            unanswered: None,
+            end: None,
+            video_end: None,
         }
     }
 
@@ -97,13 +156,14 @@ impl Snapshot {
     }
 
     /// The figures, but for the live ones.
-    pub fn status(&self, latency: Option<Duration>) -> ReceiveStatus {
+    pub fn status(&self, latency: Option<Latency>) -> ReceiveStatus {
         // Before the stream begins nothing was played, lost or late: zeros are correct.
         let playout = self.playout.unwrap_or_default();
         let group = |(channels, Group { lost, late, concealed }): (std::ops::Range<usize>, Group)| {
             ReceiveGroup { channels: channels_label(&channels), lost, late, concealed }
         };
         ReceiveStatus {
+            pictures: None,
             played_s: MediaTime::new(self.played_frames, self.rate).duration().as_secs_f64(),
             packets_received: self.counters.packets,
             lost: playout.lost,
@@ -111,12 +171,22 @@ impl Snapshot {
             duplicate: self.counters.duplicates + playout.duplicate,
             reordered: playout.reordered,
             concealed: playout.concealments,
+            repaired: playout.recovered,
             unknown_sources: self.sources.unknown_sources + self.unknown_sources,
             malformed: self.counters.malformed,
             jitter_rfc3550_ms: self.jitter.map(|(jitter, rate)| f64::from(jitter) * 1e3 / f64::from(rate)),
             drift_ppm: self.drift.map(|drift| drift.0),
-            latency_ms: latency.map(|latency| latency.as_secs_f64() * 1e3),
+            latency_ms: latency.map(|latency| match (latency, self.adapted) {
+                (Latency::Of(delay), _) => millis(delay),
+                (Latency::Auto(_), Some(adapted)) => millis(adapted.in_force),
+                (Latency::Auto(adapts), None) => millis(adapts.start()),
+            }),
+            step: self.step.map(StepStatus::from),
+            adapted: self.adapted.map(|figures| AdaptedDelay::new(&figures, self.rate)),
+            trade_off: TradeOff::list(&self.lateness),
             live: LiveFigures::default(),
+            device: None,
+            programmes: None,
             groups: self
                 .divided
                 .map_or_else(Vec::new, |groups| groups.ranges().zip(self.groups).map(group).collect()),

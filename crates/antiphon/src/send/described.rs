@@ -1,43 +1,94 @@
-//! The SDP file of a stream that is sent.
+//! What describes a stream that is sent: its SDP file, and its announcement.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::sync::mpsc::Sender;
 
 use antiphon_media::{MediaClock, SdpOptions, StreamDescription, sdp_of};
 use antiphon_net::{OsClock, Target, source_address};
 use antiphon_session::SendTrack;
 
-use crate::Error;
+use crate::announce::Announcer;
+use crate::discovery::{Advertised, Advertiser, PeerRole};
 use crate::run::Runner;
 use crate::transport::StreamUri;
+use crate::{Announce, Error, SendOptions};
 
-/// Writes what describes `track`, whose reports bear the name `cname`, to `path`.
-pub(super) fn write_sdp(
-    path: &Path,
-    track: &SendTrack,
+/// The announcement of a stream; it ends when it is dropped.
+pub(super) enum Published {
+    /// To a group.
+    Stream { _announcer: Announcer },
+    /// Of a sender that receivers call.
+    Sender { _advertiser: Advertiser },
+}
+
+/// Writes the SDP file of `track`, whose reports bear the name `cname`, and announces it, where `options` ask for these.
+pub(super) fn publish(
+    options: &SendOptions,
+    (track, cname): (&SendTrack, &str),
     uri: &StreamUri,
-    cname: &str,
     clock: OsClock,
     runner: &Runner,
-) -> Result<(), Error> {
+    tell: &Sender<String>,
+) -> Result<Option<Published>, Error> {
+    let describe = |name| describe((track, cname), name, uri, clock, runner);
+    if let Some(path) = &options.sdp {
+        std::fs::write(path, describe(DEFAULT_NAME)?.sdp)
+            .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))?;
+        let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
+    }
+    let Some(Announce { group, name }) = &options.announce else { return Ok(None) };
+    if let Target::Listen(_) = uri.target {
+        let one = track.packetiser().config();
+        let format = format!("{}/{}/{}", one.coding.name(), one.format.rate(), track.channels());
+        let told = Advertised {
+            name: name.clone(),
+            role: PeerRole::Sender,
+            transports: vec![uri.transport.scheme],
+            address: runner.local_address(),
+            format: Some(format),
+            purpose: Some(options.purpose.name()),
+        };
+        let advertiser = Advertiser::start(&told, uri.keys.socket.multicast.interface.as_deref())?;
+        let _main_thread_is_gone = tell.send(format!("announced as '{name}' (DNS-SD)"));
+        return Ok(Some(Published::Sender { _advertiser: advertiser }));
+    }
+    let Described { sdp, origin } = describe(name)?;
+    let announcer = Announcer::start(sdp, origin, *group, &uri.keys.socket)?;
+    let _main_thread_is_gone = tell.send(format!("announced as '{name}' to {group}"));
+    Ok(Some(Published::Stream { _announcer: announcer }))
+}
+
+/// SDP of a stream, and the address that it is sent from.
+struct Described {
+    sdp: String,
+    origin: IpAddr,
+}
+
+fn describe(
+    (track, cname): (&SendTrack, &str),
+    name: &str,
+    uri: &StreamUri,
+    clock: OsClock,
+    runner: &Runner,
+) -> Result<Described, Error> {
     let to = uri.address();
-    let describe = |packet| {
+    let of_packets = |packet| {
         let (address, port, rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
         Ok(StreamDescription { address, port, rtcp_mux, ..StreamDescription::of(packet)? })
     };
-    let described: Vec<_> = track.packets().map(describe).collect::<Result<_, Error>>()?;
+    let described: Vec<_> = track.packets().map(of_packets).collect::<Result<_, Error>>()?;
     let ssrcs: Vec<u32> = track.ssrcs().collect();
+    let origin = origin(uri, runner);
     let sdp = SdpOptions {
-        name: "Antiphon".into(),
+        name: name.into(),
         session_id: clock.epoch().ntp(clock.now()).to_bits() >> 32,
-        origin: origin(uri, runner),
+        origin,
         ttl: uri.keys.socket.multicast.ttl.unwrap_or(1),
         // The wall clock of this machine, of which it is not known what it follows.
         reference_clock: Some("local".into()),
         media_clock: Some(MediaClock::Sender),
     };
-    std::fs::write(path, sdp_of(&described, &ssrcs, cname, &sdp))
-        .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))
+    Ok(Described { sdp: sdp_of(&described, &ssrcs, cname, &sdp), origin })
 }
 
 /// The address that packets are sent from: sockets that are not connected, such as those that send to a group, do not
@@ -53,3 +104,6 @@ fn origin(uri: &StreamUri, runner: &Runner) -> IpAddr {
     let fallback = if local.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { local };
     towards.unwrap_or(fallback)
 }
+
+/// Session name of an SDP file, which nobody has named.
+const DEFAULT_NAME: &str = "Antiphon";

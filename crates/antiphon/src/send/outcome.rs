@@ -78,14 +78,19 @@ impl Outcome<'_> {
                 ));
             }
             Some(PeerEnd::Closed(reason)) => {
-                let text = format!("{} after {sent}{total}{open}", why(reason));
+                let text = format!("{} after {sent}{total}{open}", why("the receiver", reason));
                 return if reason == CloseReason::Peer { failed(text) } else { lost(text) };
             }
             None => {}
         }
-        // A group has members, which come and go; a recording that has confirmed everything has it, whatever came after.
+        if self.last.served.is_some() {
+            // Receivers come and go, down to none.
+            return self.cut_short().and_then(failed);
+        }
+        // A group's members come and go, down to none; a recording that has confirmed everything has it, whatever came after.
         let has_all = peers.receipts && peers.unconfirmed == 0 && peers.dropped == 0;
-        let one = self.last.members <= 1 && !self.stopped && !has_all;
+        let one = self.last.members == 1 || self.last.members == 0 && !self.last.to_group;
+        let one = one && !self.stopped && !has_all;
         if let Some(silence) = self.last.silence.filter(|_| one) {
             let seconds = silence.as_secs_f64();
             return lost(format!(
@@ -125,12 +130,19 @@ impl Outcome<'_> {
                  sctp?reliability=full, which lose nothing"
             ));
         }
-        if self.total.is_some_and(|total| self.last.position < total) && !self.stopped {
+        if let Some(pictures) = self.last.pictures_cut_short.filter(|pictures| *pictures > 0) {
             return failed(format!(
-                "the source ended after {sent}{total}: it was cut short while it was read"
+                "pictures are missing: their transport carried {pictures} of them, and was not there for the rest"
             ));
         }
-        None
+        self.cut_short().and_then(failed)
+    }
+
+    /// What to say of a source that has ended before its end.
+    fn cut_short(&self) -> Option<String> {
+        let total = self.total.filter(|total| self.last.position < *total && !self.stopped)?;
+        let (sent, total) = (self.seconds(self.last.position), self.seconds(total));
+        Some(format!("the source ended after {sent} of {total}: it was cut short while it was read"))
     }
 
     fn seconds(&self, frames: u64) -> String {
@@ -166,12 +178,14 @@ pub(super) fn completed(
     }
 }
 
-fn why(reason: CloseReason) -> &'static str {
-    match reason {
-        CloseReason::Refused => "the receiver refuses the connection, perhaps as it hears another sender,",
-        CloseReason::Protocol => "the receiver broke the rules of the protocol, and the connection ended,",
-        CloseReason::TimedOut => "the receiver no longer answers,",
-        CloseReason::Restarted => "the receiver was started again and does not know the connection,",
-        CloseReason::Peer | CloseReason::Local => "the receiver ended the connection",
-    }
+/// The beginning of a sentence on the end of an association with `who`.
+pub(crate) fn why(who: &str, reason: CloseReason) -> String {
+    let what = match reason {
+        CloseReason::Refused => "refuses the connection, perhaps as it has another one,",
+        CloseReason::Protocol => "broke the rules of the protocol, and the connection ended,",
+        CloseReason::TimedOut => "no longer answers,",
+        CloseReason::Restarted => "was started again and does not know the connection,",
+        CloseReason::Peer | CloseReason::Local => "ended the connection",
+    };
+    format!("{who} {what}")
 }

@@ -1,66 +1,146 @@
 //! What is decided of a stream that is sent before anything is opened.
 
-use antiphon_media::packet::PacketConfig;
-use antiphon_media::{ChannelGroups, ChannelMap, SampleFormat, Source, StreamFormat};
+use std::time::Duration;
+
+use antiphon_core::BitRate;
+use antiphon_core::units::format_duration;
+use antiphon_measure::{LipSync, Purpose};
+use antiphon_media::packet::{ExtensionIds, PacketConfig};
+use antiphon_media::{ChannelGroups, ChannelMap, Coding, Source, StreamFormat, opus};
 use antiphon_net::{OsClock, Target};
-use antiphon_proto::Substrate;
 use antiphon_session::{
     KEPT_BYTES, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited,
 };
-use antiphon_sound::{Notes, open_source};
+use antiphon_sound::{DeviceMeter, Notes, open_source};
 
+use super::programmes::{Further, check_programmes, frames_of, further_programmes};
+use crate::backup::{BackedUp, Backup, BackupMeter};
 use crate::groups::read_groups;
+use crate::pictures::{VideoFile, VideoOver};
+use crate::programmes::ProgrammeSource;
 use crate::transport::{StackPlan, StreamKeys, StreamUri, unguessable};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
 
 /// Everything that can be decided before the media thread starts.
-pub(super) struct SendPlan {
+pub(crate) struct SendPlan {
     pub uri: StreamUri,
     pub stack: StackPlan,
     pub source: Box<dyn Source>,
+    /// Pictures beside the sound.
+    pub video: Vec<VideoFile>,
+    /// Their own transport.
+    pub video_over: Option<VideoOver>,
+    /// Of a sender with programmes: the source's name, and the others.
+    pub programmes: Option<(String, Vec<Further>)>,
     pub notes: Notes,
+    pub device: Option<DeviceMeter>,
+    pub backup: Option<BackupMeter>,
     pub format: StreamFormat,
     pub groups: ChannelGroups,
-    pub sample: SampleFormat,
+    pub coding: Coding,
+    /// Of Opus, if asked for.
+    pub bit_rate: Option<BitRate>,
     /// For a receiver that has not reported its own.
     pub playout_delay: PlayoutDelay,
     pub protect: Repetition,
+    /// From capture to playout at all receivers.
+    pub in_step: Option<Duration>,
+    /// Whether it is sound beside a picture.
+    pub tv: bool,
     pub clock: OsClock,
 }
 
 impl SendPlan {
     pub fn new(options: &SendOptions, clock: OsClock) -> Result<Self, Error> {
         let uri = StreamUri::read(&options.target, &options.socket)?.without_role()?;
-        let (transport, keys) = (uri.transport, &uri.keys);
-        if transport.substrate == Substrate::Udp && matches!(uri.target, Target::Listen(_)) {
+        let (keys, address) = (&uri.keys, uri.address());
+        if matches!(uri.target, Target::Listen(_)) && address.ip().is_multicast() {
+            let scheme = uri.transport.scheme;
             return Err(Error::usage(format!(
-                "'{}' has no receiver: write {}://HOST:{}",
+                "'{}' is how a group is received: write {scheme}://{address} to send to it, or {scheme}://:{} for receivers to call",
                 options.target,
-                transport.scheme,
-                keys.default_port(transport)
+                address.port()
             )));
         }
-        let framing = keys.framing.unwrap_or(options.framing);
-        if framing != StreamFraming::Rtp && options.sdp.is_some() {
+        let place = options.target.split_once("://").map_or("", |(_, place)| place);
+        if matches!(uri.target, Target::Listen(_)) && matches!(place.split('?').next(), Some("" | "/") | None)
+        {
+            let (scheme, port) = (uri.transport.scheme, address.port());
             return Err(Error::usage(format!(
-                "an SDP file describes plain RTP, and other players do not know the framing '{}': omit --sdp or the framing",
-                framing.name()
+                "'{}' names no receiver: write {scheme}://HOST:{port} to call one, or {scheme}://:{port} to wait for receivers",
+                options.target
             )));
         }
+        if let (Target::Listen(_), Some(option)) = (uri.target, for_one_receiver(options)) {
+            let (scheme, port) = (uri.transport.scheme, address.port());
+            return Err(Error::usage(format!(
+                "{option} is for one receiver that is called, and '{}' waits for many: omit it, or write {scheme}://HOST:{port}",
+                options.target
+            )));
+        }
+        check_programmes(options, matches!(uri.target, Target::Listen(_)))?;
+        if options.most_receivers == 0 {
+            return Err(Error::usage("--most-receivers 0 leaves nobody to send to: allow at least 1"));
+        }
+        let told = keys.fixed_latency()?.map(PlayoutDelay::Of).or(options.latency);
+        Self::over(uri, told, options, clock)
+    }
+
+    /// Over what `uri` names, to a receiver whose playout delay is taken to be `told` until it reports it.
+    pub fn over(
+        uri: StreamUri,
+        told: Option<PlayoutDelay>,
+        options: &SendOptions,
+        clock: OsClock,
+    ) -> Result<Self, Error> {
+        let keys = &uri.keys;
+        let framing = keys.framing.unwrap_or(options.framing);
+        check_described(&uri, framing, options)?;
         options.spool.check()?;
-        let opened = open_source(&options.source)?;
+        let first = options.programmes.first();
+        let opened = open_source(first.map_or(&options.source, |first| &first.source))?;
         let has = opened.source.format();
         let (format, map) = stream_format(options, keys, has)?;
         let mut source = converted(opened.source, format, map)?;
-        if let Some(length) = options.length {
-            source = limited(source, (length.as_secs_f64() * f64::from(format.rate())).round() as u64);
+        let coding = keys.coding.or(options.coding).unwrap_or(source.sample_format().into());
+        let mut meter = None;
+        if let Some(backup) = &options.backup {
+            let (both, plays) = back_up(source, backup, block_frames(options, keys, coding), clock)?;
+            source = both;
+            meter = Some(plays);
         }
-        let sample = keys.sample.or(options.sample).unwrap_or(source.sample_format());
+        if let Some(length) = options.length {
+            source = limited(source, frames_of(length, format));
+        }
+        let bit_rate = keys.bit_rate.or(options.bit_rate);
         let groups = read_groups(keys.groups.as_deref().or(options.groups.as_deref()), format, options)?;
-        let playout_delay = keys.latency.map(PlayoutDelay::Of).or(options.latency).unwrap_or({
+        for range in groups.ranges() {
+            coding.check(StreamFormat::new(format.rate(), range.len() as u32)?)?;
+        }
+        if coding != Coding::Opus && bit_rate.is_some() {
+            return Err(Error::usage(format!(
+                "a bit rate is for Opus, and {} has that of its samples: omit it, or write --format opus",
+                coding.name()
+            )));
+        }
+        if options.plain && groups.count() > 1 {
+            return Err(Error::usage(
+                "channel groups are told apart by a header extension, which --plain leaves out: omit one of them",
+            ));
+        }
+        let tv = options.purpose == Purpose::TvSound;
+        let in_step = options.in_step.or(tv.then_some(LipSync::SKEW));
+        check_step(in_step, told)?;
+        let programmes = further_programmes(options, format)?;
+        let is_live = source.is_live()
+            || programmes.iter().flat_map(|(_, others)| others).any(|other| other.source.is_live());
+        let playout_delay = told.or(in_step.map(PlayoutDelay::Of)).unwrap_or({
             // Live sound is of no use when it is old; of a file, all sound is wanted.
-            if source.is_live() { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
+            if is_live { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
         });
+        let video = VideoFile::open_all(&options.video, options.video_rate)?;
+        check_video(!video.is_empty(), framing, options)?;
+        let video_over = video_over(&uri, options)?;
         let patience = match playout_delay {
             PlayoutDelay::Of(delay) => delay,
             PlayoutDelay::Unbounded => DEFAULT_LATENCY,
@@ -68,34 +148,92 @@ impl SendPlan {
         let stack = uri.stack(options.seed, patience, framing);
         let stack = StackPlan { groups: groups.count(), ..stack };
         let protect = keys.protect.unwrap_or(options.protect);
-        let notes = opened.notes;
-        Ok(SendPlan { uri, stack, source, notes, format, groups, sample, playout_delay, protect, clock })
+        let (notes, device) = (opened.notes, opened.device);
+        let plan = SendPlan {
+            uri,
+            stack,
+            source,
+            video,
+            video_over,
+            programmes,
+            notes,
+            device,
+            backup: meter,
+            format,
+            groups,
+            coding,
+            bit_rate,
+            playout_delay,
+            protect,
+            in_step,
+            tv,
+            clock,
+        };
+        // What makes packets on no path is refused before anything is opened.
+        plan.packet(options, usize::MAX).one_packet_block(plan.groups)?;
+        Ok(plan)
+    }
+
+    /// Whether receivers call.
+    pub fn serves(&self) -> bool {
+        matches!(self.uri.target, Target::Listen(_))
+    }
+
+    /// The pictures in words, after those for the sound.
+    pub fn described_video(&self, options: &SendOptions) -> String {
+        let video = self.video.first().zip(options.video.first());
+        video.map_or_else(String::new, |(video, path)| {
+            let versions = match self.video.len() {
+                1 => String::new(),
+                versions => format!(" in {versions} versions"),
+            };
+            let over =
+                self.video_over.as_ref().map_or_else(String::new, |over| format!(" over {}", over.text()));
+            format!(" with {} of {}{versions}{over}", video.describe(), path.display())
+        })
     }
 
     pub fn describe(&self, options: &SendOptions) -> String {
-        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to each caller" };
+        let verb = if matches!(self.uri.target, Target::Call(_)) { "to" } else { "to each caller of" };
         let delay = match self.playout_delay {
             PlayoutDelay::Unbounded => "packets never expire".to_string(),
             PlayoutDelay::Of(delay) => {
-                format!("packets older than {} expire", antiphon_core::units::format_duration(delay))
+                format!("packets older than {} expire", format_duration(delay))
             }
         };
+        let step = self.in_step.map_or_else(String::new, |delay| {
+            format!("; receivers play {} after capture, in step", format_duration(delay))
+        });
+        let named = |one: &ProgrammeSource| format!("{} ({})", one.name, one.source);
+        let named: Vec<String> = options.programmes.iter().map(named).collect();
+        let sources = if named.is_empty() { options.source.clone() } else { named.join(", ") };
         let groups = match self.groups.count() {
             1 => String::new(),
             _ => format!(", in groups of {}", self.groups),
         };
+        let video = self.described_video(options);
         let protect = match self.protect.times {
             0 | 1 => String::new(),
             times => format!("; each packet is sent {times} times"),
         };
         format!(
-            "sending {} ({}{groups}, {}) {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}",
-            options.source,
+            "sending {sources} ({}{groups}, {}){video} {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}{step}",
             self.format,
-            self.sample.name(),
+            self.coded(),
             self.uri.transport.scheme,
             self.uri.address(),
         )
+    }
+
+    /// How packets hold the sound, as a word.
+    pub fn coded(&self) -> String {
+        match self.coding {
+            Coding::Pcm(sample) => sample.name().into(),
+            Coding::Opus => {
+                let each = self.groups.ranges().map(|range| u64::from(opus::usual_bit_rate(range.len())));
+                format!("opus at {}", self.bit_rate.unwrap_or(BitRate(each.sum())))
+            }
+        }
     }
 
     pub fn track(&self, options: &SendOptions, max_packet: usize, woken: bool) -> SendTrackConfig {
@@ -106,17 +244,145 @@ impl SendPlan {
             epoch: self.clock.epoch(),
             seed: options.seed ^ unguessable(),
             woken,
-            keeps: KEPT_BYTES,
+            // Who changes programmes records none of them whole.
+            keeps: if self.programmes.is_some() { 0 } else { KEPT_BYTES },
         }
     }
 
     fn packet(&self, options: &SendOptions, max_packet: usize) -> PacketConfig {
-        let mut packet = PacketConfig::new(self.format, self.sample, options.block_frames);
+        let keys = &self.uri.keys;
+        let block_frames = block_frames(options, keys, self.coding);
+        let mut packet = PacketConfig::new(self.format, self.coding, block_frames);
         packet.max_packet = max_packet;
-        packet.ptime = self.uri.keys.ptime.or(options.ptime);
+        // A packet of Opus is a block, and can't be divided.
+        packet.ptime = keys.ptime.or(options.ptime).filter(|_| self.coding != Coding::Opus);
+        packet.bit_rate = self.bit_rate.map(|rate| u32::try_from(rate.0).unwrap_or(u32::MAX));
         packet.payload_type = options.payload_type.unwrap_or(packet.payload_type);
+        if options.plain {
+            packet.extensions = ExtensionIds::NONE;
+        }
         packet
     }
+}
+
+/// Sample frames in a block.
+fn block_frames(options: &SendOptions, keys: &StreamKeys, coding: Coding) -> u32 {
+    let usual = match (coding, keys.ptime.or(options.ptime)) {
+        (Coding::Pcm(_), _) => USUAL_BLOCK,
+        (Coding::Opus, None) => opus::USUAL_FRAMES,
+        (Coding::Opus, Some(time)) => frames_in(time, opus::RATE),
+    };
+    options.block_frames.unwrap_or(usual)
+}
+
+/// An option that concerns one receiver, if one is given.
+fn for_one_receiver(options: &SendOptions) -> Option<&'static str> {
+    let given = [
+        (!options.also.is_empty(), "--also"),
+        (!options.switch.is_empty(), "--switch"),
+        (options.complete.is_some(), "--complete"),
+        (options.passport.is_some(), "--passport"),
+        (options.video_over.is_some(), "--video-over"),
+    ];
+    given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+}
+
+/// Refuses what is for sound alone.
+fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -> Result<(), Error> {
+    if has_video && framing != StreamFraming::Rtp {
+        return Err(Error::usage("pictures are sent as RTP packets: omit --framing, or --video"));
+    }
+    if has_video && options.plain {
+        return Err(Error::usage(
+            "pictures are tied to the sound by a header extension, which --plain leaves out: omit one of them",
+        ));
+    }
+    if has_video && options.sdp.is_some() {
+        return Err(Error::usage("the SDP file would describe the sound alone: omit --sdp, or --video"));
+    }
+    if has_video && !options.programmes.is_empty() {
+        return Err(Error::usage(
+            "a sender of several programmes sends sound alone: omit --video, or --programme",
+        ));
+    }
+    if let (Some(over), false) = (&options.video_over, has_video) {
+        return Err(Error::usage(format!("--video-over {over} is for pictures: name them with --video")));
+    }
+    if options.video_rate.is_some() && !has_video {
+        return Err(Error::usage("--video-rate is for a raw stream of pictures: name it with --video"));
+    }
+    Ok(())
+}
+
+/// The transport that pictures have for themselves.
+fn video_over(sound: &StreamUri, options: &SendOptions) -> Result<Option<VideoOver>, Error> {
+    let Some(text) = &options.video_over else { return Ok(None) };
+    if !options.also.is_empty() || !options.switch.is_empty() {
+        return Err(Error::usage(
+            "--video-over gives sound and pictures a transport each, and --also and --switch are for one that has both: omit one of them",
+        ));
+    }
+    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
+    VideoOver::read(text, sound, &options.socket, read).map(Some)
+}
+
+/// Refuses times that receivers cannot keep.
+fn check_step(in_step: Option<Duration>, told: Option<PlayoutDelay>) -> Result<(), Error> {
+    let Some(delay) = in_step else { return Ok(()) };
+    if !IN_STEP.contains(&delay) {
+        return Err(Error::usage(format!(
+            "--in-step {}: use {} to {}, from a sample's capture to its playout",
+            format_duration(delay),
+            format_duration(*IN_STEP.start()),
+            format_duration(*IN_STEP.end())
+        )));
+    }
+    if told == Some(PlayoutDelay::Unbounded) {
+        return Err(Error::usage("a recording waits for every packet and plays at no time: omit --in-step"));
+    }
+    Ok(())
+}
+
+/// From a few packets to what receivers' buffers hold beside their own delay.
+const IN_STEP: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(400);
+
+/// `source` with what takes over from it.
+fn back_up(
+    source: Box<dyn Source>,
+    backup: &Backup,
+    block_frames: u32,
+    clock: OsClock,
+) -> Result<(Box<dyn Source>, BackupMeter), Error> {
+    let opened = open_source(&backup.source).map_err(|error| Error::usage(format!("--backup: {error}")))?;
+    let second = converted(opened.source, source.format(), None)?;
+    let (both, meter) = BackedUp::new(source, second, backup.after, block_frames as usize, clock);
+    Ok((Box::new(both), meter))
+}
+
+/// Refuses to describe to other programs what they can't read.
+fn check_described(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) -> Result<(), Error> {
+    if framing != StreamFraming::Rtp && options.sdp.is_some() {
+        return Err(Error::usage(format!(
+            "an SDP file describes plain RTP, and other players do not know the framing '{}': omit --sdp or the framing",
+            framing.name()
+        )));
+    }
+    // Its datagrams are RTP packets, as they are.
+    let is_plain = uri.transport.profile_of("").message_overhead == 0 && framing == StreamFraming::Rtp;
+    let serves = matches!(uri.target, Target::Listen(_));
+    if options.announce.is_some() && !serves && !(is_plain && uri.address().ip().is_multicast()) {
+        return Err(Error::usage(
+            "--announce tells others of a stream that many can hear: send plain RTP to a group, such as rtp://239.1.2.3:5004, or \
+             wait for receivers, as in rtp://:7710",
+        ));
+    }
+    Ok(())
+}
+
+/// Sample frames in this time, rounded.
+fn frames_in(time: Duration, rate: u32) -> u32 {
+    let frames = (time.as_nanos() * u128::from(rate) + 500_000_000) / 1_000_000_000;
+    u32::try_from(frames).unwrap_or(u32::MAX)
 }
 
 /// The format that a source of format `has` is sent in, and where its channels go.
@@ -125,10 +391,17 @@ pub(crate) fn stream_format(
     keys: &StreamKeys,
     has: StreamFormat,
 ) -> Result<(StreamFormat, Option<ChannelMap>), Error> {
-    let rate = keys.rate.or(options.rate).unwrap_or(has.rate());
+    let usual = match keys.coding.or(options.coding) {
+        Some(Coding::Opus) => opus::RATE,
+        Some(Coding::Pcm(_)) | None => has.rate(),
+    };
+    let rate = keys.rate.or(options.rate).unwrap_or(usual);
     let channels = keys.channels.or(options.channels).unwrap_or(has.channels() as u32);
     let map = options.channel_map.as_deref().map(|text| ChannelMap::parse(has.channels(), text)).transpose();
     let map = map.map_err(|error| Error::usage(error.to_string()))?;
     let channels = map.as_ref().map_or(channels, |map| map.outputs() as u32);
     Ok((StreamFormat::new(rate, channels)?, map))
 }
+
+/// Sample frames of a block of uncompressed sound.
+const USUAL_BLOCK: u32 = 256;

@@ -1,15 +1,34 @@
 //! State of a stream that is sent: what the media thread shows of it, and what users see.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::ChannelGroups;
-use antiphon_media::rtcp::{RemoteReport, ReportBlock};
+use antiphon_media::rtcp::{MOST_PROGRAMMES, RemoteReport, ReportBlock};
 use antiphon_net::Lines;
-use antiphon_session::{Member, PeerEnd, PlayoutDelay, SendTrack, SenderCounters, Session};
+use antiphon_session::{
+    Joined, Member, PathFigures, PeerEnd, PlayoutDelay, SendTrack, SenderCounters, ServedCounters, Session,
+    VideoTrackCounters,
+};
 
+use super::receivers::{Placed, Places, SendReceiver};
+use super::watch::{Verdict, Verdicts, Who};
+use crate::device::DeviceStatus;
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
+use crate::pictures::PicturesSent;
+
+/// A programme that is sent.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SendProgramme {
+    /// Its name.
+    pub name: String,
+    /// Receivers that get it now.
+    pub receivers: usize,
+    /// Whether its source has ended.
+    pub ended: bool,
+}
 
 /// State of a stream being sent; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -43,16 +62,39 @@ pub struct SendStatus {
     pub report_age: Option<Duration>,
     /// Receivers that have reported: more than one of a multicast group.
     pub members: u64,
+    /// Members of a group that get repairs; `None` before the first has joined, and where the transport has none.
+    pub joined_members: Option<u64>,
     /// Of the members of a group, the highest loss that one has reported last, in percent.
     pub worst_loss_percent: Option<f64>,
+    /// The first members of a group that have reported and not left; empty for a single receiver.
+    #[serde(skip)]
+    pub members_shown: Vec<SendMember>,
+    /// Receivers that have called and are there, of a sender that listens; `None` of one that calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<u64>,
+    /// The first of them.
+    #[serde(skip)]
+    pub receivers_shown: Vec<SendReceiver>,
+    /// The programmes among which receivers choose; empty where there is no choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programmes: Vec<SendProgramme>,
     /// Playout delay that the receiver reports, in milliseconds; `None` before it has, and for a recording.
     pub remote_latency_ms: Option<f64>,
     /// Of the last second; at the end, of the whole stream.
     #[serde(flatten)]
     pub live: LiveFigures,
+    /// Whether the backup is sent in place of the source; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<bool>,
     /// The receiver's reports on each channel group; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SendGroup>,
+    /// The sound server that captures it; `None` if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceStatus>,
+    /// The pictures beside the sound; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesSent>,
 }
 
 /// A member of a multicast group, as its last report shows it.
@@ -70,23 +112,52 @@ pub struct SendMember {
     pub rtt_ms: Option<f64>,
     /// Its playout delay, in milliseconds; none if it has told none, or records.
     pub playout_delay_ms: Option<f64>,
+    /// Packets that came too late to be played; none of receivers that do not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late: Option<u32>,
+    /// From a sample's capture to its playout there, in milliseconds; none of receivers that do not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_to_playout_ms: Option<f64>,
 }
 
 /// Loss in an interval between reports, in percent (RFC 3550 §6.4.1: in 256ths).
-fn percent(fraction_lost: u8) -> f64 {
+pub(super) fn percent(fraction_lost: u8) -> f64 {
     f64::from(fraction_lost) / 2.56
 }
 
-fn millis(d: Duration) -> f64 {
+pub(super) fn millis(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
 /// A playout delay in milliseconds; none before it was reported, and for a recording.
-fn delay_ms(told: Option<PlayoutDelay>) -> Option<f64> {
+pub(super) fn delay_ms(told: Option<PlayoutDelay>) -> Option<f64> {
     match told {
         Some(PlayoutDelay::Of(delay)) => Some(millis(delay)),
         Some(PlayoutDelay::Unbounded) | None => None,
     }
+}
+
+/// What has changed among those who get repairs of a group, in sentences.
+pub(super) fn joins_and_leaves(before: Joined, now: Joined) -> impl Iterator<Item = String> {
+    let receivers = |count: u64, what: &str| match count {
+        0 => None,
+        1 => Some(format!("a receiver {what}")),
+        count => Some(format!("{count} receivers {what}")),
+    };
+    let left = now.members;
+    let get = if left == 1 { "gets" } else { "get" };
+    let count = |what: Option<String>| what.map(|what| format!("{what}; {left} {get} repairs now"));
+    [
+        count(receivers(now.joined - before.joined, "joined the group")),
+        count(receivers(now.left - before.left, "left the group")),
+        count(receivers(now.silent - before.silent, "of the group fell silent")),
+        count(receivers(
+            now.removed - before.removed,
+            "of the group lacked over half of the packets, or took no more: its network or computer is too slow for this stream",
+        )),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The members of a group; none for a single receiver.
@@ -95,23 +166,29 @@ pub(super) fn members(session: &Session, rate: u32) -> Vec<SendMember> {
     if members.len() < 2 {
         return Vec::new();
     }
-    let one = |member: &Member| {
-        let RemoteReport { block, round_trip, .. } = member.report?;
-        Some(SendMember {
-            ssrc: format!("{:08x}", member.ssrc),
-            lost: block.cumulative_lost,
-            loss_percent: percent(block.fraction_lost),
-            jitter_ms: f64::from(block.jitter) * 1e3 / f64::from(rate),
-            rtt_ms: round_trip.map(millis),
-            playout_delay_ms: delay_ms(member.playout_delay),
-        })
-    };
-    members.iter().filter_map(one).collect()
+    members.iter().filter_map(|member| one_member(member, rate)).collect()
 }
+
+fn one_member(member: &Member, rate: u32) -> Option<SendMember> {
+    let RemoteReport { block, round_trip, .. } = member.report?;
+    Some(SendMember {
+        ssrc: format!("{:08x}", member.ssrc),
+        lost: block.cumulative_lost,
+        loss_percent: percent(block.fraction_lost),
+        jitter_ms: f64::from(block.jitter) * 1e3 / f64::from(rate),
+        rtt_ms: round_trip.map(millis),
+        playout_delay_ms: delay_ms(member.playout_delay),
+        late: member.hearing.map(|heard| heard.late),
+        capture_to_playout_ms: member.hearing.and_then(|heard| heard.delay).map(millis),
+    })
+}
+
+/// Members of a group that a snapshot has room for: as many as a display shows.
+const MOST_SHOWN: usize = 16;
 
 /// Snapshot of the sending session.
 #[derive(Clone, Copy)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub position: u64,
     pub counters: SenderCounters,
     pub report: Option<RemoteReport>,
@@ -122,8 +199,22 @@ pub(super) struct Snapshot {
     now: Instant,
     /// Members of a group that have not left; of a single receiver 1.
     pub members: u64,
+    /// Whether it is sent to a multicast group.
+    pub to_group: bool,
+    /// Who gets repairs of a group.
+    pub joined: Joined,
     /// The highest loss that a member of a group has reported last, in 256ths.
     worst: Option<u8>,
+    /// The first of its members that are present.
+    shown: [Option<Member>; MOST_SHOWN],
+    /// What became of those who have called a sender that listens.
+    pub served: Option<ServedCounters>,
+    /// New verdicts on receivers of TV sound, and where these are.
+    verdicts: [Option<(Who, Verdict, Option<SocketAddr>)>; 4],
+    /// The first of the receivers that have called and are there.
+    receivers: [Option<Placed>; MOST_SHOWN],
+    /// Of each programme how many receivers get it, and whether it has ended.
+    programmes: [(usize, bool); MOST_PROGRAMMES],
     /// Playout delay that the receiver reports.
     pub told: Option<PlayoutDelay>,
     /// Why the stream ended, if neither by its own end nor by ours.
@@ -136,6 +227,10 @@ pub(super) struct Snapshot {
     pub silent_since_end: bool,
     /// How long before the end the last report came.
     pub silence: Option<Duration>,
+    /// Of the pictures beside the sound, and of the path to their receiver.
+    pictures: Option<(VideoTrackCounters, PathFigures)>,
+    /// Of pictures with a transport of their own: how many were sent when that could not carry the rest.
+    pub pictures_cut_short: Option<u64>,
     pub look: Look,
 }
 
@@ -157,13 +252,26 @@ impl Snapshot {
         let present = || session.members().iter().filter(|member| !member.left);
         let reports = present().filter_map(|member| member.report);
         let worst = reports.map(|report| report.block.fraction_lost).max();
+        let several = present().count() > 1;
+        let mut shown = [None; MOST_SHOWN];
+        let reported = present().filter(|member| several && member.report.is_some());
+        shown.iter_mut().zip(reported).for_each(|(shown, member)| *shown = Some(*member));
         Snapshot {
+            served: None,
+            programmes: [(0, false); MOST_PROGRAMMES],
+            verdicts: [None; 4],
+            receivers: [None; MOST_SHOWN],
+            shown,
             told: session.told_delay(),
             end: session.peer_end(),
             broken: session.broken(),
             unheard: session.is_unheard(),
             silent_since_end: session.is_silent_since_end(),
             silence: session.silence_at_end(),
+            pictures: session.video_sent().next().map(|counted| (counted, session.path_figures())),
+            pictures_cut_short: session
+                .is_video_cut_short()
+                .then(|| session.video_sent().map(|counted| counted.units).sum()),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
             counters,
@@ -172,13 +280,75 @@ impl Snapshot {
             unanswered: session.never_answered(),
             now,
             members: present().count() as u64,
-            worst: worst.filter(|_| present().count() > 1),
+            to_group: session.is_to_group(),
+            joined: session.joined(),
+            worst: worst.filter(|_| several),
         }
     }
 
     /// Also where the receiver is.
     pub fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
         Snapshot { look: self.look.with_peer(session, lines), ..self }
+    }
+
+    /// Also who has called.
+    pub fn with_receivers(mut self, session: &Session, places: &Places) -> Self {
+        let present = places.all(session).filter(Placed::is_there);
+        self.receivers.iter_mut().zip(present).for_each(|(shown, placed)| *shown = Some(placed));
+        self.served = Some(session.served());
+        for (shown, one) in self.programmes.iter_mut().zip(session.served_programmes()) {
+            *shown = (one.receivers, one.ended);
+        }
+        // What became of one of them is no failure of the stream.
+        (self.unanswered, self.broken, self.end) = (None, None, None);
+        let present = session.receivers().filter(|receiver| receiver.gone.is_none());
+        let mut lost =
+            present.filter_map(|receiver| receiver.member?.report).map(|one| one.block.fraction_lost);
+        (self.members, self.worst) = (0, None);
+        for fraction in &mut lost {
+            self.members += 1;
+            self.worst = self.worst.max(Some(fraction));
+        }
+        self
+    }
+
+    /// Also what is new of receivers of TV sound.
+    pub fn with_verdicts(mut self, verdicts: Option<Verdicts>, places: &Places) -> Self {
+        let verdicts = verdicts.into_iter().flatten();
+        for (told, verdict) in self.verdicts.iter_mut().zip(verdicts) {
+            *told = verdict.map(|(who, verdict)| {
+                let place = match who {
+                    Who::Receiver(number) => places.of(number),
+                    Who::Member(_) => None,
+                };
+                (who, verdict, place)
+            });
+        }
+        self
+    }
+
+    /// Tells what is new of receivers of TV sound.
+    pub fn verdicts(&self, notice: &mut dyn FnMut(String)) {
+        for (who, verdict, place) in self.verdicts.iter().flatten() {
+            let who = match (who, place) {
+                (Who::Receiver(number), Some(place)) => format!("receiver {number} ({place})"),
+                (Who::Receiver(number), None) => format!("receiver {number}"),
+                (Who::Member(ssrc), _) => format!("receiver {ssrc:08x}"),
+            };
+            notice(verdict.sentence(&who));
+        }
+    }
+
+    /// The programmes of these names.
+    pub fn programmes(&self, names: &[String]) -> Vec<SendProgramme> {
+        let figures = self.programmes.iter().zip(names);
+        figures
+            .map(|((receivers, ended), name)| SendProgramme {
+                name: name.clone(),
+                receivers: *receivers,
+                ended: *ended,
+            })
+            .collect()
     }
 
     /// The figures, but for the live ones.
@@ -200,6 +370,7 @@ impl Snapshot {
             refused: self.counters.peers.refused,
             repeated: self.counters.peers.repeated,
             unconfirmed: self.counters.peers.unconfirmed,
+            pictures: self.pictures.map(|(counted, path)| PicturesSent::new(counted, path)),
             dropped: self.counters.peers.dropped,
             starved: self.counters.track.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),
@@ -207,10 +378,22 @@ impl Snapshot {
                 .then(|| told().map(|block| percent_of(*block)).sum::<f64>() / told().count() as f64),
             report_age: self.report.map(|report| self.now.since(report.at)),
             members: self.members,
+            members_shown: self
+                .shown
+                .iter()
+                .flatten()
+                .filter_map(|member| one_member(member, rate))
+                .collect(),
+            receivers: self.served.map(|served| served.present),
+            receivers_shown: self.receivers.iter().flatten().map(|placed| placed.figures(rate)).collect(),
+            programmes: Vec::new(),
+            joined_members: (self.joined.joined > 0).then_some(self.joined.members),
             worst_loss_percent: self.worst.map(percent),
             remote_jitter_ms: jitter.map(|jitter| f64::from(jitter) * 1e3 / f64::from(rate)),
             remote_latency_ms: delay_ms(self.told),
             live: LiveFigures::default(),
+            device: None,
+            backup: None,
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }
     }

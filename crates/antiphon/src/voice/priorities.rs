@@ -11,6 +11,11 @@ use antiphon_media::voice::MOST_CHANNELS;
 pub struct VoicePriorities(Vec<(RangeInclusive<usize>, u8)>);
 
 impl VoicePriorities {
+    /// Whether all channels are as urgent as can be.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Of the channel of this number, counted from 0.
     pub fn of(&self, number: usize) -> u8 {
         let found = self.0.iter().find(|(channels, _)| channels.contains(&(number + 1)));

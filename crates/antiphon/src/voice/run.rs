@@ -32,20 +32,20 @@ pub(super) fn run(
     tell: &mpsc::Sender<String>,
     ready: &mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let VoicePlan { uri, stack, sends, receives, sink, options, clock } = plan;
+    let VoicePlan { uri, stack, sends, receives, sink, options, clock, notes: source_notes } = plan;
     let wire = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), uri.transport.scheme.into())),
         wait: options.wait,
         ..RunPlan::new(uri.wire(stack), clock)
     };
-    let mut runner = open_wire(wire, options.wait_for_peer && !options.listens, stop, tell)?;
+    let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let sends = sends.map(|mut sends| {
         sends.max_packet = runner.max_packet();
         sends
     });
     let now = clock.now();
     let seed = options.seed ^ crate::transport::unguessable();
-    let mut port = VoicePort::new(now, seed, sends, receives, sink);
+    let mut port = VoicePort::new(now, seed, options.role, sends, receives, sink);
     match uri.target {
         Target::Call(_) => port.call(now, WIRE, runner.paths(), &**runner.stack()),
         Target::Listen(_) => port.listen(now, WIRE, Rc::clone(runner.stack()), SILENCE),
@@ -57,6 +57,7 @@ pub(super) fn run(
     let last = Snapshot::of(clock.now(), &port);
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
+    notes.extend(source_notes);
     notes.extend(after.notes.into_iter().chain(after.facts));
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let written = port.into_sink().finish();

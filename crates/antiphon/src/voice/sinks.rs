@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use antiphon_media::voice::{ComfortNoise, Piece, VOICE_RATE};
 use antiphon_media::{SampleFormat, Sink, SinkError, StreamFormat, codec};
 use antiphon_session::{VoiceSink, converted_sink};
-use antiphon_sound::{Existing, SinkKind, SinkSpec, VoiceFiles};
+use antiphon_sound::{Existing, Notes, SinkKind, SinkSpec, VoiceFiles};
 
-use super::VoiceOptions;
+use super::{MOST_FIFO, VoiceOptions};
 use crate::Error;
 
 /// The sinks of all channels, on the media thread.
@@ -22,11 +22,28 @@ pub(super) enum Sinks {
 pub(super) struct Written {
     pub files: Vec<PathBuf>,
     pub dropped: u64,
+    /// Sentences for the user.
+    pub notes: Vec<String>,
 }
 
 impl Sinks {
     pub fn open(options: &VoiceOptions) -> Result<Self, Error> {
         let spec: SinkSpec = options.sink.parse()?;
+        if matches!(
+            spec.kind,
+            SinkKind::Jack(_) | SinkKind::Pulse(_) | SinkKind::Card(_) | SinkKind::Player(_)
+        ) {
+            return Err(Error::usage(
+                "voice channels are not played by a sound server or a sound card: use --mix and a pipe (-?format=s16le), or a file",
+            ));
+        }
+        if options.forever && matches!(spec.kind, SinkKind::File { .. }) {
+            return Err(Error::usage(format!(
+                "'{}': --forever would add later calls to the recording of the first: omit it, and start again for each call, \
+                 or use null:, or '-' with --mix",
+                options.sink
+            )));
+        }
         if options.mix {
             return Ok(Sinks::Mix(Box::new(Mix::open(&spec, options.seed)?)));
         }
@@ -48,9 +65,23 @@ impl Sinks {
                 let files = VoiceFiles::create(path, *existing == Existing::Overwrite)?;
                 Ok(Sinks::Files(files, Noise::new(options.seed)))
             }
-            SinkKind::Stdout(_) => {
+            SinkKind::Stdout(_)
+            | SinkKind::StdoutFilm
+            | SinkKind::Player(_)
+            | SinkKind::Jack(_)
+            | SinkKind::Pulse(_)
+            | SinkKind::Card(_) => {
                 Err(Error::usage("several channels do not fit into one pipe: use --mix, or a file"))
             }
+        }
+    }
+
+    /// Whether nothing more can be written; [`Self::finish`] says why.
+    pub fn has_failed(&self) -> bool {
+        match self {
+            Sinks::Null => false,
+            Sinks::Files(files, _) => files.has_failed(),
+            Sinks::Mix(mix) => mix.failed,
         }
     }
 
@@ -60,7 +91,7 @@ impl Sinks {
             Sinks::Null => Ok(Written::default()),
             Sinks::Files(files, _) => {
                 let written = files.finish()?;
-                Ok(Written { files: written.files, dropped: written.dropped })
+                Ok(Written { files: written.files, dropped: written.dropped, notes: Vec::new() })
             }
             Sinks::Mix(mix) => mix.finish(),
         }
@@ -114,6 +145,7 @@ impl Noise {
 pub(super) struct Mix {
     sink: Box<dyn Sink>,
     path: Option<PathBuf>,
+    notes: Notes,
     noise: Noise,
     /// Sums of samples from byte `begins` of the sinks' clock on, where that is at 0 of the ring.
     sums: Vec<f32>,
@@ -132,6 +164,7 @@ impl Mix {
         Ok(Mix {
             sink: converted_sink(opened.sink, mono)?,
             path: opened.path,
+            notes: opened.notes,
             noise: Noise::new(seed),
             sums: vec![0.0; WINDOW],
             begins: None,
@@ -144,13 +177,14 @@ impl Mix {
     fn piece(&mut self, tick: u64, piece: Piece<'_>) {
         match piece {
             Piece::Sound(bytes) => {
-                add(self.begins.get_or_insert(tick), &mut self.sums, &mut self.decoded, tick, bytes)
+                let begins = *self.begins.get_or_insert(tick);
+                self.dropped += add(begins, &mut self.sums, &mut self.decoded, tick, bytes);
             }
             Piece::Pause(..) => {
-                let Mix { noise, begins, sums, decoded, .. } = self;
+                let Mix { noise, begins, sums, decoded, dropped, .. } = self;
                 let mut tick = tick;
                 noise.each(piece, |bytes| {
-                    add(begins.get_or_insert(tick), sums, decoded, tick, bytes);
+                    *dropped += add(*begins.get_or_insert(tick), sums, decoded, tick, bytes);
                     tick += bytes.len() as u64;
                 });
             }
@@ -180,22 +214,25 @@ impl Mix {
         if self.failed {
             return Err("the sink failed".into());
         }
-        Ok(Written { files: self.path.into_iter().collect(), dropped: self.dropped })
+        let notes = self.notes.list();
+        Ok(Written { files: self.path.into_iter().collect(), dropped: self.dropped, notes })
     }
 }
 
-/// Adds `bytes` of a channel, which its sink took from byte `tick` of the clock on, to sums that begin at `begins`.
-fn add(begins: &u64, sums: &mut [f32], decoded: &mut [f32], tick: u64, bytes: &[u8]) {
-    // A channel whose sink begins earlier than that of the first sound has given nothing before.
+/// Adds `bytes` of a channel, which its sink took from byte `tick` of the clock on, to sums that begin at `begins`. Returns how
+/// many lie beyond the sums; those before `begins` belong to a time that has been handed over or that the recording has not.
+fn add(begins: u64, sums: &mut [f32], decoded: &mut [f32], tick: u64, bytes: &[u8]) -> u64 {
     let skip = usize::try_from(begins.saturating_sub(tick)).unwrap_or(usize::MAX).min(bytes.len());
-    let at = usize::try_from(tick.saturating_sub(*begins)).unwrap_or(usize::MAX).min(sums.len());
-    let count = codec::decode(SampleFormat::MuLaw, &bytes[skip..], decoded).min(sums.len() - at);
+    let at = usize::try_from(tick.saturating_sub(begins)).unwrap_or(usize::MAX).min(sums.len());
+    let bytes = &bytes[skip..];
+    let count = codec::decode(SampleFormat::MuLaw, bytes, decoded).min(sums.len() - at);
     sums[at..at + count].iter_mut().zip(&decoded[..count]).for_each(|(sum, sample)| *sum += sample);
+    (bytes.len() - count) as u64
 }
 
-/// Samples that may be mixed before they are handed over: four times the longest FIFO that is made by default, two seconds, and
-/// as much again while a machine stalls.
-const WINDOW: usize = 65_536;
+/// Samples that may be mixed before they are handed over: sinks run ahead of that by what a FIFO holds, when a sender ends, and by
+/// as much as they were late, when the machine stalls. So it is the longest FIFO.
+const WINDOW: usize = MOST_FIFO;
 
 #[cfg(test)]
 mod tests {
@@ -230,5 +267,17 @@ mod tests {
         let quarter = |sample: &f32| (sample * 4.0).round() as i32;
         // Two channels at once where both speak; each is a quarter of full scale.
         assert_eq!(heard.iter().map(quarter).collect::<Vec<_>>(), [2, 2, 2, 2, 1, 1, 0, 0, 0, 0]);
+        assert_eq!(written.dropped, 0);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_window_is_counted() {
+        let mut mix = Mix::open(&"null:".parse().unwrap(), 1).unwrap();
+        let window = WINDOW as u64;
+        mix.piece(0, Piece::Sound(&[0; 10]));
+        mix.piece(window - 4, Piece::Sound(&[0; 10]));
+        mix.piece(window - 1, Piece::Pause(3, NoiseLevel::of_db(-60.0)));
+        mix.piece(5 * window, Piece::Sound(&[0; 5]));
+        assert_eq!(mix.finish().unwrap().dropped, 6 + 2 + 5);
     }
 }

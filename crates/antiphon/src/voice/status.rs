@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, Instant, PathStats};
+use antiphon_core::{BrokenReason, CloseReason, Instant, PathStats};
 use antiphon_media::voice::VOICE_RATE;
-use antiphon_session::{VoicePort, VoiceReceived, VoiceSent, VoiceSink};
+use antiphon_session::{VoicePort, VoiceReceived, VoiceSent};
+
+use super::sinks::Sinks;
+use crate::send::{ANSWER_PATIENCE, Shortfall};
 
 /// State of voice channels; reported about ten times a second. Bytes are of voice: 8000 are a second of a channel.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -39,6 +42,8 @@ pub struct VoiceSentStatus {
     pub paused_bytes: u64,
     /// Bytes that the transport refused.
     pub refused_bytes: u64,
+    /// Packets that the peer has confirmed, where the transport tells of it.
+    pub acked: u64,
     /// Packets given up because their time was over.
     pub expired: u64,
     /// Packets given up otherwise.
@@ -84,25 +89,38 @@ pub struct VoiceSummary {
     pub notes: Vec<String>,
     /// Files that were written.
     pub files: Vec<PathBuf>,
-    /// A sentence if something that came is not in them.
-    pub shortfall: Option<String>,
+    /// Why the channels did not come to their end, or what came is not in the files.
+    pub shortfall: Option<Shortfall>,
 }
 
 /// What the media thread shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snapshot {
+    /// Why the peer cannot be reached now.
     pub broken: Option<BrokenReason>,
-    elapsed: Duration,
-    channels: usize,
-    sent: VoiceSent,
-    received: VoiceReceived,
-    path: PathStats,
+    /// Why it has never answered.
+    pub unanswered: Option<BrokenReason>,
+    /// The same, if it had so much time for it that it is given up.
+    pub absent: Option<BrokenReason>,
+    /// Why the channels ended before their time.
+    pub ended: Option<CloseReason>,
+    /// Whether the sink takes nothing any more.
+    pub sink_failed: bool,
+    pub elapsed: Duration,
+    pub channels: usize,
+    pub sent: VoiceSent,
+    pub received: VoiceReceived,
+    pub path: PathStats,
 }
 
 impl Snapshot {
-    pub fn of<S: VoiceSink>(now: Instant, port: &VoicePort<S>) -> Self {
+    pub fn of(now: Instant, port: &VoicePort<Sinks>) -> Self {
         Snapshot {
-            broken: port.broken(),
+            broken: port.broken(now),
+            unanswered: port.never_answered(now, Duration::ZERO),
+            absent: port.never_answered(now, ANSWER_PATIENCE),
+            ended: port.ended(),
+            sink_failed: port.sink().has_failed(),
             elapsed: now.since(Instant::ZERO),
             channels: port.channels_sent(),
             sent: port.sent(now),
@@ -124,6 +142,7 @@ impl Snapshot {
                 overflow_bytes: sent.overflow,
                 paused_bytes: sent.paused,
                 refused_bytes: sent.refused,
+                acked: sent.acked,
                 expired: sent.expired,
                 lost: sent.lost,
             },

@@ -52,7 +52,7 @@ fn run(
         source: listening[0].clone(),
         also: listening[1..].to_vec(),
         sink: after.display().to_string(),
-        latency,
+        latency: latency.map(antiphon::Latency::Of),
         length: Some(Duration::from_secs(40)),
         ..ReceiveOptions::default()
     });
@@ -226,7 +226,7 @@ fn what_cannot_be_combined_is_refused_before_anything_is_opened() {
     for (target, also, remedy) in [
         ("rtp://127.0.0.1:7710", "rtp://127.0.0.1:7711?rate=44.1kHz", "the first URI"),
         ("rtp://127.0.0.1:7710?latency=1s", "rtp://127.0.0.1:7711?latency=2s", "the first URI"),
-        ("tcp://@127.0.0.1:7710", "rtp://127.0.0.1:7711", "name the receiver"),
+        ("tcp://@127.0.0.1:7710", "rtp://127.0.0.1:7711", "write tcp://HOST:7710"),
         ("rtp://127.0.0.1:7710?framing=medusa", "rtp://127.0.0.1:7711", "omit --also"),
         ("rtp://127.0.0.1:7710", "tcp://@127.0.0.1:7711", "HOST:PORT"),
         ("rtp://127.0.0.1:7710", "pigeon://127.0.0.1:7711", "pigeon"),

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -56,4 +57,33 @@ pub fn listen(options: ReceiveOptions) -> JoinHandle<Result<ReceiveSummary, Erro
     });
     is_listening.recv().expect("the receiver says that it listens");
     receiver
+}
+
+/// Of a clip as an ordinary player sees it: each click is heard when the picture is white. `sound`: what ffmpeg is to do with it.
+pub fn assert_claps_in_step(film: &Path, sound: &[&str]) {
+    let ffmpeg = |arguments: &[&str]| {
+        let output = Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-i"])
+            .arg(film)
+            .args(arguments)
+            .arg("-")
+            .output()
+            .expect("ffmpeg runs");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    // A pixel for each picture, 25 a second from the beginning.
+    let shades = ffmpeg(&["-map", "0:v", "-vf", "fps=25,scale=1:1", "-pix_fmt", "gray", "-f", "rawvideo"]);
+    let heard = ffmpeg(&[&["-map", "0:a"], sound, &["-ac", "1", "-ar", "48000", "-f", "s16le"]].concat());
+    let heard: Vec<i16> = heard.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    let claps: Vec<f64> =
+        shades.iter().enumerate().filter(|(_, shade)| **shade > 230).map(|(n, _)| n as f64 / 25.0).collect();
+    assert!(claps.len() >= 2, "white pictures at {claps:?}");
+    for clap in claps {
+        // The click is the loudest there.
+        let near = |at: usize| (at as f64 / 48_000.0 - clap).abs() < 0.2;
+        let click = (0..heard.len()).filter(|at| near(*at)).max_by_key(|at| heard[*at].unsigned_abs());
+        let at = click.expect("sound beside the picture") as f64 / 48_000.0;
+        assert!((-0.02..0.045).contains(&(at - clap)), "white at {clap}, click at {at}");
+    }
 }

@@ -6,13 +6,11 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use crate::program::Program;
 
 /// A directory with the installed library, and room for programs. One for all tests of the process.
 pub struct Installed {
-    directory: TempDir,
+    directory: PathBuf,
     /// Programs that are there: a second linker would replace one that runs.
     programs: Mutex<BTreeSet<PathBuf>>,
 }
@@ -44,22 +42,27 @@ impl Installed {
     pub fn get() -> &'static Installed {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
-            let directory = tempfile::tempdir().expect("a temporary directory");
+            // Statics are not dropped: what is left is where cargo cleans, and the next run replaces it.
+            let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+            if directory.exists() {
+                std::fs::remove_dir_all(&directory).expect("a directory of ours");
+            }
+            std::fs::create_dir_all(&directory).expect("a directory of ours");
             let script = crate_directory().join("../../scripts/install-c-library");
             let mut command = Command::new(script);
-            command.arg("--prefix").arg(directory.path()).arg("--built").arg(built());
+            command.arg("--prefix").arg(&directory).arg("--built").arg(built());
             Program::start(&mut command, Duration::from_secs(60)).succeeds();
             // Static linking is asked for by showing the linker nothing else.
-            let alone = directory.path().join("static");
+            let alone = directory.join("static");
             std::fs::create_dir(&alone).expect("a directory of ours");
-            let library = directory.path().join("lib/libantiphon.a");
+            let library = directory.join("lib/libantiphon.a");
             std::os::unix::fs::symlink(library, alone.join("libantiphon.a")).expect("a directory of ours");
             Installed { directory, programs: Mutex::default() }
         })
     }
 
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// What the pkg-config file says of `key`, its variables filled in. The real pkg-config is asked in

@@ -65,14 +65,15 @@ pub struct CompareArgs {
     pub block: u32,
     /// Sample format on the wire: l16, l24, f32, mulaw or alaw [default: what
     /// the source needs]
-    #[arg(short, long, value_name = "NAME", value_parser = completions::completed(str::parse::<SampleFormat>, completions::formats), hide_possible_values = true, help_heading = "Sound")]
+    #[arg(short, long, value_name = "NAME", value_parser = completions::completed(values::compared, completions::sample_formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<SampleFormat>,
 
     /// Playout delay of the listener; packets that arrive later are late
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
     pub latency: Duration,
-    /// What is played in place of missing sound: silence or repetition
-    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, default_value = "repetition", help_heading = "Listener")]
+    /// What is played in place of missing sound: silence, repetition or
+    /// prediction
+    #[arg(long, value_name = "KIND", value_parser = completions::completed(str::parse::<Concealment>, completions::concealments), hide_possible_values = true, default_value = "prediction", help_heading = "Listener")]
     pub conceal: Concealment,
     /// Keep packets that are older than the playout delay in the sender's
     /// queue: none expires, and those behind them may be late
@@ -83,6 +84,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "HOW", value_parser = completions::completed(str::parse::<Repetition>, completions::protections), hide_possible_values = true, default_value = "none", help_heading = "Listener")]
     pub protect: Repetition,
 
+    /// Also say whether so many receivers fit on one 802.11g cell, a stream to
+    /// each, from the laboratory's figures
+    #[arg(long, value_name = "N", value_parser = values::peers, help_heading = "Results")]
+    pub receivers: Option<usize>,
     /// Directory for the report, or none
     #[arg(short, long, value_name = "DIR", default_value = "antiphon-report", value_hint = ValueHint::DirPath, help_heading = "Results")]
     pub out: Directory,
@@ -111,7 +116,9 @@ impl CompareArgs {
     pub fn options(&self, command: String) -> Result<CompareOptions, antiphon::Error> {
         let spec: DuplexSpec = self.link.parse()?;
         Ok(CompareOptions {
+            current: None,
             peer: self.peer.clone(),
+            hosts_part: true,
             link: (self.link.clone(), spec),
             length: self.seconds,
             channels: self.channels,
@@ -140,6 +147,8 @@ const EXAMPLES: &str = "\
 Examples, as a musician:
   antiphon compare
       a clip over an emulated home WLAN; the report is in antiphon-report/
+  antiphon compare --receivers 8
+      the same, and whether eight headsets fit on one Wi-Fi cell
   antiphon compare studio.local --source file:song.flac --seconds 30s
       over the real network, to a computer that runs antiphon reflect
 As an engineer:

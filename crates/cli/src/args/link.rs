@@ -99,7 +99,7 @@ pub struct Changes {
     /// Interruptions: 40ms/4s is 40 ms every 4 s on average
     #[arg(long, value_name = "TIMES")]
     pub stall: Option<String>,
-    /// Packet loss, such as 5%, or 1%/15ms in fades of 15 ms
+    /// Packet loss, such as 5%, 1%/15ms in fades of 15 ms, or 5%/before-queue
     #[arg(long, value_name = "SHARE")]
     pub loss: Option<String>,
     /// Packets delayed so that others overtake them, such as 1%/5ms

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon::ReflectOptions;
-use antiphon::net::SocketOptions;
 use clap::{Args, ValueHint};
 
-use super::{AllowArgs, SocketArgs};
+use super::{ListenSocketArgs, MetricsArgs};
 use crate::completions;
 use crate::values;
 
@@ -26,6 +25,9 @@ pub struct ReflectArgs {
     /// yet validated get at most half of these places, but at least 8
     #[arg(long, value_name = "N", value_parser = values::peers, default_value = "64")]
     pub max_peers: usize,
+    /// Tell the network by mDNS, under this name: 'antiphon peers' shows it
+    #[arg(long, value_name = "NAME", value_parser = values::session_name)]
+    pub announce: Option<String>,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::seconds)]
     pub seconds: Option<Duration>,
@@ -34,9 +36,9 @@ pub struct ReflectArgs {
     #[arg(long, value_name = "FILE.pcapng", value_parser = values::new_file, value_hint = ValueHint::FilePath)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
-    pub allow: AllowArgs,
+    pub socket: ListenSocketArgs,
     #[command(flatten)]
-    pub socket: SocketArgs,
+    pub metrics: MetricsArgs,
 }
 
 impl ReflectArgs {
@@ -46,9 +48,10 @@ impl ReflectArgs {
             listen: self.listen,
             transports: self.transports.clone(),
             max_peers: self.max_peers,
+            announce: self.announce.clone(),
             length: self.seconds,
             capture: self.capture.clone(),
-            socket: SocketOptions { allow: self.allow.list(), ..self.socket.options() },
+            socket: self.socket.options(),
         }
     }
 }

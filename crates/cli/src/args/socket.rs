@@ -26,23 +26,6 @@ impl WaitArgs {
     }
 }
 
-/// Whom a listening command listens to.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Sockets")]
-pub struct AllowArgs {
-    /// Only listen to this address or network, such as 192.0.2.0/24; can be
-    /// repeated [default: everyone]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    allow: Vec<Network>,
-}
-
-impl AllowArgs {
-    /// The list of them.
-    pub fn list(&self) -> AllowList {
-        AllowList::new(self.allow.iter().copied())
-    }
-}
-
 /// Options of every media socket.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
@@ -101,5 +84,24 @@ impl SocketArgs {
             other_peers: Vec::new(),
             allow: AllowList::default(),
         }
+    }
+}
+
+/// Options of the sockets of a command that may listen: with whom it listens to.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sockets")]
+pub struct ListenSocketArgs {
+    /// Only listen to this address or network, such as 192.0.2.0/24; can be
+    /// repeated [default: everyone]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    allow: Vec<Network>,
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+impl ListenSocketArgs {
+    /// Converts to the facade's options.
+    pub fn options(&self) -> SocketOptions {
+        SocketOptions { allow: AllowList::new(self.allow.iter().copied()), ..self.socket.options() }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
@@ -55,6 +56,14 @@ pub fn free_ports(count: u16) -> u16 {
     };
     let all_free = |first: &u16| (*first..*first + count).all(is_free);
     (0..100).map(|_| port()).filter(|port| *port < 60_000).find(all_free).expect("free ports")
+}
+
+/// The sound in a WAV file.
+pub fn recorded(path: &Path) -> Vec<u8> {
+    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let at = file.windows(4).position(|name| name == b"data").expect("a data chunk") + 8;
+    let len = u32::from_le_bytes(file[at - 4..at].try_into().expect("four bytes")) as usize;
+    file[at..at + len].to_vec()
 }
 
 /// Runs it to its end.

@@ -2,16 +2,19 @@
 
 use crate::common::{run, width};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 14] = [
     "compare",
     "send",
     "receive",
+    "talk",
     "reflect",
     "link",
     "lab",
     "lab run",
     "lab check",
     "devices",
+    "peers",
+    "doctor",
     "man",
     "completions",
 ];
@@ -56,7 +59,7 @@ fn help_fits_eighty_columns_and_shows_examples() {
 
 #[test]
 fn help_names_what_each_command_takes() {
-    let takes: [(&str, &[&str]); 7] = [
+    let takes: [(&str, &[&str]); 8] = [
         (
             "lab run",
             &["--results", "--threads", "--run", "--capture", "--fresh", "--repetitions", "--seed", "--set"],
@@ -133,6 +136,19 @@ fn help_names_what_each_command_takes() {
                 "--seconds",
                 "--framing",
                 "--conceal",
+            ],
+        ),
+        (
+            "talk",
+            &[
+                "--source",
+                "--sink",
+                "--mute",
+                "--monitor",
+                "--latency",
+                "--block",
+                "--format",
+                "--wait-for-peer",
             ],
         ),
         ("reflect", &["--listen", "--transports", "--max-peers", "--seconds", "--capture"]),

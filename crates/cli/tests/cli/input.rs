@@ -74,15 +74,18 @@ fn addresses_that_make_no_sense_are_refused() {
     );
     refused(&["send", "clip:demo", "rtp://127.0.0.1:9", "--iface", "nonsense"], &["--iface", "'nonsense'"]);
     refused(&["send", "clip:demo", "tcp://127.0.0.1:9?role=caller"], &["'role' is for 'receive'"]);
-    refused(&["receive", "rtp://127.0.0.1:9?role=caller", "null:"], &["role=caller", "the sender calls"]);
     refused(&["receive", "tcp://:9?role=caller", "null:"], &["name the sender"]);
+    refused(&["receive", "rtp://@239.1.2.3:9?role=caller", "null:"], &["name the sender"]);
     for scheme in ["tcp", "rtp", "sctp"] {
         refused(
-            &["receive", &format!("{scheme}://192.0.2.1:7710"), "null:"],
+            &["receive", &format!("{scheme}://192.0.2.1:7710?role=listener"), "null:"],
             &["not an address of this machine", "://:7710"],
         );
     }
-    refused(&["receive", "tcp://192.0.2.1:7710", "null:"], &["tcp://192.0.2.1:7710?role=caller"]);
+    refused(&["send", "clip:demo", "rtp://@239.1.2.3:9"], &["write rtp://239.1.2.3:9 to send to it"]);
+    refused(&["send", "clip:demo", "rtp://:9", "--in-step", "1ms"], &["--in-step", "5ms"]);
+    refused(&["send", "clip:demo", "rtp://:9", "--also", "tcp://127.0.0.1:9"], &["--also", "rtp://HOST:9"]);
+    refused(&["send", "clip:demo", "rtp://:9", "--most-receivers", "0"], &["--most-receivers"]);
     for (listen, to) in [("127.0.0.1:7000", "127.0.0.1:7000"), (":7000", "127.0.0.1:7000")] {
         refused(&["link", "--listen", listen, "--to", to], &["the same place"]);
         refused(&["link", "--tcp", "--listen", listen, "--to", to], &["the same place"]);

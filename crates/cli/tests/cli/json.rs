@@ -18,7 +18,7 @@ use schema::Schema;
 const COMMON: [&str; 4] = ["record", "schema", "monotonic_s", "wall_unix_s"];
 
 /// Checks the records of a command, and that they are of these kinds.
-fn verify(command: &str, out: &str, kinds: &[&str]) {
+pub fn verify(command: &str, out: &str, kinds: &[&str]) {
     let schema = Schema::read();
     let mut seen = BTreeSet::new();
     for line in out.lines() {
@@ -76,10 +76,19 @@ fn every_column_of_packets_csv_is_on_the_page() {
 fn records_of_compare_and_replay_fit() {
     let directory = tempfile::tempdir().unwrap();
     let compare = ["compare", "--seconds", "400ms", "--link-method", "proxy", "--link", "ethernet"];
-    let more = ["--require", "rtp:loss<100%", "--require", "tcp:p50<1ns", "--passport", "path.jsonl"];
+    let more = [
+        "--require",
+        "rtp:loss<100%",
+        "--require",
+        "tcp:p50<1ns",
+        "--passport",
+        "path.jsonl",
+        "--receivers",
+        "8",
+    ];
     let ran = run_in(directory.path(), &[&compare[..], &more].concat());
     assert_eq!(ran.code, Some(3), "{}", ran.err);
-    let always = ["run", "link", "link_counts", "transport", "advice", "gate", "end"];
+    let always = ["run", "link", "link_counts", "transport", "advice", "gate", "cell", "end"];
     let noted = ran.out.contains(r#"{"record":"note""#).then_some("note");
     verify("compare", &ran.out, &[&always[..], noted.as_slice()].concat());
     let replay = run_in(directory.path(), &["lab", "replay", "path.jsonl", "-t", "rtp,tcp"]);
@@ -126,9 +135,13 @@ fn started(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
 
 /// What a sender and a receiver print of a stream.
 fn streamed(scheme: &str, more: &[&str]) -> (String, String) {
+    streamed_into(scheme, &["null:", "--latency", "20ms"], more)
+}
+
+fn streamed_into(scheme: &str, sink: &[&str], more: &[&str]) -> (String, String) {
     let address = format!("127.0.0.1:{}", free_ports(1));
     let (at, uri) = (format!("{scheme}://@{address}"), format!("{scheme}://{address}"));
-    let (mut receiver, mut lines, mut heard) = started(&["receive", &at, "null:", "--latency", "20ms"]);
+    let (mut receiver, mut lines, mut heard) = started(&[&["receive", &at], sink].concat());
     // The record comes before the socket is open; the sentence after it.
     BufReader::new(receiver.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
     let send = ["send", "tone:440Hz", &uri, "--seconds", "2500ms", "--json"];
@@ -146,6 +159,60 @@ fn records_of_send_and_receive_fit() {
         verify("send", &sent, &["run", "interval", "summary"]);
         verify("receive", &heard, &["run", "interval", "summary"]);
         assert_eq!(heard.contains(r#""groups":[{"#), !more.is_empty());
+    }
+}
+
+#[test]
+fn records_of_a_film_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (film, pictures) = (path("film.mkv"), path("pictures.mkv"));
+    std::fs::write(&pictures, antiphon::video::Clip::Vp8.file()).unwrap();
+    let (sent, heard) = streamed_into("rtp", &[&film], &["--video", &pictures]);
+    verify("send", &sent, &["run", "interval", "summary"]);
+    verify("receive", &heard, &["run", "interval", "summary"]);
+    // 25 a second; the sound ends after 2.5 s.
+    let pictures = |records: &str| {
+        let last: Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
+        last["pictures"].clone()
+    };
+    let (sent, received) = (pictures(&sent), pictures(&heard));
+    assert_eq!((&sent["sent"], &sent["left_out"]), (&63.into(), &0.into()), "{sent}");
+    assert_eq!((&received["whole"], &received["written"]), (&63.into(), &63.into()), "{received}");
+    assert_eq!((&received["broken"], &received["dropped"]), (&0.into(), &0.into()), "{received}");
+}
+
+#[test]
+fn records_of_calls_fit() {
+    let address = format!("127.0.0.1:{}", free_ports(1));
+    let ends = ["--source", "tone:440Hz", "--sink", "null:", "--seconds", "2500ms"];
+    let at = format!("sctp://@{address}");
+    let (mut listener, mut lines, mut heard) = started(&[&["talk", &at][..], &ends].concat());
+    BufReader::new(listener.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let to = format!("sctp://{address}");
+    let called = finish(antiphon().args([&["talk", &to, "--json"][..], &ends].concat()));
+    assert_eq!(called.code, Some(0), "{}", called.err);
+    lines.read_to_string(&mut heard).unwrap();
+    assert_eq!(listener.wait().unwrap().code(), Some(0));
+    for out in [called.out, heard] {
+        verify("talk", &out, &["run", "interval", "summary"]);
+        assert!(out.contains(r#""delay":{"#), "both ends know it by the end: {out}");
+    }
+}
+
+#[test]
+fn records_of_calls_over_a_group_fit() {
+    let group = format!("rtp://239.61.7.33:{}?iface=127.0.0.1", free_ports(1));
+    let ends = ["--source", "tone:440Hz", "--sink", "null:", "--seconds", "4s"];
+    let (mut first, mut lines, mut heard) = started(&[&["talk", &group][..], &ends].concat());
+    BufReader::new(first.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let second = finish(antiphon().args([&["talk", &group, "--json"][..], &ends].concat()));
+    assert_eq!(second.code, Some(0), "{}", second.err);
+    lines.read_to_string(&mut heard).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    for out in [second.out, heard] {
+        verify("talk", &out, &["run", "interval", "summary"]);
+        assert!(out.contains(r#""parties":[{"#), "each hears the other: {out}");
     }
 }
 
@@ -229,4 +296,36 @@ fn records_of_lab_runs_fit() {
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         verify(command, &ran.out, kinds);
     }
+}
+
+#[test]
+fn records_of_a_sender_with_programmes_and_its_receivers_fit() {
+    let port = free_ports(1);
+    let (at, uri) = (format!("rtp://@127.0.0.1:{port}"), format!("rtp://127.0.0.1:{port}?role=caller"));
+    let programmes = ["--programme", "News=tone:440Hz", "--programme", "Late film=tone:880Hz"];
+    let send = [&["send"], &programmes[..], &[&at, "--seconds", "4s"]].concat();
+    let (mut sender, mut lines, mut sent) = started(&send);
+    let mut said = BufReader::new(sender.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|sentence| sentence.contains("to each caller")));
+    let said = std::thread::spawn(move || said.for_each(drop));
+    let listed = finish(antiphon().args(["receive", &uri, "--programmes", "--json"]));
+    assert_eq!(listed.code, Some(0), "{}", listed.err);
+    verify("receive", &listed.out, &["run", "programme"]);
+    let second: Value = serde_json::from_str(listed.out.lines().last().unwrap()).unwrap();
+    assert_eq!((&second["number"], &second["name"]), (&2.into(), &"Late film".into()), "{}", listed.out);
+    let plain = finish(antiphon().args(["receive", &uri, "--programmes"]));
+    assert!(plain.out.contains("2  Late film  2 channels, 48000 Hz"), "{}", plain.out);
+    let heard = ["receive", &uri, "null:", "--programme", "Late film", "--seconds", "1500ms", "--json"];
+    let heard = finish(antiphon().args(heard));
+    assert_eq!(heard.code, Some(0), "{}", heard.err);
+    verify("receive", &heard.out, &["run", "interval", "summary"]);
+    assert!(heard.out.contains(r#""current":2"#), "{}", heard.out);
+    let refused = finish(antiphon().args(["receive", &uri, "null:", "--programme", "Sport"]));
+    assert_eq!(refused.code, Some(4), "{}", refused.err);
+    assert!(refused.err.contains("it has News, Late film"), "{}", refused.err);
+    lines.read_to_string(&mut sent).unwrap();
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
+    said.join().unwrap();
+    verify("send", &sent, &["run", "interval", "summary"]);
+    assert!(sent.contains(r#""programmes":[{"ended":false,"name":"News","receivers":"#), "{sent}");
 }

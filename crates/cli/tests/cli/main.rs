@@ -1,14 +1,18 @@
 //! The built program, from outside.
 
 mod common;
+mod doctor;
 mod doors;
 mod help;
 mod input;
 mod json;
 mod lab;
 mod results;
+mod screen;
+mod service;
 mod settings;
 mod streams;
+mod talk;
 mod truth;
 mod usage;
 mod voice;

@@ -1,9 +1,9 @@
 //! How `send` ends: stopped before it has begun, and with changes of the transport that failed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 
-use crate::common::{antiphon, run};
+use crate::common::{antiphon, free_ports, listening, run};
 
 /// A UDP socket that answers nothing, and its address.
 fn silent() -> (std::net::UdpSocket, String) {
@@ -76,4 +76,59 @@ fn a_limit_while_the_connection_is_measured_sends_nothing() {
     assert_eq!(ran.code, Some(124), "{}", ran.err);
     assert!(ran.err.contains("measuring for 10 s") && ran.err.contains("nothing was sent"), "{}", ran.err);
     assert!(!ran.err.contains("sending tone"), "{}", ran.err);
+}
+
+#[test]
+fn a_sender_that_receivers_call_tells_of_each() {
+    let port = free_ports(1);
+    let mut sender = antiphon();
+    sender.args([
+        "send",
+        "tone:440Hz",
+        &format!("rtp://@127.0.0.1:{port}"),
+        "--seconds",
+        "2s",
+        "--purpose",
+        "tv",
+    ]);
+    let mut sender = sender.stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut said = BufReader::new(sender.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let waits = said.find(|line| line.contains("to each caller")).expect("it says that it waits");
+    assert!(waits.contains("receivers play 80ms after capture, in step"), "{waits}");
+    let call = format!("rtp://127.0.0.1:{port}?role=caller");
+    let receiver = run(&["receive", &call, "null:", "--time-limit", "20s"]);
+    assert_eq!(receiver.code, Some(0), "{}", receiver.err);
+    assert!(receiver.err.contains("calling rtp://127.0.0.1:"), "{}", receiver.err);
+    assert!(receiver.err.contains("in step 80.") || receiver.err.contains("in step 79."), "{}", receiver.err);
+    let rest: Vec<String> = said.collect();
+    assert!(sender.wait().expect("it is our child").success(), "{rest:?}");
+    let told = rest.iter().find(|line| line.starts_with("receiver 1 (127.0.0.1:")).expect("its figures");
+    assert!(told.contains("lost 0, late 0") && told.contains("from capture to playout"), "{told}");
+}
+
+#[test]
+fn lines_on_standard_input_choose_programmes() {
+    let port = free_ports(1);
+    let at = format!("rtp://@127.0.0.1:{port}");
+    let programmes = ["--programme", "News=tone:440Hz", "--programme", "Film=tone:880Hz"];
+    let send = [&["send"], &programmes[..], &[&at]].concat();
+    let (mut sender, said) = listening(&send, "to each caller");
+    let uri = format!("rtp://127.0.0.1:{port}?role=caller");
+    let mut receiver = antiphon();
+    receiver.args(["receive", &uri, "null:", "--programme", "-", "--time-limit", "30s"]);
+    receiver.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut receiver = receiver.spawn().expect("the program starts");
+    let mut input = receiver.stdin.take().expect("piped");
+    let mut told = BufReader::new(receiver.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut hears = |sentence: &str| assert!(told.any(|line| line.contains(sentence)), "{sentence}");
+    hears("programme 1 of 2: News");
+    input.write_all(b"Sport\n").expect("it reads");
+    hears("the sender has no programme 'Sport': it has News, Film");
+    input.write_all(b"film\n").expect("it reads");
+    hears("programme 2 of 2: Film");
+    receiver.kill().expect("it runs");
+    receiver.wait().expect("it is our child");
+    sender.kill().expect("it runs");
+    sender.wait().expect("it is our child");
+    said.join().expect("it was read");
 }

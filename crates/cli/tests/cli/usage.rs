@@ -31,6 +31,45 @@ fn typing_errors_are_answered_with_the_nearest_name() {
 }
 
 #[test]
+fn without_a_jack_server_the_remedy_is_named() {
+    for arguments in
+        [&["receive", "rtp://127.0.0.1:7710", "jack:"][..], &["send", "jack:", "rtp://127.0.0.1:9"]]
+    {
+        let ran = finish(
+            antiphon().args(arguments).env("JACK_DEFAULT_SERVER", "antiphon-tests-start-no-such-server"),
+        );
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        // With the library and without it.
+        assert!(ran.err.contains("start") && ran.err.contains("or use a pipe"), "{}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "JACK's library says nothing itself: {}", ran.err);
+    }
+    refused(&["receive", "rtp://:7710", "jack:?rate=48kHz"], &["omit rate="]);
+    refused(&["send", "jack:?channels=65", "rtp://127.0.0.1:9"], &["1 to 64"]);
+    refused(&["receive", "rtp://:7710", "jack:?conect=no"], &["connect"]);
+}
+
+#[test]
+fn without_a_pulseaudio_server_the_remedy_is_named() {
+    let nowhere = "unix:/nonexistent/antiphon-tests-start-no-such-server";
+    for arguments in
+        [&["receive", "rtp://127.0.0.1:7710", "pulse:"][..], &["send", "pulse:", "rtp://127.0.0.1:9"]]
+    {
+        let ran = finish(antiphon().args(arguments).env("PULSE_SERVER", nowhere));
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains("pulseaudio --start") && ran.err.contains("or use a pipe"), "{}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+    let ran = finish(antiphon().args(["devices", "--json"]).env("PULSE_SERVER", nowhere));
+    assert!(ran.out.contains("no PulseAudio or PipeWire server runs"), "{}", ran.out);
+    refused(&["receive", "rtp://:7710", "pulse:?rate=48kHz"], &["omit rate="]);
+    refused(&["send", "pulse:?channels=0", "rtp://127.0.0.1:9"], &["1 to 64"]);
+    refused(&["send", "pulse:?channels=200", "rtp://127.0.0.1:9"], &["1 to 64"]);
+    refused(&["send", "pulse:?channels=33", "rtp://127.0.0.1:9"], &["at most 32"]);
+    refused(&["receive", "rtp://:7710", "pulse:?buffer=20"], &["20ms"]);
+    refused(&["receive", "rtp://:7710", "pulse:?bufer=20ms"], &["buffer"]);
+}
+
+#[test]
 fn bare_numbers_are_refused_with_their_unit() {
     refused(&["compare", "--seconds", "15"], &["15s"]);
     refused(&["compare", "--time-limit", "15"], &["15s"]);

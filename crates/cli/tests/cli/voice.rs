@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::common::{SCHEMES, antiphon, finish, free_ports, listening, run, source};
+use crate::common::{SCHEMES, antiphon, finish, free_ports, listening, recorded, run, source};
 
 /// A file of mu-law with two channels, and the bytes of each. It has no negative zero, which is sent as zero.
 fn two_channels(path: &Path, bytes: usize) -> [Vec<u8>; 2] {
@@ -28,15 +28,7 @@ fn two_channels(path: &Path, bytes: usize) -> [Vec<u8>; 2] {
     channels
 }
 
-/// The samples of a recording.
-fn recorded(path: &Path) -> Vec<u8> {
-    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let at = file.windows(4).position(|name| name == b"data").expect("a data chunk") + 8;
-    let len = u32::from_le_bytes(file[at - 4..at].try_into().expect("four bytes")) as usize;
-    file[at..at + len].to_vec()
-}
-
-/// Buffers that bear a busy machine.
+/// Buffers long enough for a busy machine.
 const PATIENT: [&str; 4] = ["--voice-size", "1280B", "--latency", "1s"];
 
 #[test]
@@ -113,15 +105,16 @@ fn channels_in_opus_come_back_as_long() {
     }
 }
 
+fn refused(arguments: &[&str], words: &[&str]) {
+    let ran = run(arguments);
+    assert_eq!(ran.code, Some(2), "{arguments:?}: {}{}", ran.out, ran.err);
+    for word in words {
+        assert!(ran.err.contains(word), "{arguments:?} says nothing of {word}: {}", ran.err);
+    }
+}
+
 #[test]
 fn what_voice_channels_do_not_have_is_refused() {
-    let refused = |arguments: &[&str], words: &[&str]| {
-        let ran = run(arguments);
-        assert_eq!(ran.code, Some(2), "{arguments:?}: {}{}", ran.out, ran.err);
-        for word in words {
-            assert!(ran.err.contains(word), "{arguments:?} says nothing of {word}: {}", ran.err);
-        }
-    };
     let to = "xtp://127.0.0.1:9";
     refused(&["send", "--voice", "0", to], &["1 to 65536"]);
     refused(&["send", "--voice", "65537", to], &["1 to 65536"]);
@@ -132,12 +125,22 @@ fn what_voice_channels_do_not_have_is_refused() {
     refused(&["send", "--voice", "4", to, "--opus", "--silence"], &["--opus", "--silence"]);
     refused(&["send", "--voice", "4", to, "--opus=5kbit/s"], &["6kbit/s"]);
     refused(&["send", "--voice", "4", to, "--opus", "--voice-size", "100B"], &["80B", "480B"]);
-    refused(&["send", "--voice", "513", to, "--opus"], &["512"]);
+    refused(&["send", "--voice", "417", to, "--opus"], &["416"]);
     refused(&["send", "--voice", "4", to, "--voice-priority", "4-1=0"], &["1-8=0"]);
     refused(&["send", "--voice", "4", to, "--voice-clock", "100"], &["ppm"]);
-    refused(&["send", "--voice", "4", to, "--format", "l16"], &["--format", "--voice"]);
+    for [option, value] in
+        [["--format", "l16"], ["--bitrate", "64kbit/s"], ["--most-receivers", "3"], ["--in-step", "80ms"]]
+    {
+        refused(&["send", "--voice", "4", to, option, value], &[option, "--voice"]);
+    }
     refused(&["send", "--voice", "4", to, "--latency", "4s"], &["3s"]);
-    refused(&["send", "--voice", "4", "rtp://239.1.2.3:7710"], &["one host"]);
+    refused(&["send", "--voice", "4", "xtp://127.0.0.1:9?latency=1h"], &["3s"]);
+    for group in
+        ["rtp://239.1.2.3:7710", "xtp://239.1.2.3:7710", "xtp://[ff15::1]:7710", "srp://239.1.2.3:7710"]
+    {
+        refused(&["send", "--voice", "4", group], &["one host"]);
+        refused(&["receive", "--voice", group], &["one host"]);
+    }
     refused(&["send", "--voice", "4", "auto://127.0.0.1"], &["xtp://"]);
     refused(&["send", "--voice", "4", "tone:440Hz", to], &["--seconds"]);
     refused(&["send", "--voice", "4", "xtp://127.0.0.1:9?ptime=1ms"], &["ptime"]);
@@ -146,4 +149,85 @@ fn what_voice_channels_do_not_have_is_refused() {
     refused(&["receive", "rtp://:7710"], &["SINK"]);
     refused(&["receive", "--voice", "rtp://127.0.0.1:7710", "-?format=s16le"], &["--mix"]);
     refused(&["receive", "--voice", "rtp://127.0.0.1:7710", "file:x.wav?number"], &["overwrite"]);
+}
+
+#[test]
+fn options_that_would_mean_nothing_are_refused() {
+    let to = "xtp://127.0.0.1:9";
+    for option in ["--voice-size=80B", "--opus", "--voice-clock=100ppm", "--voice-priority=1=0"] {
+        refused(&["send", "tone:440Hz", to, option], &["--voice"]);
+    }
+    let at = "xtp://127.0.0.1:7710?sort=on";
+    refused(&["receive", "--voice", at, "--voice-source", "tones:"], &["--voice-send"]);
+    for option in ["--voice-size=80B", "--silence", "--opus", "--voice-priority=1=0"] {
+        refused(
+            &["receive", "--voice", at, option],
+            &[option.split('=').next().expect("a name"), "--voice-send 24"],
+        );
+    }
+    for to in [to, "xtp://127.0.0.1:9?sort=off", "rtp://127.0.0.1:9", "srp://127.0.0.1:9?mode=as-published"] {
+        refused(
+            &["send", "--voice", "4", to, "--voice-priority", "1=0"],
+            &["sort=on", "omit --voice-priority"],
+        );
+    }
+    refused(&["send", "--voice", "4", to, "--voice-clock", "100001ppm"], &["100000ppm"]);
+    refused(&["send", "--voice", "4", to, "--voice-clock", "0.4ppm"], &["0ppm"]);
+    // Later calls would be added to the recording of the first.
+    let receive = ["receive", "--voice", "xtp://127.0.0.1:7710", "--forever"];
+    for sink in [&["file:x.wav"][..], &["file:x.wav?overwrite", "--mix"]] {
+        refused(&[&receive[..], sink].concat(), &["--forever", "null:"]);
+    }
+    refused(
+        &[&receive[..], &["--voice-send", "3", "--voice-source", "tone:440Hz?seconds=1s"]].concat(),
+        &["--forever", "speech:"],
+    );
+}
+
+#[test]
+fn a_receiver_that_is_not_there_is_told() {
+    for scheme in ["rtp", "xtp", "srp", "tcp"] {
+        let to = format!("{scheme}://127.0.0.1:{}", free_ports(1));
+        let sent = run(&["send", "--voice", "4", &to, "--seconds", "1s"]);
+        assert_eq!(sent.code, Some(4), "{scheme}: {}", sent.err);
+        assert!(sent.err.contains("cannot be reached"), "{scheme}: {}", sent.err);
+    }
+}
+
+#[test]
+fn a_receiver_that_leaves_before_the_end_is_told() {
+    for scheme in ["rtp", "xtp", "tcp"] {
+        let port = free_ports(1);
+        let at = source(scheme, port);
+        // It does not hear the end of it.
+        let (mut listener, said) =
+            listening(&["receive", "--voice", &at, "--seconds", "1s"], "listening for voice");
+        let to = format!("{scheme}://127.0.0.1:{port}");
+        let sent = run(&["send", "--voice", "4", &to, "--seconds", "3s"]);
+        assert_eq!(listener.wait().expect("our child").code(), Some(0), "{}", said.join().expect("read"));
+        assert!(matches!(sent.code, Some(1 | 4)), "{scheme}: {:?} {}", sent.code, sent.err);
+        assert!(sent.err.contains("error: the receiver"), "{scheme}: {}", sent.err);
+    }
+}
+
+#[test]
+fn who_listens_does_not_decide_who_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let channels = two_channels(&directory.path().join("two.wav"), 8_000);
+    let file = |name: &str| format!("file:{}", directory.path().join(name).display());
+    let (port, from, sink) = (free_ports(1), file("two.wav"), file("call.wav"));
+    let at = format!("tcp://127.0.0.1:{port}");
+    let send = ["send", "--voice", "2", &from, &format!("tcp://@127.0.0.1:{port}")];
+    let (mut sender, said) = listening(&[&send[..], &PATIENT].concat(), "listening for voice");
+    let call = format!("{at}?role=caller");
+    let receive = ["receive", "--voice", &call, &sink, "--voice-send", "1"];
+    let received = run(&[&receive[..], &PATIENT].concat());
+    assert_eq!(received.code, Some(0), "{}", received.err);
+    assert_eq!(sender.wait().expect("our child").code(), Some(0), "{}", said.join().expect("read"));
+    for (number, channel) in channels.iter().enumerate() {
+        assert!(
+            recorded(&directory.path().join(format!("call-000{}.wav", number + 1))) == *channel,
+            "{number}"
+        );
+    }
 }

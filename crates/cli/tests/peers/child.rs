@@ -65,6 +65,15 @@ impl Child {
         }
     }
 
+    /// Waits until a receiver with `--json` has played more than so many seconds.
+    pub fn wait_until_played(&mut self, seconds: f64) {
+        self.wait_until(&format!("{seconds} s of sound"), |line| {
+            // Sentences between the records are none.
+            let Ok(record) = serde_json::from_str::<serde_json::Value>(line) else { return false };
+            record["played_s"].as_f64().is_some_and(|played| played > seconds)
+        });
+    }
+
     /// Waits for its end.
     pub fn end(mut self) -> Ended {
         while self.next().is_some() {}
@@ -87,6 +96,14 @@ impl Child {
     pub fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
         assert!(sent.expect("kill is everywhere").success(), "{} is gone already", self.name);
+    }
+
+    /// Asks it to end, and waits until it has, or its time is over. Never panics: for drops.
+    pub fn terminate(self) {
+        let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        if asked.is_ok_and(|status| status.success()) {
+            while self.lines.recv_timeout(self.deadline.since(self.clock.now())).is_ok() {}
+        }
     }
 
     /// The next line; `None` once both streams are closed.
@@ -167,23 +184,34 @@ pub fn program(line: &str) -> Command {
     command
 }
 
-/// Even ports that were free a moment ago, with a free one above each, for UDP and TCP: what RTP and RTCP take.
-pub fn free_ports(count: usize) -> Vec<u16> {
+/// An even port with the one above, for UDP and TCP: what RTP and RTCP take. Nobody else gets them until this is dropped.
+pub struct HeldPort {
+    pub port: u16,
+    _sockets: (UdpSocket, TcpListener, UdpSocket),
+}
+
+/// Ports to hold until just before the program starts that listens there: other programs started before it take any free
+/// port for themselves.
+pub fn hold_ports(count: usize) -> Vec<HeldPort> {
     let mut held = Vec::new();
-    let mut ports = Vec::new();
-    while ports.len() < count {
+    // Kept to the end, so that the next one is another.
+    let mut unfit = Vec::new();
+    while held.len() < count {
         let any = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
         let port = any.local_addr().expect("bound").port();
-        let free = || {
+        let beside = || {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
             Some((tcp, UdpSocket::bind((Ipv4Addr::LOCALHOST, port.checked_add(1)?)).ok()?))
         };
-        if port.is_multiple_of(2)
-            && let Some(beside) = free()
-        {
-            ports.push(port);
-            held.push((beside, any));
+        match port.is_multiple_of(2).then(beside).flatten() {
+            Some((tcp, above)) => held.push(HeldPort { port, _sockets: (any, tcp, above) }),
+            None => unfit.push(any),
         }
     }
-    ports
+    held
+}
+
+/// Such ports, free a moment ago.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    hold_ports(count).iter().map(|held| held.port).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use antiphon::media::SampleFormat;
 
-use crate::child::{Child, antiphon, free_ports, program};
+use crate::child::{Child, antiphon, hold_ports, program};
 use crate::sound::{SOUNDS, Sound};
 
 /// Plays every sound at once and checks that what the player wrote is what was sent. The player joins a stream that
@@ -14,14 +14,16 @@ use crate::sound::{SOUNDS, Sound};
 fn plays(whose: &str, player: impl Fn(&Sound, &Path, &Path) -> Command) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |sound: &Sound, kind: &str| directory.path().join(format!("{}.{kind}", sound.name()));
-    let ports = free_ports(SOUNDS.len());
-    let streams = SOUNDS.iter().zip(ports).map(|((sound, payload_type), port)| {
+    let ports = hold_ports(SOUNDS.len());
+    let streams = SOUNDS.iter().zip(ports).map(|((sound, payload_type), held)| {
+        let port = held.port;
         let sdp = path(sound, "sdp");
         let target = format!("rtp://127.0.0.1:{port}");
         let name = sdp.display().to_string();
         let arguments = ["send", &sound.uri(), &target, "--sdp", &name, "--wait-for-peer"];
         let mut sender = Child::start(&mut antiphon(arguments), DEADLINE);
         sender.wait_for("wrote");
+        drop(held);
         let player = Child::start(&mut player(sound, &sdp, &path(sound, "raw")), DEADLINE);
         let text = std::fs::read_to_string(&sdp).expect("the sender wrote it");
         let media = format!("m=audio {port} RTP/AVP {}", payload_type.unwrap_or(96));

@@ -50,10 +50,7 @@ impl Theirs {
         let seconds = f64::from(self.sound.seconds);
         if !self.says_bye {
             // What is recorded is told every second; a sender that says nothing any more is no end of the recording.
-            receiver.wait_until("all of the sound", |line| {
-                let record: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
-                record["played_s"].as_f64().is_some_and(|played| played > seconds - SHORTEST_PACKET)
-            });
+            receiver.wait_until_played(seconds - SHORTEST_PACKET);
             receiver.interrupt();
         }
         let ended = receiver.end();
@@ -70,13 +67,18 @@ impl Theirs {
     }
 }
 
-/// Takes all streams at once.
+/// Takes all streams at once. All receivers listen before any sender starts: a sender's own ports are any free ones, which
+/// may be those of a receiver to come.
 fn takes(whose: &str, streams: Vec<Theirs>, sender: impl Fn(&Theirs) -> Command) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let running = streams.iter().enumerate().map(|(number, stream)| {
+    let listening = streams.iter().enumerate().map(|(number, stream)| {
         let recording = directory.path().join(format!("{number}.wav"));
         let receiver = stream.receiver(&recording);
-        (stream, recording, receiver, Child::start(&mut sender(stream), DEADLINE))
+        (stream, recording, receiver)
+    });
+    let running = listening.collect::<Vec<_>>().into_iter().map(|(stream, recording, receiver)| {
+        let sender = Child::start(&mut sender(stream), DEADLINE);
+        (stream, recording, receiver, sender)
     });
     for (stream, recording, receiver, sender) in running.collect::<Vec<_>>() {
         sender.succeed();

@@ -35,6 +35,7 @@ impl Endpoint for Recorder {
             acknowledged: true,
             ordered: false,
             retransmits: true,
+            priorities: true,
             reliable: false,
             streams: 4,
             calls_with_first_message: true,

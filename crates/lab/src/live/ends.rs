@@ -82,9 +82,9 @@ fn builder<'a>(setup: &'a Setup, frame: &StreamPlacement) -> Result<StreamBuilde
     let map = Map::new(setup)?;
     let to = *spec.to.first().ok_or_else(|| WorldError::NoReceiver(spec.name.clone()))?;
     let mtu = map.mtu(&map.way(&spec.name, spec.from, to)?);
-    let until = Instant::ZERO + setup.duration;
-    let mut builder = StreamBuilder::new(spec, 0, mtu, until, frame.seed)?;
+    let mut builder = StreamBuilder::new(spec, setup, 0, mtu, frame.seed)?;
     builder.most = builder.most.min(frame.max_datagram);
+    builder.on_sockets = true;
     (builder.start, builder.until) = (frame.begin + spec.start, frame.begin + setup.duration);
     Ok(builder)
 }

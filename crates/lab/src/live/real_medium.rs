@@ -6,7 +6,9 @@ use antiphon_core::{BitRate, Rng};
 use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
 
 use super::LiveError;
-use crate::setup::{HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
+use crate::setup::{
+    Content, Headers, HostCost, MediumKind, MediumSpec, NodeId, Setup, StreamSpec, TrafficKind,
+};
 use crate::world::medium::nodes_of;
 use crate::world::routes::Map;
 use crate::world::{World, WorldError};
@@ -55,6 +57,11 @@ impl RealMedium {
         }
         if let Some(stream) = setup.streams.iter().find(|stream| !stream.further.is_empty()) {
             return Err(refusal(&stream.name, "a stream over several transports"));
+        }
+        let is_video =
+            |stream: &&StreamSpec| matches!(stream.content, Content::Video(_)) || stream.beside.is_some();
+        if let Some(stream) = setup.streams.iter().find(is_video) {
+            return Err(refusal(&stream.name, "a video, or looked at beside one"));
         }
         let mut notes = host_notes(setup);
         let links: Vec<&MediumSpec> = setup.media.iter().filter(|medium| is_link(&medium.kind)).collect();
@@ -146,6 +153,9 @@ fn host_notes(setup: &Setup) -> Vec<String> {
     if setup.nodes.iter().any(|node| node.cost != HostCost::default()) {
         notes.push("processor times are those of this machine, not of the scenario".into());
     }
+    if setup.nodes.iter().any(|node| node.priorities) {
+        notes.push("nodes send in the order of arrival: 'priorities' counts in the model alone".into());
+    }
     if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Blaster { .. })) {
         notes.push(
             "blasters send at the rate of their first medium, since an emulator's queue is not visible"
@@ -154,6 +164,11 @@ fn host_notes(setup: &Setup) -> Vec<String> {
     }
     if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Ping { .. })) {
         notes.push("pings are UDP datagrams of the same size, returned by a thread".into());
+    }
+    if setup.streams.iter().any(|stream| stream.headers != Headers::AsSent) {
+        notes.push(
+            "packets have the headers that they are sent with: 'headers' counts in the model alone".into(),
+        );
     }
     notes
 }
@@ -190,6 +205,24 @@ mod tests {
         // Forked as in `Medium::new`, so that the link does at each time what it does there.
         assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
         assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn what_a_machine_does_otherwise_is_noted() {
+        let voice = "[stream.voice]\ntransport='xtp'\nfrom='a'\nto='b'\nframe='64B'\ninterval='8ms'\n";
+        let notes = |more: &str| {
+            let media = format!(
+                "link.x={{between=['a','b'],link='ideal'}}\nlink.y={{between=['b','c'],link='ideal'}}\n{voice}{more}"
+            );
+            medium_of(&media).unwrap().notes
+        };
+        let (plain, with) = (notes(""), notes("headers='xtp-3.6'"));
+        let further: Vec<_> = with.iter().filter(|note| !plain.contains(note)).collect();
+        assert!(further.len() == 1 && further[0].contains("'headers'"), "{with:?}");
+        let text = "title='x'\nduration='1s'\n[node.a]\n[node.b]\npriorities=true\n[link.x]\nbetween=['a','b']\nlink='ideal'\n\
+                    [traffic.p]\nkind='ping'\nfrom='a'\nto='b'\ninterval='1s'\ncount=1";
+        let sorted = host_notes(&Scenario::parse("x", text).unwrap().setup(&[]).unwrap());
+        assert!(sorted.iter().any(|note| note.contains("'priorities'")), "{sorted:?}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) struct Files {
     pub departures: &'static str,
     /// Remarks on the checks of its claims.
     pub checks: &'static str,
+    /// How its claims came out with other seeds.
+    pub seeds: &'static str,
     /// Name and text of each table, in the order of the paper.
     pub tables: &'static [(&'static str, &'static str)],
 }
@@ -25,6 +27,7 @@ macro_rules! files {
             claims: files!(@text $key, "claims.csv"),
             departures: files!(@text $key, "departures.toml"),
             checks: files!(@text $key, "checks.toml"),
+            seeds: files!(@text $key, "seeds.csv"),
             tables: &[$(($table, files!(@text $key, $table)),)*],
         }
     };
@@ -53,7 +56,7 @@ mod tests {
         assert_eq!(names(papers), folders);
         for files in MODULES.iter().map(|module| &module.files) {
             let mut here: Vec<&str> = files.tables.iter().map(|(name, _)| *name).collect();
-            here.extend(["checks.toml", "claims.csv", "departures.toml", "paper.toml"]);
+            here.extend(["checks.toml", "claims.csv", "departures.toml", "paper.toml", "seeds.csv"]);
             here.sort_unstable();
             assert_eq!(names(&format!("{papers}/{}", files.key)), here, "{}", files.key);
         }

@@ -23,11 +23,11 @@ pub struct Experiment {
     pub shows: &'static [&'static str],
 }
 
-/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include; then those that
-/// have no scenario yet.
+/// Experiments of a paper, whose scenarios are `scenarios/PAPER/KEY.toml`, with the files beside them that they include and the
+/// recorded paths beside them that they name; then those that have no scenario yet.
 macro_rules! experiments {
     ($paper:literal; $($key:literal $title:literal, $section:expr, $transports:expr, $tables:expr
-        $(, shows $($shows:literal)*)? $(, includes $file:literal)?;)*
+        $(, shows $($shows:literal)*)? $(, includes $file:literal)? $(, replays $passport:literal)?;)*
         $(unwritten $without:literal $its_title:literal, $its_section:expr, $its_transports:expr;)*) => {
         &[$($crate::papers::Experiment {
             key: $key,
@@ -38,6 +38,8 @@ macro_rules! experiments {
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $key, ".toml")),
                 $("\n# included: ", $file, "\n",
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $file)),)?
+                $("\n# appended passport: ", $passport, "\n",
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/", $paper, "/", $passport)),)?
             )),
             tables: $tables,
             shows: &[$($($shows),*)?],

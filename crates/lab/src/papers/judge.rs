@@ -8,6 +8,7 @@ use super::compare::{Place, Statistic};
 use super::derived::definition;
 use super::draws::Draws;
 use super::fits::Fit;
+use super::trial::Trial;
 use super::{Claim, Paper};
 use crate::results::Results;
 
@@ -22,7 +23,7 @@ pub enum Verdict {
     Holds,
     /// Our runs confirm it, but it reads a figure from which a number of the model was set.
     HoldsByFit,
-    /// Other runs of the same model could say the opposite.
+    /// Other runs of the same model could say something else, or those of other seeds do.
     Undecided,
     /// Our runs show something else.
     DoesNotHold,
@@ -86,10 +87,12 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// The figures that the check read, in its order.
     pub figures: Vec<Reading>,
-    /// What is missing if it was not run; otherwise empty.
+    /// What is missing if it was not run, or how often other seeds say what if that makes it undecided; otherwise empty.
     pub because: String,
     /// Why ours departs from the paper.
     pub departure: Vec<&'static str>,
+    /// Our own claims that show it by a run in which that cause alone is changed.
+    pub explained_by: Vec<&'static str>,
     /// What the paper says.
     pub claim: String,
     /// Place in the paper.
@@ -103,12 +106,34 @@ pub struct Judgement {
     pub confirmed: Option<bool>,
     /// The share of the draws of our runs in which the check says the same as over all of them (see [`DRAWS`]); `None` if it was not run.
     pub agreeing: Option<f64>,
+    /// How often each verdict came in the trial of other seeds, in words; empty if there was none.
+    pub seeds: String,
     /// The fitted numbers on which it rests: place in the scenario, value, and the printed figure.
     pub fits: Vec<String>,
     /// Bounds of its check that the paper does not state.
     pub bounds: Vec<&'static str>,
     /// Why it is no test, or why no run can confirm it, if one of them is the verdict; otherwise empty.
     pub proof: &'static str,
+}
+
+impl Judgement {
+    /// After a trial of other seeds: what it doesn't confirm is undecided. A trial of other experiments than today's (not
+    /// `is_current`) says nothing.
+    pub(super) fn tried(mut self, trial: &Trial, is_current: bool) -> Self {
+        if !is_current {
+            self.seeds =
+                format!("the trial of {} seeds was of another state of its scenarios", trial.seeds());
+            return self;
+        }
+        self.seeds = trial.words();
+        let untested = matches!(self.verdict, Verdict::ByDefinition | Verdict::NotRun);
+        if !untested && !trial.confirms(self.verdict) {
+            self.verdict = Verdict::Undecided;
+            self.because = trial.words();
+            self.proof = "";
+        }
+        self
+    }
 }
 
 /// A figure that a check read.
@@ -264,14 +289,10 @@ impl Judging<'_> {
             Verdict::NotReproducible => proof,
             _ => None,
         };
-        let fits = case.rests_on.iter().map(|at| {
-            let fit = &self.fits[*at];
-            let (experiment, place, fitted) = (fit.experiment, &fit.place, &fit.fitted);
-            format!("{experiment}: {place} = {}, set from {fitted}", fit.short_value())
-        });
-        let fits = fits.collect();
+        let fits = in_words(case.rests_on.iter().map(|at| &self.fits[*at]));
         let figures = case.readings;
         let departure = paper.reasons(&claim.id).collect();
+        let explained_by = paper.explanations(&claim.id).collect();
         let bounds = paper.bounds(&claim.id).collect();
         let Claim { id, claim, place, check, required, own } = claim.clone();
         Judgement {
@@ -282,12 +303,14 @@ impl Judging<'_> {
             figures,
             because,
             departure,
+            explained_by,
             claim,
             place,
             check,
             own,
             confirmed: outcome.ok(),
             agreeing,
+            seeds: String::new(),
             fits,
             bounds,
             proof: proof.unwrap_or_default(),
@@ -302,6 +325,25 @@ impl Judging<'_> {
     }
 }
 
+/// Each fitted number once, with the experiments that have it.
+fn in_words<'a>(fits: impl Iterator<Item = &'a Fit>) -> Vec<String> {
+    let mut numbers: Vec<(String, Vec<&str>)> = Vec::new();
+    for fit in fits {
+        let number = format!("{} = {}, set from {}", fit.place, fit.short_value(), fit.fitted);
+        match numbers.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, experiments)) => experiments.push(fit.experiment),
+            None => numbers.push((number, vec![fit.experiment])),
+        }
+    }
+    let said = |(number, experiments): (String, Vec<&str>)| match experiments.len().checked_sub(MOST_NAMED) {
+        None | Some(0) => format!("{}: {number}", experiments.join(", ")),
+        Some(more) => format!("{} and {more} more: {number}", experiments[..MOST_NAMED].join(", ")),
+    };
+    numbers.into_iter().map(said).collect()
+}
+
+/// Experiments that are named with a number; the report's table of fitted numbers has all.
+const MOST_NAMED: usize = 3;
 /// Draws of the runs of each experiment. The share that agrees is then known to half a percentage point where it decides.
 pub const DRAWS: usize = 1_000;
 /// The share of the draws that must agree: what a one-sided comparison has at the end of a 95 % interval.

@@ -16,8 +16,9 @@ mod judge;
 pub mod srp;
 mod table;
 mod transport_alternatives;
+mod trial;
 mod tv_audio_wlan;
-mod two_stream;
+pub mod two_stream;
 
 use std::sync::OnceLock;
 
@@ -28,6 +29,7 @@ pub use experiment::Experiment;
 pub use fits::Fit;
 pub use judge::{DECIDED, DRAWS, Evidence, Judgement, Reading, Verdict};
 pub use table::{Table, TableError, heading};
+pub use trial::{LEAST_SEEDS, SAME_PERCENT, Trial, TrialError, Trials};
 
 use draws::Draws;
 use judge::{Check, Judging};
@@ -53,6 +55,8 @@ pub struct Paper {
     pub departures: Vec<Departure>,
     /// What is known of its checks.
     remarks: Remarks,
+    /// How its claims come out with other seeds.
+    pub trials: Trials,
     checks: &'static [(&'static str, Check)],
     names: &'static [(&'static str, &'static str)],
 }
@@ -64,6 +68,9 @@ pub struct Departure {
     pub about: Vec<String>,
     /// The reason, written after looking at both.
     pub reason: String,
+    /// Our own claims that show it: with this cause changed, and nothing else, the figure is within the claim's bound.
+    #[serde(default)]
+    pub explained_by: Vec<String>,
 }
 
 /// A paper's `checks.toml`: remarks on the checks of its claims.
@@ -155,6 +162,8 @@ impl Paper {
         let about: About = toml::from_str(files.paper).unwrap_or_else(|error| broken(&error));
         let departures: Departures = toml::from_str(files.departures).unwrap_or_else(|error| broken(&error));
         let remarks: Remarks = toml::from_str(files.checks).unwrap_or_else(|error| broken(&error));
+        let claims = claims.unwrap_or_else(|error| broken(&error));
+        let trials = Trials::parse("seeds.csv", files.seeds, &claims, module.experiments);
         Paper {
             key: files.key,
             title: about.title,
@@ -162,9 +171,10 @@ impl Paper {
             year: about.year,
             experiments: module.experiments,
             tables: tables.unwrap_or_else(|error| broken(&error)),
-            claims: claims.unwrap_or_else(|error| broken(&error)),
+            claims,
             departures: departures.departure,
             remarks,
+            trials: trials.unwrap_or_else(|error| broken(&error)),
             checks: module.checks,
             names: module.names,
         }
@@ -197,6 +207,13 @@ impl Paper {
         here.map(|departure| departure.reason.as_str())
     }
 
+    /// Our own claims that explain why our results depart from the paper in a table or a claim.
+    fn explanations<'a>(&'static self, about: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+        let departures = self.departures.iter();
+        let here = departures.filter(move |departure| departure.about.iter().any(|name| name == about));
+        here.flat_map(|departure| departure.explained_by.iter().map(String::as_str))
+    }
+
     /// Why a claim's check tests nothing.
     fn definition(&'static self, claim: &str) -> Option<&'static str> {
         texts(&self.remarks.definition, claim).next()
@@ -212,8 +229,8 @@ impl Paper {
         texts(&self.remarks.bound, claim)
     }
 
-    /// The verdict on each claim, in the paper's order.
-    pub fn judge(&'static self, evidence: &Evidence<'_>) -> Vec<Judgement> {
+    /// The verdict on each claim by these runs alone, in the paper's order: as each seed of a trial is judged.
+    pub fn judge_alone(&'static self, evidence: &Evidence<'_>) -> Vec<Judgement> {
         self.judge_with(evidence, DRAWS, DRAWS_SEED)
     }
 
@@ -306,8 +323,8 @@ mod tests {
                 assert_no_burst_moves_by_packets(&name, &scenario.setup(&plan[0].point).unwrap());
                 for map in experiment.tables {
                     let table = paper.table(map.file).unwrap();
-                    for row in 0..table.rows.len() {
-                        let place = (map.place)(table, row).unwrap();
+                    let places = (0..table.rows.len()).filter_map(|row| (map.place)(table, row));
+                    for place in places {
                         let planned = plan.iter().any(|run| {
                             place.point.iter().all(|(key, value)| {
                                 run.point.iter().any(|(name, here)| name == key && here == value)
@@ -316,6 +333,30 @@ mod tests {
                         assert!(planned, "{name}: no run at {:?}", place.point);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn explanations_are_claims_of_ours() {
+        for paper in all() {
+            for departure in &paper.departures {
+                for id in &departure.explained_by {
+                    let known = paper.claims.iter().find(|claim| claim.id == *id);
+                    assert!(known.is_some_and(|claim| claim.own), "{}: {id}", paper.key);
+                }
+            }
+        }
+    }
+
+    /// A table of several experiments has each of its rows in one of them.
+    fn assert_each_row_is_somewhere(paper: &Paper) {
+        let maps = || paper.experiments.iter().flat_map(|experiment| experiment.tables);
+        for map in maps() {
+            let table = paper.table(map.file).unwrap();
+            for row in 0..table.rows.len() {
+                let mut same = maps().filter(|other| other.file == map.file);
+                assert!(same.any(|map| (map.place)(table, row).is_some()), "{}: row {row}", map.file);
             }
         }
     }
@@ -381,6 +422,7 @@ mod tests {
             for map in paper.experiments.iter().flat_map(|experiment| experiment.tables) {
                 map.assert_fits(paper.table(map.file).expect(map.file));
             }
+            assert_each_row_is_somewhere(paper);
         }
     }
 }

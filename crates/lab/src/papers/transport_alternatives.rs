@@ -25,6 +25,7 @@ const NAMES: &[(&str, &str)] = &[
     ("channels=2", "2 ch"),
     (DIRECT, "direct"),
     (ACCESS_POINT, "access point"),
+    ("passport:wifi-busy.passport", "busy Wi-Fi, recorded"),
 ];
 
 pub(super) const MODULE: Module = Module {
@@ -43,7 +44,11 @@ pub(super) const MODULE: Module = Module {
         "access_point" "802.11g through an access point", Some("4.1.5"), TRANSPORTS,
             &[round_trips("table06-access-point.csv")];
         "internet" "paths on the Internet", None, TRANSPORTS, &[],
-            shows "rtt_mean_ms" "missing_percent" "rtt_p99_ms";
+            shows "rtt_mean_ms" "missing_percent" "rtt_p99_ms", replays "wifi-busy.passport";
+        "direct_steady" "DCCP between two machines without the stalls of UDP's row", None, &["dccp"], &[],
+            shows "rtt_mean_ms" "missing_percent" "jitter_sd_ms";
+        "longer_outages" "SCTP through an access point, by how long outages last", None, &["rtp", "sctp"], &[],
+            shows "rtt_mean_ms" "missing_percent" "jitter_sd_ms";
     },
     checks: checks::CHECKS,
     names: NAMES,
@@ -59,6 +64,8 @@ const SWITCH: &str = "switch";
 const DIRECT: &str = "direct_wireless";
 const ACCESS_POINT: &str = "access_point";
 const INTERNET: &str = "internet";
+const STEADY: &str = "direct_steady";
+const OUTAGES: &str = "longer_outages";
 
 /// The stream under test.
 const AUDIO: &str = "audio";
@@ -66,6 +73,9 @@ const AUDIO: &str = "audio";
 const TRANSPORT: &str = "transport";
 const CHANNELS: &str = "channels";
 const PATH: &str = "path";
+const STALL: &str = "stall";
+const OUTAGE: &str = "outage";
+const SHARE: &str = "share";
 const UDP: &str = "rtp";
 const TCP: &str = "tcp";
 const DCCP: &str = "dccp?ccid=2&request-timeout=1s&queue=5&rto-initial=3s&rto-min=200ms&rto-max=64s";

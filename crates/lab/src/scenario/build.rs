@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use antiphon_core::units::parse_duration;
 
+use super::cell::packets;
 use super::error::{Fault, Read, clip, did_you_mean};
+use super::passport::Recordings;
 use super::read::{Context, Section, Value, is_name};
 use super::topology::Place;
 use super::tree::{Kind, Table};
 use super::{Note, cell, load, media, ring, stream, topology};
-use crate::setup::{HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
+use crate::setup::{HOST_QUEUE, HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
 
 /// Names of the written elements, with their kinds.
 type Names<'a> = BTreeMap<&'a str, &'a str>;
@@ -41,8 +43,8 @@ const KINDS: [&str; 8] = ["node", "link", "cable", "switch", "cell", "ring", "tr
 /// More elements than any study has, and few enough to build a setup quickly.
 const MAX_ELEMENTS: usize = 4096;
 
-/// As many receivers as the largest group has.
-const MAX_COPIES: u64 = 1000;
+/// As many receivers as a group can have: more would not all have repairs.
+const MAX_COPIES: u64 = antiphon_proto::MOST_MEMBERS as u64;
 
 /// Enough for what waits in the queues of the papers' networks to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -52,7 +54,8 @@ const DRAINS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::fr
 
 /// Reads the head, and refuses keys that contradict each other.
 pub(super) fn head(tree: &Table) -> Read<Head> {
-    let context = Context::new(&[]);
+    let none = Recordings::default();
+    let context = Context::new(&[], &none);
     let top = Section::new(&context, tree, "", &(0..0));
     let title = match top.find("title")? {
         Some(title) => title.text("\"Audio over a DSL line\"")?.to_string(),
@@ -71,8 +74,8 @@ pub(super) fn head(tree: &Table) -> Read<Head> {
 }
 
 /// Builds the setup of one point.
-pub(super) fn setup(tree: &Table, point: &[(String, String)]) -> Read<Built> {
-    let context = Context::new(point);
+pub(super) fn setup(tree: &Table, point: &[(String, String)], recordings: &Recordings) -> Read<Built> {
+    let context = Context::new(point, recordings);
     let setup = {
         let top = Section::new(&context, tree, "", &(0..0));
         for key in ["title", "source", "seed", "measured", "include"] {
@@ -91,6 +94,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         .ok_or_else(|| top.missing("duration", "the scenario has no duration: write duration = \"60s\""))?
         .duration(DURATIONS)?;
     let drain = top.or("drain", DRAIN, |drain| drain.duration(DRAINS))?;
+    let ends_with_streams = top.or("ends-with-streams", false, Value::truth)?;
     let mut kinds = Kinds::new();
     for kind in KINDS {
         kinds.insert(kind, top.sub(kind)?);
@@ -102,7 +106,15 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
     let (media, places) = media(top, &kinds, &nodes, &names)?;
     let (mut traffic, mut streams) = (Vec::new(), Vec::new());
     let specs = nodes.specs.to_vec();
-    let setup = Setup { duration, drain, nodes: specs, media, traffic: Vec::new(), streams: Vec::new() };
+    let setup = Setup {
+        duration,
+        drain,
+        ends_with_streams,
+        nodes: specs,
+        media,
+        traffic: Vec::new(),
+        streams: Vec::new(),
+    };
     let network = topology::check(&setup, &places, &nodes)?;
     for (name, section) in sections(&kinds, "traffic")? {
         traffic.extend(load::traffic(name, &section, &nodes, &network, duration)?);
@@ -119,7 +131,14 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         })?;
         section.finish()?;
     }
-    if streams.is_empty() && !traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. })) {
+    stream::beside(top, &streams)?;
+    let pings = traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. }));
+    if pings && ends_with_streams {
+        return Err(
+            top.fault("pings are measured for the whole duration: remove ends-with-streams, or the pings")
+        );
+    }
+    if streams.is_empty() && !pings {
         let remedy = "nothing is measured: write a [stream.NAME], or a [traffic.NAME] of kind = \"ping\"";
         return Err(top.missing("stream", remedy));
     }
@@ -248,14 +267,21 @@ impl Nodes {
                 apart: section.or("processors", false, |value| Ok(value.whole(1..=2)? == 2))?,
                 wake: cost(&section, "wake")?,
             };
+            let node = NodeSpec {
+                cost,
+                queue: section.or("queue", HOST_QUEUE, packets)?,
+                priorities: section.or("priorities", false, Value::truth)?,
+                ..NodeSpec::new(name)
+            };
             let copies = section.or("copies", None, |value| value.whole(1..=MAX_COPIES).map(Some))?;
             section.finish()?;
             let first = specs.len();
             match copies {
-                None => specs.push(NodeSpec { name: name.into(), cost }),
+                None => specs.push(node),
                 Some(count) => {
                     for n in 0..count as usize {
-                        specs.push(NodeSpec { name: copy_name(name, n, names, &section.span)?, cost });
+                        let name = copy_name(name, n, names, &section.span)?;
+                        specs.push(NodeSpec { name, ..node.clone() });
                     }
                     copied.push((name.to_string(), first..specs.len()));
                 }

@@ -8,7 +8,7 @@ use super::tree::{self, Kind, Table};
 
 /// The file that a text includes and does not contain yet, as the text names it.
 pub fn missing_include(text: &str) -> Option<String> {
-    // A text that can't be read is refused by whoever reads it.
+    // Reading the scenario refuses a text that can't be read.
     let (name, _) = named(&parse(text).ok()?)?;
     find(text, &name).is_none().then_some(name)
 }

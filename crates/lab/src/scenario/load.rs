@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::wire::UDP_IPV4_HEADERS;
-use antiphon_core::{BitRate, ByteCount, Ratio};
+use antiphon_core::{BitRate, ByteCount, Ppm, Ratio};
 use antiphon_link::RingClass;
 use antiphon_link::wlan::Category;
 
@@ -46,6 +46,7 @@ pub(super) fn traffic(
     ])?;
     let start = start(section, duration)?;
     let treatment = treatment(section)?;
+    let mut clock = Ppm::default();
     let longest = network.mtu(section, nodes, from, to)? - UDP_IPV4_HEADERS;
     let payload = || payload(section, longest);
     let kind = match kind {
@@ -53,6 +54,9 @@ pub(super) fn traffic(
             let (rate, payload) = (section.need("rate", "\"10Mbit/s\"")?, payload()?);
             let bits: BitRate = rate.parse()?;
             bounded(&rate, bits.0 as f64 / 8.0 / payload as f64, duration)?;
+            if matches!(kind, Kind::Constant) {
+                clock = clock_tolerance(section)?;
+            }
             match (bits.0, kind) {
                 (0, _) => return Ok(None),
                 (_, Kind::Constant) => TrafficKind::Constant { rate: bits, payload },
@@ -66,6 +70,7 @@ pub(super) fn traffic(
             bounded(&period, f64::from(packets) / time.as_secs_f64(), duration)?;
             let jitter = section.or("jitter", Ratio::default(), Value::parse)?;
             let payload = payload()?;
+            clock = clock_tolerance(section)?;
             if packets == 0 {
                 return Ok(None);
             }
@@ -82,7 +87,18 @@ pub(super) fn traffic(
             TrafficKind::Ping { interval, payload, count }
         }
     };
-    Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, treatment }))
+    Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, clock, treatment }))
+}
+
+/// By how much a sender's clock may be off.
+fn clock_tolerance(section: &Section<'_>) -> Read<Ppm> {
+    section.or("clock", Ppm::default(), |value| {
+        let tolerance: Ppm = value.parse()?;
+        match tolerance.0 {
+            0.0..=1000.0 => Ok(tolerance),
+            _ => Err(value.fault("a clock is off by 0ppm to 1000ppm at most")),
+        }
+    })
 }
 
 fn ends(section: &Section<'_>, nodes: &Nodes) -> Read<(NodeId, NodeId)> {

@@ -7,8 +7,9 @@ use antiphon_link::{Alternation, DuplexSpec, ETHERNET_100, KEYS, LinkSpec, Queue
 
 use super::build::Nodes;
 use super::error::Read;
-use super::read::{Reason, Section};
-use crate::setup::MediumKind;
+use super::passport;
+use super::read::{Reason, Section, Value};
+use crate::setup::{MediumKind, NodeId};
 
 /// `[link.NAME]`: the words of `antiphon link`, in one text or key by key.
 pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
@@ -17,6 +18,9 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
     let mut span = section.span.clone();
     if let Some(value) = section.find("link")? {
         let text = value.text("\"rate=10Mbit/s,delay=20ms\"")?.to_string();
+        if let Some(name) = passport::named(&text) {
+            return recorded(section, between, &value, name);
+        }
         let _: DuplexSpec = text.parse().map_err(|why| value.fault(why))?;
         note_link(section, &text, value.reason());
         span = value.span().clone();
@@ -44,6 +48,25 @@ pub(super) fn link(section: &Section<'_>, nodes: &Nodes) -> Read<MediumKind> {
         }
         None => MediumKind::Link { between, spec },
     })
+}
+
+/// `link = "passport:FILE"`: a recorded path, which is all that the link does.
+fn recorded(section: &Section<'_>, between: [NodeId; 2], value: &Value<'_>, name: &str) -> Read<MediumKind> {
+    let beside = KEYS.iter().map(|(key, ..)| *key).chain(["up", "down", "alternate"]);
+    for key in beside {
+        if section.find(key)?.is_some() {
+            let message = format!("a recorded path has its own delays and losses: leave out '{key}'");
+            return Err(value.fault(message));
+        }
+    }
+    let recording = section.context.recordings.find(name).map_err(|why| value.fault(why))?;
+    let place = format!("{}.link", section.place);
+    let why = value
+        .reason()
+        .why
+        .map_or_else(|| recording.about.clone(), |why| format!("{why}; {}", recording.about));
+    section.context.note(&place, name, Reason::of(Some(&why)));
+    Ok(MediumKind::Replay { between, up: recording.up.clone(), down: recording.down.clone() })
 }
 
 /// `alternate = { every, delay, loss }` of a link.

@@ -37,7 +37,8 @@
 //! A text `"$name"` is replaced by a value of `[sweep]`. Every value may be written with its reason, `{ value = "20us",
 //! why = "…" }`; one that was set so that a printed figure comes out says which: `{ value = "1%", why = "…", fitted = "table 6.3,
 //! 12 Mbit/s" }`. [`Scenario::notes`] lists them. What several scenarios share is in a file that each includes: `include =
-//! "room.toml"` ([`with_include`]).
+//! "room.toml"` ([`with_include`]). A link that repeats a recorded path names its passport: `link = "passport:FILE"`
+//! ([`with_passport`]).
 
 mod build;
 mod cell;
@@ -46,8 +47,10 @@ mod further;
 mod include;
 mod load;
 mod media;
+mod passport;
 mod read;
 mod ring;
+mod run_digest;
 mod stream;
 mod sweep;
 mod tcp;
@@ -63,6 +66,8 @@ use crate::setup::Setup;
 pub use error::ScenarioError;
 use error::{Fault, Read};
 pub use include::{missing_include, with_include};
+use passport::Recordings;
+pub use passport::{MAX_PASSPORT, MAX_PASSPORTS, missing_passports, with_passport};
 pub use sweep::Axis;
 use tree::Table;
 
@@ -87,6 +92,7 @@ pub struct Scenario {
     file: String,
     text: String,
     tree: Table,
+    recordings: Recordings,
 }
 
 /// One run of a plan.
@@ -131,8 +137,9 @@ impl Scenario {
     }
 
     fn read(file: &str, text: &str) -> Read<Scenario> {
-        let tree = include::parse(text)?;
-        include::check(&tree, text)?;
+        let (own, recordings) = passport::read(text);
+        let tree = include::parse(own)?;
+        include::check(&tree, own)?;
         let sweep = sweep::read(&tree)?;
         let head = build::head(&tree)?;
         let scenario = Scenario {
@@ -145,6 +152,7 @@ impl Scenario {
             file: file.into(),
             text: text.into(),
             tree,
+            recordings,
         };
         scenario.check()?;
         Ok(scenario)
@@ -155,7 +163,7 @@ impl Scenario {
         let points = sweep::points(&self.sweep);
         let (mut used, mut streams) = (std::collections::BTreeSet::new(), 1);
         for point in points.samples() {
-            let built = build::setup(&self.tree, &points.at(point))?;
+            let built = build::setup(&self.tree, &points.at(point), &self.recordings)?;
             used.extend(built.used);
             streams = streams.max(built.setup.streams.len() as u64);
         }
@@ -188,7 +196,7 @@ impl Scenario {
 
     /// The setup of a point.
     pub fn setup(&self, point: &[(String, String)]) -> Result<Setup, ScenarioError> {
-        match build::setup(&self.tree, point) {
+        match build::setup(&self.tree, point, &self.recordings) {
             Ok(built) => Ok(built.setup),
             Err(fault) => Err(fault.locate(&self.file, &self.text)),
         }
@@ -199,7 +207,7 @@ impl Scenario {
     pub fn notes(&self) -> Vec<Note> {
         let points = sweep::points(&self.sweep);
         // Checked when the text was read.
-        let built = build::setup(&self.tree, &points.at(0)).map(|built| built.notes);
+        let built = build::setup(&self.tree, &points.at(0), &self.recordings).map(|built| built.notes);
         let swept = self.sweep.iter().map(Axis::note);
         built.unwrap_or_default().into_iter().chain(swept).collect()
     }

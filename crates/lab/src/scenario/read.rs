@@ -11,19 +11,22 @@ use antiphon_core::units::{format_duration, parse_duration};
 
 use super::Note;
 use super::error::{Fault, Read, clip, did_you_mean};
+use super::passport::Recordings;
 use super::tree::{Entry, Form, Kind, Node, Scalar, Table};
 
 /// Settings of one point of the sweep, and what is found while reading.
 pub(super) struct Context<'a> {
     /// The point's settings.
     point: &'a [(String, String)],
+    /// The recorded paths that links may name.
+    pub(super) recordings: &'a Recordings,
     notes: RefCell<Vec<Note>>,
     used: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(point: &'a [(String, String)]) -> Self {
-        Context { point, notes: RefCell::default(), used: RefCell::default() }
+    pub(super) fn new(point: &'a [(String, String)], recordings: &'a Recordings) -> Self {
+        Context { point, recordings, notes: RefCell::default(), used: RefCell::default() }
     }
 
     /// The numbers that were read, and the names of the variables that were used.

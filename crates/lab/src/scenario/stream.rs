@@ -6,19 +6,22 @@ use antiphon_core::units::parse_frequency;
 use antiphon_core::uri::Query;
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS};
 use antiphon_core::{BitRate, ByteCount, DEFAULT_LATENCY};
+use antiphon_measure::VideoLayout;
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::{BlockMode, MAX_CHANNELS};
 use antiphon_media::packet::RTP_HEADER;
 use antiphon_proto::{StackArgs, Transport};
 
 use super::build::Nodes;
-use super::error::{Fault, Read, clip};
+use super::error::{Fault, Read, clip, did_you_mean};
 use super::further::{Around, further};
 use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
 use super::read::{Section, Value};
 use super::tcp;
 use super::topology::Network;
-use crate::setup::{Content, Headers, NodeId, Pacing, SoundSpec, StreamSpec, Unheard, Watch};
+use crate::setup::{
+    Content, FrameChoice, Headers, NodeId, Pacing, SoundSpec, StreamSpec, Unheard, VideoSpec, Watch,
+};
 
 /// Longer blocks are not live audio; and waiting frames must be kept.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -77,8 +80,30 @@ pub(super) fn stream(
             value.choice(&[("as-sent", Headers::AsSent), ("xtp-3.6", Headers::Xtp36)])
         })?,
         timer: section.or("timer", None, |value| value.duration(TICKS).map(Some))?,
+        timer_rounds_down: section
+            .or("timer-rounds", false, |value| value.choice(&[("up", false), ("down", true)]))?,
         unheard: unheard(section)?,
+        answers: section.or("answers", false, Value::truth)?,
+        beside: section.or("beside", None, |value| Ok(Some(value.text("\"video\"")?.into())))?,
+        priority: section.or("priority", 0, |value| Ok(value.whole(0..=u8::MAX.into())? as u8))?,
     })
+}
+
+/// Refuses a stream that is looked at beside one that does not exist.
+pub(super) fn beside(top: &Section<'_>, streams: &[StreamSpec]) -> Read<()> {
+    for stream in streams {
+        let Some(other) = &stream.beside else { continue };
+        if !streams.iter().any(|known| known.name == *other && known.name != stream.name) {
+            let name = clip(&stream.name);
+            let known = streams.iter().map(|stream| stream.name.as_str()).filter(|known| *known != name);
+            let hint = did_you_mean(other, known);
+            return Err(top.fault(format!(
+                "[stream.{name}] is beside '{}', which is no other stream{hint} write the name of one",
+                clip(other)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// `unheard = { share, delivered }`
@@ -135,9 +160,10 @@ fn destinations(section: &Section<'_>, transport: &Transport, to: &[NodeId], ref
         );
         return Err(section.fault(message));
     }
-    if count > 1 && reflected {
-        return Err(section
-            .fault("a stream that is reflected goes to one node: name one, or write reflected = false"));
+    if count > 1 && reflected && !transport.members {
+        return Err(section.fault(
+            "receivers of a group answer over xtp alone: name one node, or write transport = \"xtp\", or reflected = false",
+        ));
     }
     Ok(())
 }
@@ -148,17 +174,25 @@ enum Kind {
     Sound,
     Packets,
     Medusa,
+    Video,
 }
 
 /// The kind of a stream: as given, or according to its keys; otherwise sound.
 fn kind(section: &Section<'_>) -> Read<Kind> {
-    let kinds = [("sound", Kind::Sound), ("packets", Kind::Packets), ("medusa", Kind::Medusa)];
+    let kinds = [
+        ("sound", Kind::Sound),
+        ("packets", Kind::Packets),
+        ("medusa", Kind::Medusa),
+        ("video", Kind::Video),
+    ];
     if let Some(said) = section.find("content")? {
         return said.choice(&kinds);
     }
     let has = |key: &str| section.table.entry(key).is_some();
     Ok(if has("medusa") {
         Kind::Medusa
+    } else if has("video") {
+        Kind::Video
     } else if !has("sound") && ["frame", "interval", "count"].into_iter().any(has) {
         Kind::Packets
     } else {
@@ -168,12 +202,21 @@ fn kind(section: &Section<'_>) -> Read<Kind> {
 
 fn content(section: &Section<'_>, longest: usize, duration: Duration) -> Read<Content> {
     let kind = kind(section)?;
-    if let (Kind::Packets | Kind::Medusa, Some(protect)) = (kind, section.find("protect")?) {
+    if let (Kind::Packets | Kind::Medusa | Kind::Video, Some(protect)) = (kind, section.find("protect")?) {
         return Err(protect.fault("protect works with sound only: remove it, or 'frame' and 'interval'"));
     }
     match kind {
         Kind::Sound => sound(section, longest),
         Kind::Packets => packets(section, longest, duration),
+        Kind::Video => {
+            let inner = section.sub("video")?;
+            let inner = inner.ok_or_else(|| {
+                section.fault("write [stream.NAME.video] with frame, packet, interval and count")
+            })?;
+            let content = video(&inner, longest)?;
+            inner.finish()?;
+            Ok(content)
+        }
         Kind::Medusa => {
             let inner = section.sub("medusa")?;
             let inner =
@@ -251,6 +294,24 @@ fn medusa(section: &Section<'_>) -> Read<Content> {
     })
 }
 
+fn video(section: &Section<'_>, longest: usize) -> Read<Content> {
+    let frame = bytes(&section.need("frame", "\"12kB\"")?, MAX_VIDEO_FRAME)?;
+    let packet = bytes(&section.need("packet", "\"1400B\"")?, longest)?;
+    let interval = section.need("interval", "\"40ms\"")?.duration(INTERVALS)?;
+    let count = section.need("count", "200")?.whole(1..=MAX_VIDEO_FRAMES)?;
+    let choices = [("all", FrameChoice::All), ("newest", FrameChoice::Newest)];
+    let choice = section.or("choose", FrameChoice::All, |value| value.choice(&choices))?;
+    let streams = section.or("streams", 1, |value| Ok(value.whole(1..=1024)? as u16))?;
+    let layout = VideoLayout { frame, packet, interval, count };
+    let last = layout.bytes_of(layout.packets() - 1);
+    if packet < RTP_HEADER || last < RTP_HEADER {
+        return Err(section.fault(format!(
+            "each packet of a frame has an RTP header of {RTP_HEADER} bytes, and the last one has {last}: choose other sizes"
+        )));
+    }
+    Ok(Content::Video(VideoSpec { layout, choice, streams }))
+}
+
 fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
     let mut sound = SoundSpec::default();
     let (mut place, mut span) = (section.place.clone(), section.span.clone());
@@ -291,6 +352,10 @@ fn format(section: &Section<'_>) -> Read<SoundSpec> {
     Ok(sound)
 }
 
+/// More than a key frame of high definition.
+const MAX_VIDEO_FRAME: usize = 10_000_000;
+/// Ten days of 25 frames a second.
+const MAX_VIDEO_FRAMES: u64 = 20_000_000;
 /// From one frame to the next.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_hours(1);
 /// Frames whose pace nothing but the network bounds.

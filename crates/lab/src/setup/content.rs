@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon_measure::VideoLayout;
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
 use antiphon_session::Repetition;
@@ -37,6 +38,9 @@ pub enum Content {
         /// How a block is sent.
         mode: BlockMode,
     },
+    /// Video frames of one size at regular intervals, each in several packets with RTP headers. `patience` is how long after it was
+    /// due a frame may still be sent.
+    Video(VideoSpec),
     /// Sound through the whole sending and receiving pipeline, playout and concealment included, as users send it.
     Sound(SoundSpec),
 }
@@ -48,6 +52,27 @@ pub enum Pacing {
     PingPong,
     /// While fewer than so many have no outcome yet: over a transport that acknowledges, as fast as both ends take them.
     Window(u64),
+}
+
+/// A video.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VideoSpec {
+    /// Its frames and packets; a packet's bytes include its RTP header.
+    pub layout: VideoLayout,
+    /// Which frames are sent.
+    pub choice: FrameChoice,
+    /// Streams of an association over which frames go in turn; fewer where the transport has fewer.
+    pub streams: u16,
+}
+
+/// Which frames of a video are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameChoice {
+    /// Each, when it is due; over a byte stream when all before it are written.
+    All,
+    /// The newest one whenever nothing of the one before waits any more: over a byte stream all of it is written, elsewhere it has
+    /// arrived or was given up, as far as the transport tells.
+    Newest,
 }
 
 /// Sound of signed 16-bit samples.

@@ -114,6 +114,10 @@ impl Packet for Segment {
         self.wire_size()
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         self.clone()
     }

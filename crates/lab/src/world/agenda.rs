@@ -75,6 +75,11 @@ impl Agenda {
         }
     }
 
+    /// Whether the component is to be called.
+    pub fn is_set(&self, component: usize) -> bool {
+        self.nodes[self.nodes.len() / 2 + component].at() < NEVER
+    }
+
     /// The next component, and when.
     #[inline]
     pub fn first(&self) -> Option<(Instant, usize)> {

@@ -8,7 +8,9 @@ use antiphon_media::packet::RTP_HEADER;
 
 use super::error::WorldError;
 use super::network::Flow;
-use crate::setup::{Content, Headers, MediumKind, Pacing, Setup, StreamSpec, TrafficKind, TrafficSpec};
+use crate::setup::{
+    Content, Headers, MediumKind, NodeSpec, Pacing, Setup, StreamSpec, TrafficKind, TrafficSpec,
+};
 use crate::tcp;
 
 /// Refuses a run without an end, or without a beginning.
@@ -22,6 +24,38 @@ pub fn times(setup: &Setup) -> Result<(), WorldError> {
         Some(longest) => Err(WorldError::TooLong(longest)),
         None => Ok(()),
     }
+}
+
+/// Refuses a stream that is looked at beside none.
+pub fn beside(setup: &Setup) -> Result<(), WorldError> {
+    for stream in &setup.streams {
+        let Some(name) = &stream.beside else { continue };
+        let known = setup.streams.iter().any(|other| other.name == *name && other.name != stream.name);
+        if !known || stream.reflected || !matches!(stream.content, Content::Packets { .. }) {
+            return Err(WorldError::quantity(
+                &stream.name,
+                "packets at regular intervals, not sent back, are looked at beside another stream, by its name",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a video without an end, or whose packets have no room for what they are recognised by.
+pub fn video(stream: &StreamSpec) -> Result<(), WorldError> {
+    let Content::Video(video) = &stream.content else { return Ok(()) };
+    let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
+    let layout = &video.layout;
+    if layout.interval.is_zero() || layout.count == 0 || video.streams == 0 {
+        return refuse("a video has frames, an interval above zero, such as 40ms, and a stream at least");
+    }
+    if layout.packet < RTP_HEADER || layout.bytes_of(layout.packets().saturating_sub(1)) < RTP_HEADER {
+        return refuse("each packet of a video frame has an RTP header of 12 bytes: choose other sizes");
+    }
+    if stream.reflected {
+        return refuse("a video is not sent back: leave out 'reflected'");
+    }
+    Ok(())
 }
 
 /// Refuses invalid traffic; returns the queue limit of its first medium, where the medium itself does not tell it.
@@ -100,11 +134,58 @@ pub fn self_paced(stream: &StreamSpec, profile: &Profile) -> Result<(), WorldErr
     }
 }
 
-/// Refuses to count headers, or to miss packets, that a transport does not have.
+/// Refuses a timer that would measure nothing.
+pub fn timer(stream: &StreamSpec) -> Result<(), WorldError> {
+    match stream.timer {
+        Some(_) if !stream.reflected => Err(WorldError::quantity(
+            &stream.name,
+            "a timer reads round trips: send the stream back (reflected = true), or remove 'timer'",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a stream to a group that nobody could answer.
+pub fn answered(stream: &StreamSpec, profile: &Profile) -> Result<(), WorldError> {
+    if stream.reflected && stream.to.len() > 1 && !profile.acknowledged {
+        return Err(WorldError::quantity(
+            &stream.name,
+            "receivers of a group answer as its members, which join for repairs: leave out acks=never and reliability=none",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a priority that nothing would heed.
+pub fn priority(stream: &StreamSpec, profile: &Profile) -> Result<(), WorldError> {
+    let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
+    match &stream.content {
+        _ if stream.priority == 0 => Ok(()),
+        Content::Packets { .. } | Content::SelfPaced { .. } | Content::Video(_) if profile.priorities => {
+            Ok(())
+        }
+        Content::Packets { .. } | Content::SelfPaced { .. } | Content::Video(_) => refuse(
+            "its transport heeds no priorities: take one that does, such as xtp?sort=on, or leave out 'priority'",
+        ),
+        Content::Sound(_) | Content::Medusa { .. } => refuse(
+            "only packets of one size and video have a priority: write frame and interval, or leave out 'priority'",
+        ),
+    }
+}
+
+/// Refuses a node that could keep nothing.
+pub fn node(node: &NodeSpec) -> Result<(), WorldError> {
+    if !(1..=MOST_WAITING).contains(&node.queue) {
+        return Err(WorldError::quantity(&node.name, "1 to 32768 packets wait for a processor"));
+    }
+    Ok(())
+}
+
+/// Refuses to count headers, or to miss or answer packets, that a transport does not have.
 pub fn headers(stream: &StreamSpec, profile: &Profile, most: usize) -> Result<(), WorldError> {
     let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
     let counts = stream.headers == Headers::Xtp36;
-    if !counts && stream.unheard.share.0 == 0.0 {
+    if !counts && !stream.answers && stream.unheard.share.0 == 0.0 {
         return Ok(());
     }
     if counts && stream.transport != "xtp" {
@@ -146,6 +227,8 @@ const MOST_OPTIONS: usize = 16;
 const MOST_PACKETS_PER_S: u64 = 10_000_000;
 /// As many as the link models' queues hold.
 const MOST_IN_BURST: u32 = 32_768;
+/// The same of a processor.
+const MOST_WAITING: u32 = 32_768;
 /// Their round trips take 80 MB.
 const MOST_PINGS: u32 = 10_000_000;
 /// More than Linux's greatest by default (`tcp_rmem`, 32 MiB on large machines), times a few.

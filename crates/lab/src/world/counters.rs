@@ -99,6 +99,9 @@ fn cell_counters(cell: &Cell<Parcel>) -> Vec<(String, f64)> {
         ("attempts", total.attempts),
         ("collisions", total.collisions),
         ("failures", total.failures),
+        ("unacknowledged", total.unacknowledged),
+        ("duplicates", total.duplicates),
+        ("exhausted_after_arrival", total.exhausted_after_arrival),
         ("retries", total.retries),
     ];
     let counts = counts.into_iter().map(|(name, count)| (name.into(), count as f64));

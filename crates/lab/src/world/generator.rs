@@ -31,6 +31,8 @@ pub struct Pace {
     pub blocks: bool,
     /// The far end returns the frames: times count from when they were handed over, not from when they were due.
     pub reflected: bool,
+    /// Of each message, 0 the most urgent.
+    pub priority: u8,
 }
 
 /// When frames are due.
@@ -149,7 +151,8 @@ impl Generator {
             self.frame[4..8].copy_from_slice(&(ticks as u32).to_be_bytes());
             let deadline = self.pace.patience.map(|patience| due + patience);
             let tag = self.log.borrow().next_tag();
-            let sent = self.endpoint.send(now, Message::new(tag, &self.frame[..self.pace.frame], deadline));
+            let message = Message::new(tag, &self.frame[..self.pace.frame], deadline);
+            let sent = self.endpoint.send(now, Message { priority: self.pace.priority, ..message });
             self.waiting += u64::from(sent.is_ok());
             self.next += 1;
             let paced = matches!(self.pace.law, Law::Paced(..));
@@ -256,13 +259,20 @@ pub struct Listener {
     endpoint: Box<dyn Endpoint>,
     meter: SharedMeter,
     buf: Vec<u8>,
+    /// A frame has arrived when the transport delivers it, not when its last byte came: what waits for others before it is late.
+    when_delivered: bool,
 }
 
 impl Listener {
     /// A receiver on `endpoint`.
     pub fn new(endpoint: Box<dyn Endpoint>, meter: SharedMeter) -> Self {
         let buf = vec![0; endpoint.profile().max_receive];
-        Listener { endpoint, meter, buf }
+        Listener { endpoint, meter, buf, when_delivered: false }
+    }
+
+    /// The same, for which a frame has arrived when the transport delivers it.
+    pub fn when_delivered(self, when_delivered: bool) -> Self {
+        Listener { when_delivered, ..self }
     }
 }
 
@@ -275,9 +285,10 @@ impl OnEndpoint for Listener {
         &mut *self.endpoint
     }
 
-    fn work(&mut self, _now: Instant) {
+    fn work(&mut self, now: Instant) {
         while let Some(received) = self.endpoint.poll_message(&mut self.buf) {
-            on_frame(&self.meter, received.received_at, &self.buf[..received.len]);
+            let at = if self.when_delivered { now } else { received.received_at };
+            on_frame(&self.meter, at, &self.buf[..received.len]);
         }
         while self.endpoint.poll_event().is_some() {}
     }

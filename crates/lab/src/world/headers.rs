@@ -19,6 +19,8 @@ pub struct Counted {
     pub len: usize,
     /// It carries no data of its user.
     pub control: bool,
+    /// The priority in its header.
+    pub priority: Option<u16>,
 }
 
 impl Reader {
@@ -29,9 +31,9 @@ impl Reader {
 
     /// What a datagram counts.
     pub fn read(&mut self, datagram: &[u8]) -> Counted {
-        let data = match &mut self.dissector {
-            None => datagram.len(),
-            Some(dissector) => data_in(&mut **dissector, datagram),
+        let (data, priority) = match &mut self.dissector {
+            None => (datagram.len(), None),
+            Some(dissector) => (data_in(&mut **dissector, datagram), dissector.priority(datagram)),
         };
         let control = data == 0;
         let len = match self.headers {
@@ -39,7 +41,7 @@ impl Reader {
             Headers::Xtp36 if control => XTP36_CONTROL,
             Headers::Xtp36 => data + XTP36_DATA,
         };
-        Counted { len, control }
+        Counted { len, control, priority }
     }
 }
 
@@ -47,9 +49,11 @@ impl Reader {
 fn data_in(dissector: &mut dyn Dissector, datagram: &[u8]) -> usize {
     let mut data = 0;
     dissector.dissect(datagram, &mut |part| {
-        if let Dissected::Fragment(fragment) = part {
-            data += fragment.bytes.len();
-        }
+        data += match part {
+            Dissected::Fragment(fragment) => fragment.bytes.len(),
+            Dissected::Part(bytes) => bytes.len(),
+            Dissected::Packet(_) => 0,
+        };
     });
     data
 }

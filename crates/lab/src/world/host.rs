@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Rng};
+use antiphon_link::{Packet, rank};
 
 use super::error::WorldError;
 use super::packet::Parcel;
@@ -11,6 +12,9 @@ use crate::setup::{HostCost, NodeSpec};
 
 /// A node's processor, or two of them: one for what it sends, one for what it receives.
 pub struct Host {
+    /// What may wait, and in which order.
+    queue: usize,
+    priorities: bool,
     /// What packets cost.
     pub cost: HostCost,
     /// Nothing costs anything.
@@ -21,14 +25,28 @@ pub struct Host {
     receiving: Processor,
 }
 
-/// Processes one packet after the other, in the order in which they came.
+/// Processes one packet after the other.
 #[derive(Default)]
 struct Processor {
     /// When it has processed all that waits.
     done: Instant,
     /// When the last packet leaves it.
     out: Instant,
-    jobs: VecDeque<(Instant, Job, Parcel)>,
+    tasks: VecDeque<Task>,
+}
+
+/// A packet that is processed, waits for that, or has been processed and not fetched yet.
+struct Task {
+    job: Job,
+    parcel: Parcel,
+    /// Processor time.
+    cost: Duration,
+    /// What it waits for beside the processor.
+    wake: Duration,
+    begins: Instant,
+    done: Instant,
+    /// When it leaves.
+    out: Instant,
 }
 
 /// What a packet waits for.
@@ -44,6 +62,8 @@ impl Host {
     /// The processor of a node; what is random comes from `seed`.
     pub fn new(node: &NodeSpec, seed: u64) -> Self {
         Host {
+            queue: node.queue as usize,
+            priorities: node.priorities,
             cost: node.cost,
             is_free: node.cost == HostCost::default(),
             rng: Rng::fork(seed, &format!("host {}", node.name)),
@@ -52,29 +72,35 @@ impl Host {
         }
     }
 
-    /// Takes a packet that costs so much; returns it if too many wait.
+    /// Takes a packet that costs so much; if too many wait, returns it, or a less urgent one in its place.
     pub fn take(&mut self, now: Instant, job: Job, cost: Duration, parcel: Parcel) -> Option<Parcel> {
         // An acknowledgement is work of the side whose data it acknowledges.
         let receives = (job == Job::Receive) != parcel.is_control();
         let processor = if self.cost.apart && receives { &mut self.receiving } else { &mut self.sending };
-        if processor.jobs.len() >= HOST_QUEUE {
-            return Some(parcel);
+        let mine = rank(parcel.priority());
+        let waits_before =
+            |task: &Task| !self.priorities || task.begins <= now || rank(task.parcel.priority()) <= mine;
+        let mut displaced = None;
+        if processor.tasks.len() >= self.queue {
+            if processor.tasks.back().is_none_or(waits_before) {
+                return Some(parcel);
+            }
+            displaced = processor.tasks.pop_back().map(|task| task.parcel);
         }
         let wake = match self.cost.wake {
             Duration::ZERO => Duration::ZERO,
             mean => mean.mul_f64(self.rng.exponential()),
         };
-        processor.done = processor.done.max(now) + cost;
-        processor.out = processor.out.max(processor.done + wake);
-        processor.jobs.push_back((processor.out, job, parcel));
-        None
+        let place = processor.tasks.iter().rposition(waits_before).map_or(0, |before| before + 1);
+        processor.insert(now, place, Task { job, parcel, cost, wake, begins: now, done: now, out: now });
+        displaced
     }
 
     /// A packet that has been processed by `now`.
     pub fn poll(&mut self, now: Instant) -> Option<(Job, Parcel)> {
         let first = [&mut self.sending, &mut self.receiving].into_iter().min_by_key(|one| one.due_or_never());
-        let (_, job, parcel) = first?.jobs.pop_front_if(|(done, ..)| *done <= now)?;
-        Some((job, parcel))
+        let task = first?.tasks.pop_front_if(|task| task.out <= now)?;
+        Some((task.job, task.parcel))
     }
 
     /// When the next packet has been processed.
@@ -84,7 +110,7 @@ impl Host {
 
     /// Whether no packet waits.
     pub fn is_idle(&self) -> bool {
-        self.sending.jobs.is_empty() && self.receiving.jobs.is_empty()
+        self.sending.tasks.is_empty() && self.receiving.tasks.is_empty()
     }
 
     /// When the packets that wait to go out have been processed.
@@ -95,10 +121,25 @@ impl Host {
 
 impl Processor {
     fn due(&self) -> Option<Instant> {
-        self.jobs.front().map(|(done, ..)| *done)
+        self.tasks.front().map(|task| task.out)
     }
 
-    /// In an order in which nothing comes last.
+    /// Inserts a task that comes now; those behind it are processed later.
+    fn insert(&mut self, now: Instant, place: usize, task: Task) {
+        let before = place.checked_sub(1).map(|before| &self.tasks[before]);
+        // What the first one waits for has left already.
+        let (mut done, mut out) = before.map_or((self.done, self.out), |task| (task.done, task.out));
+        self.tasks.insert(place, task);
+        for task in self.tasks.range_mut(place..) {
+            task.begins = done.max(now);
+            task.done = task.begins + task.cost;
+            task.out = out.max(task.done + task.wake);
+            (done, out) = (task.done, task.out);
+        }
+        (self.done, self.out) = (done, out);
+    }
+
+    /// For comparing processors: one with nothing to do comes after all others.
     fn due_or_never(&self) -> (bool, Instant) {
         self.due().map_or((true, Instant::ZERO), |due| (false, due))
     }
@@ -138,6 +179,3 @@ pub fn check_cost(node: &str, cost: &HostCost) -> Result<(), WorldError> {
     }
     Ok(())
 }
-
-/// Packets that may wait for a processor, as in Linux's `netdev_max_backlog`.
-pub const HOST_QUEUE: usize = 1000;

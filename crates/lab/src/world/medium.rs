@@ -13,7 +13,7 @@ use antiphon_link::{
 use super::error::WorldError;
 use super::packet::{GROUP, Parcel};
 use super::ring::RingPart;
-use crate::setup::{MediumKind, MediumSpec, NodeId, Treatment};
+use crate::setup::{MediumKind, MediumSpec, NodeId, NodeSpec, Treatment};
 
 /// A medium, without its parts.
 #[derive(Debug)]
@@ -59,8 +59,13 @@ pub enum Exit<'a> {
 }
 
 impl Medium {
-    /// The medium after `spec`; its parts are appended to `parts`.
-    pub fn new(spec: &MediumSpec, seed: u64, parts: &mut Vec<Part>) -> Result<Self, WorldError> {
+    /// The medium after `spec` between some of `all` nodes; its parts are appended to `parts`.
+    pub fn new(
+        spec: &MediumSpec,
+        all: &[NodeSpec],
+        seed: u64,
+        parts: &mut Vec<Part>,
+    ) -> Result<Self, WorldError> {
         let seed = Rng::fork(seed, &format!("medium {}", spec.name)).next_u64();
         let medium = |shape| Medium {
             name: spec.name.clone(),
@@ -113,7 +118,8 @@ impl Medium {
             }
             MediumKind::Ring { spec: ring, .. } => {
                 let medium = medium(Shape::Ring);
-                parts.push(Part::Ring(Box::new(new_ring(spec, ring, medium.nodes.len())?)));
+                let nodes = medium.nodes.iter().map(|node| &all[*node]);
+                parts.push(Part::Ring(Box::new(new_ring(spec, ring, nodes)?)));
                 medium
             }
         })
@@ -127,7 +133,7 @@ impl Medium {
         }
     }
 
-    /// Offers a packet of the node at index `own`; returns whether a queue refused it.
+    /// Offers a packet of the node at index `own`; returns the flow of a packet that a queue then refused: this one, or a less urgent one.
     #[inline]
     pub fn offer(
         &self,
@@ -137,7 +143,7 @@ impl Medium {
         exit: Exit<'_>,
         treatment: Treatment,
         mut parcel: Parcel,
-    ) -> bool {
+    ) -> Option<u32> {
         parcel.exit = match exit {
             Exit::One(to) => to,
             Exit::Group(_) => GROUP,
@@ -156,16 +162,13 @@ impl Medium {
             }
             Part::Ring(ring) => ring.ring.offer(now, own, treatment.ring, parcel),
         };
-        match refused {
-            Some(refused) => {
-                refused.discard(Discard::Overflowed);
-                true
-            }
-            None => false,
-        }
+        let refused = refused?;
+        let flow = refused.flow;
+        refused.discard(Discard::Overflowed);
+        Some(flow)
     }
 
-    /// The next packet that `part` of this medium has delivered by `limit`: when, at which index on the medium, and the
+    /// The next packet that `part` of this medium, called at `now`, has delivered by `limit`: when, at which index on the medium, and the
     /// packet. A packet that goes on to another part of the medium is handed to it, and that part's number is stored in
     /// `moved`.
     #[inline]
@@ -173,7 +176,7 @@ impl Medium {
         &self,
         parts: &mut [Part],
         part: usize,
-        limit: Instant,
+        [now, limit]: [Instant; 2],
         exits: impl Fn(&Parcel) -> &'e [u16],
         mut moved: impl FnMut(usize, Option<Instant>),
     ) -> Option<(Instant, usize, Parcel)> {
@@ -197,7 +200,7 @@ impl Medium {
                 let (at, station, parcel) = cell.poll_at(limit)?;
                 Some((at, usize::from(station.0), parcel))
             }
-            Part::Ring(ring) => ring.poll_at(limit, exits),
+            Part::Ring(ring) => ring.poll_at(now, limit, exits),
         }
     }
 
@@ -274,10 +277,10 @@ impl Part {
         }
     }
 
-    /// Whether polling ahead of time stops at the first packet that comes out, so that packets offered at that instant
-    /// find the part unchanged.
+    /// Whether it can be polled ahead of time: it stops at the first packet that comes out, so that packets offered at that
+    /// instant find the part unchanged.
     pub fn can_run_ahead(&self) -> bool {
-        matches!(self, Part::Cell(_))
+        matches!(self, Part::Cell(_) | Part::Ring(_))
     }
 }
 
@@ -305,9 +308,17 @@ fn new_cell(spec: &MediumSpec, cell: &CellSpec, nodes: usize, seed: u64) -> Resu
         .map_err(|error| WorldError::Cell { medium: spec.name.clone(), error: Box::new(error) })
 }
 
-fn new_ring(spec: &MediumSpec, ring: &RingSpec, nodes: usize) -> Result<RingPart, WorldError> {
-    same_number(spec, nodes, ring.stations.len())?;
-    let ring = Ring::new(ring)
+fn new_ring<'a>(
+    spec: &MediumSpec,
+    ring: &RingSpec,
+    nodes: impl ExactSizeIterator<Item = &'a NodeSpec>,
+) -> Result<RingPart, WorldError> {
+    same_number(spec, nodes.len(), ring.stations.len())?;
+    let mut ring = ring.clone();
+    for (station, node) in ring.stations.iter_mut().zip(nodes) {
+        station.priorities = node.priorities;
+    }
+    let ring = Ring::new(&ring)
         .map_err(|error| WorldError::Ring { medium: spec.name.clone(), error: Box::new(error) })?;
     Ok(RingPart::new(ring))
 }

@@ -29,6 +29,9 @@ pub struct Sending {
     pub first: u16,
     /// Seed of the sound.
     pub seed: u64,
+    /// The sound is at JACK's rate and is resampled, as the paper's program does: work that takes time on sockets.
+    /// In virtual time it takes none, and packets get noise of the same size at once.
+    pub resamples: bool,
 }
 
 /// Sends sound as the paper's program does, on an endpoint with Medusa's framing, and measures what comes back.
@@ -38,9 +41,8 @@ pub struct Sending {
 pub struct Medusa {
     endpoint: Box<dyn Endpoint>,
     sending: Sending,
-    maker: BlockMaker,
     sound: Rng,
-    block: Vec<f32>,
+    resampling: Option<Resampling>,
     log: SharedLog,
     meter: SharedMeter,
     /// Checksum of each packet's data, by its index in the log.
@@ -49,6 +51,12 @@ pub struct Medusa {
     next: u64,
     data: Vec<u8>,
     finished: bool,
+}
+
+/// Makes packets of blocks of JACK.
+struct Resampling {
+    maker: BlockMaker,
+    block: Vec<f32>,
 }
 
 impl Medusa {
@@ -61,9 +69,8 @@ impl Medusa {
     ) -> Result<Self, FormatError> {
         let channels = usize::from(sending.channels);
         Ok(Medusa {
-            maker: BlockMaker::new(channels, sending.mode)?,
             sound: Rng::fork(sending.seed, "sound"),
-            block: vec![0.0; JACK_BLOCK * channels],
+            resampling: sending.resamples.then(|| Resampling::new(channels, sending.mode)).transpose()?,
             log: SharedLog::clone(log),
             meter,
             sums: Vec::with_capacity(sending.blocks as usize * channels),
@@ -89,20 +96,31 @@ impl Medusa {
 
     fn send_due(&mut self, now: Instant) {
         while self.due().is_some_and(|due| due <= now) && now < self.sending.until {
+            let block = self.next;
             self.next += 1;
-            for sample in &mut self.block {
-                // A quarter of full scale.
-                *sample = f32::from((self.sound.next_u32() >> 16) as i16) / 131_072.0;
+            if let Some(resampling) = &mut self.resampling {
+                resampling.push(&mut self.sound);
             }
-            self.maker.push(&self.block);
             for channel in 0..self.sending.channels {
-                self.send(now, channel);
+                let len = self.write(block, channel);
+                self.send(now, channel, len);
             }
         }
     }
 
-    fn send(&mut self, now: Instant, channel: u16) {
-        let len = self.maker.write(usize::from(channel), &mut self.data);
+    /// Writes a channel's packet of a block into the buffer; returns its length.
+    fn write(&mut self, block: u64, channel: u16) -> usize {
+        if let Some(resampling) = &self.resampling {
+            return resampling.maker.write(usize::from(channel), &mut self.data);
+        }
+        let len = SAMPLE_BYTES * self.sending.mode.frames_of(block);
+        for bytes in self.data[..len].chunks_mut(8) {
+            bytes.copy_from_slice(&self.sound.next_u64().to_le_bytes()[..bytes.len()]);
+        }
+        len
+    }
+
+    fn send(&mut self, now: Instant, channel: u16, len: usize) {
         let data = &self.data[..len];
         let deadline = self.sending.patience.map(|patience| now + patience);
         let frame = Message {
@@ -142,6 +160,21 @@ impl Medusa {
     }
 }
 
+impl Resampling {
+    fn new(channels: usize, mode: BlockMode) -> Result<Self, FormatError> {
+        Ok(Resampling { maker: BlockMaker::new(channels, mode)?, block: vec![0.0; JACK_BLOCK * channels] })
+    }
+
+    /// Takes the next block.
+    fn push(&mut self, sound: &mut Rng) {
+        for sample in &mut self.block {
+            // A quarter of full scale.
+            *sample = f32::from((sound.next_u32() >> 16) as i16) / 131_072.0;
+        }
+        self.maker.push(&self.block);
+    }
+}
+
 impl OnEndpoint for Medusa {
     fn endpoint(&self) -> &dyn Endpoint {
         &*self.endpoint
@@ -172,8 +205,18 @@ impl OnEndpoint for Medusa {
 /// Packets that may be in flight: 43 s of the most channels, where buffers and queues hold 2 s.
 const MOST_ON_THE_WAY: usize = 65_536;
 
-/// FNV-1a (draft-eastlake-fnv): sufficient to detect that two packets were joined.
+/// Bytes of a sample on the network.
+const SAMPLE_BYTES: usize = 2;
+
+/// FNV-1a (draft-eastlake-fnv) over words of eight bytes: sufficient to detect that two packets were joined.
 fn sum(data: &[u8]) -> u64 {
-    data.iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    let (words, rest) = data.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain(std::iter::once(&last)).map(|word| u64::from_le_bytes(*word));
+    words.fold(0xcbf2_9ce4_8422_2325 ^ data.len() as u64, |sum, word| {
+        // The multiplication moves bits up only.
+        let sum = (sum ^ word).wrapping_mul(0x100_0000_01b3);
+        sum ^ sum >> 32
+    })
 }

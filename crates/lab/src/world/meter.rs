@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome, SendError, Tag};
 use antiphon_measure::{
-    BufferCheck, BufferRule, Fate, Gaps, interval_deviation_ms, mean_absolute_deviation, nearest_rank,
-    percent,
+    BufferCheck, BufferRule, Fate, Gaps, SentFrame, VideoLayout, add_beside, add_playout, add_video,
+    interval_deviation_ms, mean_absolute_deviation, nearest_rank, percent,
 };
 
 use super::timer::Timer;
@@ -30,6 +30,8 @@ pub struct SentLog {
     fates: Vec<Fate>,
     /// The connection broke before the stream's end.
     pub broken: bool,
+    /// Of a video, the frames that were handed over.
+    frames: Vec<SentFrame>,
 }
 
 /// The packets of a channel group.
@@ -54,6 +56,7 @@ impl SentLog {
             at: Vec::with_capacity(frames),
             fates: Vec::with_capacity(frames),
             broken: false,
+            frames: Vec::new(),
         }))
     }
 
@@ -74,6 +77,11 @@ impl SentLog {
         }
         self.at.push(at);
         self.fates.push(if sent.is_ok() { Fate::Pending } else { Fate::Refused });
+    }
+
+    /// The packets that are handed over from now on are those of a video frame.
+    pub fn on_frame(&mut self, frame: SentFrame) {
+        self.frames.push(frame);
     }
 
     /// The transport reports the outcome of message `number`, counted from 0, which may not be one of the stream's.
@@ -121,6 +129,8 @@ pub struct Meter {
     by_number: BufferCheck,
     /// Frames due then have figures of their own.
     watch: Option<Watch>,
+    /// What arrives is a video, and when its first frame is due at the earliest.
+    video: Option<(VideoLayout, Instant)>,
     /// Round trips are also read from this.
     timer: Option<Timer>,
     /// Arrivals only, where the sender's log is on another thread.
@@ -183,6 +193,7 @@ impl Meter {
             by_bytes: BufferCheck::by_bytes(rule),
             by_number: BufferCheck::by_sequence(rule, Some(1)),
             watch: None,
+            video: None,
             timer: None,
             notes: None,
         }
@@ -191,6 +202,11 @@ impl Meter {
     /// The same, which also reads round trips from a timer.
     pub fn timed_by(self, timer: Option<Timer>) -> Self {
         Meter { timer, ..self }
+    }
+
+    /// The same, of a video whose first frame is due at `start` at the earliest.
+    pub fn of_video(self, video: Option<(VideoLayout, Instant)>) -> Self {
+        Meter { video, ..self }
     }
 
     /// The same, with figures of the frames due in a part of the run.
@@ -278,7 +294,7 @@ impl Meter {
         let watched = self.watched(&log);
         let one_way = |value: Option<f64>| value.filter(|_| !returns);
         let round_trip = |value: Option<f64>| value.filter(|_| returns);
-        StreamFigures {
+        let mut figures = StreamFigures {
             sent: Some(sent as f64),
             received: Some(self.received as f64),
             missing_percent: percent(missing, sent),
@@ -313,7 +329,26 @@ impl Meter {
                 .and_then(|(_, delays)| mean_absolute_deviation(&delays.sorted)),
             rtt_timed_p999_ms: timed.and_then(|timed| timed.quantile(0.999)),
             ..StreamFigures::default()
+        };
+        if let Some((layout, start)) = &self.video {
+            let begin = log.frames.first().map_or(*start, |frame| frame.due);
+            let came: Vec<(u64, Instant)> =
+                self.first.iter().map(|(index, at)| (u64::from(*index), *at)).collect();
+            add_video(&mut figures, layout, begin, &log.frames, &came);
         }
+        figures
+    }
+
+    /// Adds what the arrivals show of another stream's, and of playout.
+    pub fn add_beside(&self, figures: &mut StreamFigures, other: &Meter) {
+        let (log, others) = (self.log.borrow(), other.log.borrow());
+        let times = |meter: &Meter| -> Vec<Instant> { meter.first.iter().map(|(_, at)| *at).collect() };
+        // One that sent nothing was sent at no time: the range is empty.
+        let first = others.at.first().copied().unwrap_or_default();
+        let last = others.at.last().map_or(first, |last| *last + Duration::from_nanos(1));
+        add_beside(figures, &times(self), &times(other), &(first..last));
+        let delay = |(index, at): &(u32, Instant)| at.since(log.at[*index as usize]);
+        add_playout(figures, &self.first.iter().map(delay).collect::<Vec<_>>(), log.sent());
     }
 
     /// The share of the watched frames that never came, and the delays of the others.

@@ -20,7 +20,7 @@
 //! runs of different seeds, are not synchronised; streams begin at their set time.
 //!
 //! **Host costs** occupy one processor per node, first come, first served, in and out, or one for each of the two;
-//! [`HOST_QUEUE`] packets may wait for it.
+//! [`NodeSpec::queue`](crate::setup::NodeSpec::queue) packets may wait for it.
 //!
 //! ```
 //! use antiphon_core::uri::Query;
@@ -35,6 +35,7 @@
 //! let setup = Setup {
 //!     duration: Duration::from_secs(10),
 //!     drain: Duration::from_secs(1),
+//!     ends_with_streams: false,
 //!     nodes: ["studio", "home"].map(NodeSpec::new).to_vec(),
 //!     media: vec![MediumSpec::new("line", line)],
 //!     traffic: Vec::new(),
@@ -52,6 +53,7 @@
 //! checksum fails.
 
 mod agenda;
+mod answering;
 mod check;
 mod copies;
 pub(crate) mod counters;
@@ -77,13 +79,13 @@ mod tap;
 mod timer;
 pub(crate) mod traffic;
 mod unheard;
+mod video;
 
 use antiphon_core::wire::{ETHERNET_MTU, IPV4_HEADER, TCP_HEADER, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, WireId};
 use antiphon_proto::Substrate;
 
 pub use error::{TapError, WorldError};
-pub use host::HOST_QUEUE;
 pub use traffic::TrafficCounters;
 
 use crate::figures::RunFigures;
@@ -118,6 +120,9 @@ pub struct World {
     names: Vec<String>,
     now: Instant,
     end: Instant,
+    /// It ends when nothing more can happen to any stream.
+    ends_with_streams: bool,
+    over: bool,
     events: u64,
 }
 
@@ -126,12 +131,24 @@ struct Stream {
     /// Of each of its associations, the first one first.
     flows: Vec<u32>,
     receivers: Vec<String>,
+    /// The name of the one that is looked at beside it.
+    beside: Option<String>,
+}
+
+/// Puts on the agenda when each socket and each load begins.
+fn schedule(net: &mut Network, sockets: &[Socket], traffic: &[(String, Traffic)]) {
+    let begin = sockets.iter().map(|socket| Some(socket.starts()));
+    let begin = begin.chain(traffic.iter().map(|(_, traffic)| traffic.poll_timeout()));
+    for (component, first) in (net.components()..).zip(begin) {
+        net.agenda.set(component, first);
+    }
 }
 
 impl World {
     /// The world of `setup` at the beginning of its run.
     pub fn new(setup: &Setup, seed: u64) -> Result<Self, WorldError> {
         check::times(setup)?;
+        check::beside(setup)?;
         let map = Map::new(setup)?;
         let until = Instant::ZERO + setup.duration;
         let (mut flows, mut sockets, mut senders, mut streams) =
@@ -140,21 +157,20 @@ impl World {
             let flow = stream_flow(&map, spec)?;
             let mtu = map.mtu_of(&flow.ways);
             let first = flows.len() as u32;
-            let builder = StreamBuilder::new(spec, first, mtu, until, seed)?;
-            let mut own = builder.counting(setup).sockets()?;
+            let mut own = StreamBuilder::new(spec, setup, first, mtu, seed)?.sockets()?;
             let receivers = spec.to.iter().map(|node| setup.nodes[node.0].name.clone()).collect();
             flows.push(flow);
             for (id, further) in (1..).zip(&spec.further) {
                 let over = spec.over(further);
                 let flow = stream_flow(&map, &over)?;
                 let builder =
-                    StreamBuilder::new(&over, flows.len() as u32, map.mtu_of(&flow.ways), until, seed)?;
+                    StreamBuilder::new(&over, setup, flows.len() as u32, map.mtu_of(&flow.ways), seed)?;
                 builder.add_to(&mut own, WireId(id), further.joining)?;
                 flows.push(flow);
             }
             senders.resize(flows.len(), sockets.len());
             let flows = (first..flows.len() as u32).collect();
-            streams.push(Stream { name: spec.name.clone(), flows, receivers });
+            streams.push(Stream { name: spec.name.clone(), flows, receivers, beside: spec.beside.clone() });
             sockets.append(&mut own);
         }
         let mut traffic = Vec::new();
@@ -172,12 +188,22 @@ impl World {
         let end = until + setup.drain;
         let now = Instant::ZERO;
         let names = setup.nodes.iter().map(|node| node.name.clone()).collect();
-        let begin = sockets.iter().map(|socket: &Socket| Some(socket.starts()));
-        let begin = begin.chain(traffic.iter().map(|(_, traffic)| traffic.poll_timeout()));
-        for (component, first) in (net.components()..).zip(begin) {
-            net.agenda.set(component, first);
-        }
-        Ok(World { net, sockets, senders, streams, traffic, blasters, names, now, end, events: 0 })
+        schedule(&mut net, &sockets, &traffic);
+        let (ends_with_streams, over, events) = (setup.ends_with_streams, false, 0);
+        Ok(World {
+            net,
+            sockets,
+            senders,
+            streams,
+            traffic,
+            blasters,
+            names,
+            now,
+            end,
+            ends_with_streams,
+            over,
+            events,
+        })
     }
 
     /// Virtual time.
@@ -185,7 +211,7 @@ impl World {
         self.now
     }
 
-    /// Runs event by event until duration and drain are over.
+    /// Runs event by event until duration and drain are over, or the streams if the setup says so.
     pub fn run_to_end(&mut self) {
         self.run_until(self.end);
     }
@@ -193,7 +219,9 @@ impl World {
     /// Runs up to and including `until`, but not beyond the end.
     pub fn run_until(&mut self, until: Instant) {
         let until = until.min(self.end);
-        while let Some((at, id)) = self.net.agenda.first().filter(|(at, _)| *at <= until) {
+        while !self.over
+            && let Some((at, id)) = self.net.agenda.first().filter(|(at, _)| *at <= until)
+        {
             self.step(at, id, until);
         }
         self.now = self.now.max(until);
@@ -251,6 +279,16 @@ impl World {
             Some(traffic) => self.traffic[traffic].1.poll_timeout(),
         };
         self.net.agenda.set(self.net.components() + number, due);
+        if due.is_none() && self.ends_with_streams {
+            self.over = self.is_quiet();
+        }
+    }
+
+    /// Whether nothing can happen to any stream any more: no socket waits for a time, and no packet is on its way to one.
+    fn is_quiet(&self) -> bool {
+        let first = self.net.components();
+        self.net.pool.is_at_rest()
+            && (first..first + self.sockets.len()).all(|socket| !self.net.agenda.is_set(socket))
     }
 }
 

@@ -8,6 +8,7 @@ use antiphon_link::{Discard, Packet};
 use antiphon_trace::pcapng::Way;
 
 use super::agenda::Agenda;
+use super::check;
 use super::error::WorldError;
 use super::host::{Host, Job, check_cost};
 use super::medium::{Exit, Medium, Part};
@@ -84,12 +85,13 @@ impl Network {
     pub fn new(setup: &Setup, flows: Vec<Flow>, others: usize, seed: u64) -> Result<Self, WorldError> {
         let (mut media, mut parts, mut medium_of) = (Vec::new(), Vec::new(), Vec::new());
         for (m, spec) in setup.media.iter().enumerate() {
-            media.push(Medium::new(spec, seed, &mut parts)?);
+            media.push(Medium::new(spec, &setup.nodes, seed, &mut parts)?);
             medium_of.resize(parts.len(), m as u32);
         }
         let hosts: Vec<Host> = setup.nodes.iter().map(|node| Host::new(node, seed)).collect();
         for node in &setup.nodes {
             check_cost(&node.name, &node.cost)?;
+            check::node(node)?;
         }
         // Nodes without costs never have anything to do, and each entry costs time for all others.
         let scheduled_hosts = if hosts.iter().all(|host| host.is_free) { 0 } else { hosts.len() };
@@ -146,7 +148,7 @@ impl Network {
         let limit = if self.parts[id].can_run_ahead() { self.alone_until(until).max(at) } else { at };
         let (flows, agenda) = (&self.flows, &mut self.agenda);
         let exits = |parcel: &Parcel| flows[parcel.flow as usize].exits(m);
-        let out = medium.poll(&mut self.parts, id, limit, exits, |part, due| agenda.set(part, due));
+        let out = medium.poll(&mut self.parts, id, [at, limit], exits, |part, due| agenda.set(part, due));
         self.agenda.set(id, self.parts[id].poll_timeout());
         let (at, place, parcel) = out?;
         let node = medium.nodes[place];
@@ -258,8 +260,9 @@ impl Network {
             Some(branch) => Exit::Group(&branch.exits),
             None => Exit::One(hop.next),
         };
+        let this = parcel.flow;
         let refused = medium.offer(&mut self.parts, now, own, exit, flow.treatment, parcel);
-        if first && !refused {
+        if first && refused != Some(this) {
             flow.wire_bytes += bytes;
         }
         let part = medium.entrance(own);

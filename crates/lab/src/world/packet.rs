@@ -77,6 +77,8 @@ pub struct Datagram {
     pub mark: u32,
     /// It has no data of its user, where that matters.
     pub control: bool,
+    /// The priority in its header, where a node honours priorities.
+    pub priority: Option<u16>,
 }
 
 /// Content borrowed from a pool, returned to it when dropped.
@@ -106,6 +108,8 @@ pub struct Pool {
     #[expect(clippy::vec_box, reason = "as above")]
     segments: RefCell<Vec<Box<Segment>>>,
     payloads: RefCell<Vec<Vec<u8>>>,
+    /// Contents that are in use.
+    carried: Cell<usize>,
     tallies: Vec<Tally>,
 }
 
@@ -150,9 +154,15 @@ impl Pool {
         &self.tallies[flow as usize]
     }
 
+    /// Whether no packet with content is anywhere.
+    pub fn is_at_rest(&self) -> bool {
+        self.carried.get() == 0
+    }
+
     /// Content as its last user left it.
     pub fn take<T: Content>(self: &Rc<Self>) -> Carried<T> {
         let content = T::shelf(self).borrow_mut().pop().unwrap_or_default();
+        self.carried.set(self.carried.get() + 1);
         Carried { content: Some(content), pool: Rc::clone(self) }
     }
 }
@@ -186,6 +196,7 @@ impl Content for Datagram {
         self.len = other.len;
         self.mark = other.mark;
         self.control = other.control;
+        self.priority = other.priority;
     }
 
     fn shelf(pool: &Pool) -> &RefCell<Vec<Box<Self>>> {
@@ -224,6 +235,7 @@ impl<T: Content> Drop for Carried<T> {
     fn drop(&mut self) {
         if let Some(content) = self.content.take() {
             T::shelf(&self.pool).borrow_mut().push(content);
+            self.pool.carried.set(self.pool.carried.get() - 1);
         }
     }
 }
@@ -259,6 +271,13 @@ impl Datagram {
 impl Packet for Parcel {
     fn wire_len(&self) -> usize {
         self.len as usize
+    }
+
+    fn priority(&self) -> Option<u16> {
+        match &self.body {
+            Body::Datagram(datagram) => datagram.priority,
+            Body::Filler(_) | Body::Segment(_) => None,
+        }
     }
 
     fn duplicate(&self) -> Self {
@@ -305,7 +324,9 @@ mod tests {
         let copy = one.clone();
         assert_eq!(copy.payload(), one.payload());
         drop(copy);
+        assert!(!pool.is_at_rest());
         drop(one);
+        assert!(pool.is_at_rest());
         assert_eq!(pool.datagrams.borrow().len(), 2);
         let again = pool.take::<Datagram>();
         assert_eq!((again.bytes.len(), pool.datagrams.borrow().len()), (100, 1));

@@ -1,12 +1,13 @@
 //! Participants at the ends of a stream: loads of the laboratory, and sessions.
 
-use antiphon_core::{Counters, Participant, Single};
+use antiphon_core::{Counters, OnEndpoint, Participant, Single};
 use antiphon_session::{Reflector, Session};
 
 use super::generator::{Generator, Listener};
 use super::medusa::Medusa;
 use super::meter::{Arrivals, SharedMeter};
 use super::stream_figures::Played;
+use super::video::VideoSender;
 use crate::figures::{Course, StreamFigures};
 
 /// A participant at an end of a stream, and what is measured there.
@@ -21,6 +22,8 @@ pub struct StreamParticipant {
 pub enum Kind {
     /// Sends packets.
     Generator(Box<Single<Generator>>),
+    /// Sends a video.
+    Video(Box<Single<VideoSender>>),
     /// Sends like the program of paper `transport-alternatives`.
     Medusa(Box<Single<Medusa>>),
     /// Receives packets.
@@ -43,6 +46,7 @@ impl StreamParticipant {
     pub fn get(&self) -> &dyn Participant {
         match &self.kind {
             Kind::Generator(generator) => &**generator,
+            Kind::Video(video) => &**video,
             Kind::Medusa(medusa) => &**medusa,
             Kind::Listener(listener) => &**listener,
             Kind::Reflector(reflector) => &**reflector,
@@ -54,6 +58,7 @@ impl StreamParticipant {
     pub fn get_mut(&mut self) -> &mut dyn Participant {
         match &mut self.kind {
             Kind::Generator(generator) => &mut **generator,
+            Kind::Video(video) => &mut **video,
             Kind::Medusa(medusa) => &mut **medusa,
             Kind::Listener(listener) => &mut **listener,
             Kind::Reflector(reflector) => &mut **reflector,
@@ -70,10 +75,16 @@ impl StreamParticipant {
     pub fn counters(&self) -> Counters {
         match &self.kind {
             Kind::Generator(generator) => generator.get().endpoint().stats().counters,
+            Kind::Video(video) => video.get().endpoint().stats().counters,
             Kind::Medusa(medusa) => medusa.get().endpoint().stats().counters,
             Kind::Sender(session) => session.stats().counters,
             _ => Counters::default(),
         }
+    }
+
+    /// Its meter, if it measures.
+    pub fn meter(&self) -> Option<&SharedMeter> {
+        self.meter.as_ref()
     }
 
     /// Packets that have arrived, or come back; `None` if it measures nothing.

@@ -6,9 +6,10 @@ use antiphon_core::{Instant, nearest};
 use antiphon_session::{Change, Member};
 
 use super::participant::Kind;
+use super::socket::Socket;
 use super::tap::Tap;
 use super::{TapError, TrafficCounters, World, stream_figures};
-use crate::figures::{Course, RunFigures};
+use crate::figures::{Course, RunFigures, StreamFigures};
 
 impl World {
     /// The figures so far.
@@ -19,7 +20,10 @@ impl World {
             let first = self.senders[stream.flows[0] as usize];
             let (near, far) = (&self.sockets[first], &self.sockets[first + 1..]);
             for (receiver, (node, far)) in stream.receivers.iter().zip(far).enumerate() {
-                let figures = stream_figures::figures(near, far, &stream.flows, &self.net);
+                let mut figures = stream_figures::figures(near, far, &stream.flows, &self.net);
+                if let Some(beside) = &stream.beside {
+                    self.add_beside(&mut figures, far, beside);
+                }
                 if receiver == 0 {
                     streams.push((stream.name.clone(), figures));
                 } else {
@@ -34,6 +38,15 @@ impl World {
         let (media, parts) = self.net.media();
         let media = media.iter().map(|medium| medium.figures(parts)).collect();
         RunFigures { streams, media, events: self.events }
+    }
+
+    /// Adds to a receiver's figures what its arrivals show of those of another stream at its first receiver.
+    fn add_beside(&self, figures: &mut StreamFigures, receiver: &Socket, other: &str) {
+        let other = self.sender_of(other).map(|first| &self.sockets[first + 1]);
+        let meters = receiver.participant().meter().zip(other.and_then(|other| other.participant().meter()));
+        if let Some((meter, other)) = meters {
+            meter.borrow().add_beside(figures, &other.borrow());
+        }
     }
 
     /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.

@@ -23,13 +23,17 @@ impl RingPart {
         [self.travelling.next_due(), self.ring.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// What has arrived at a station by `now`.
+    /// What has arrived at a station by `now`. Nothing is offered until after `alone_until`, unless something arrives or a
+    /// frame leaves its station: the token moves on as far as neither happens.
     pub fn poll_at<'e>(
         &mut self,
         now: Instant,
+        alone_until: Instant,
         exits: impl Fn(&Parcel) -> &'e [u16],
     ) -> Option<(Instant, usize, Parcel)> {
+        let mut is_left = false;
         while let Some(sent) = self.ring.poll(now) {
+            is_left = true;
             let mut travel = |to: u16, parcel: Parcel| {
                 let to = usize::from(to);
                 self.travelling.push(sent.at + self.ring.travel(sent.from, to), (to, parcel));
@@ -40,6 +44,12 @@ impl RingPart {
                 travel(sent.packet.exit, sent.packet);
             }
         }
-        self.travelling.pop(now).map(|(at, (to, parcel))| (at, to, parcel))
+        if let Some((at, (to, parcel))) = self.travelling.pop(now) {
+            return Some((at, to, parcel));
+        }
+        if !is_left {
+            self.ring.run_ahead(self.travelling.next_due().map_or(alone_until, |due| due.min(alone_until)));
+        }
+        None
     }
 }

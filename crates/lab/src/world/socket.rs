@@ -252,10 +252,11 @@ impl Port {
                     if let Some(copies) = &self.copies {
                         datagram.mark = copies.borrow_mut().on_sent(datagram.payload());
                     }
-                    let as_sent = Counted { len: sent.len + UDP_HEADERS, control: false };
+                    let as_sent = Counted { len: sent.len + UDP_HEADERS, control: false, priority: None };
                     let counted =
                         self.reader.as_mut().map_or(as_sent, |reader| reader.read(datagram.payload()));
                     datagram.control = counted.control;
+                    datagram.priority = counted.priority;
                     net.send(now, Parcel::new(counted.len, flow, way, Body::Datagram(datagram)));
                 }
             }

@@ -9,8 +9,8 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{PacketConfig, Packetiser};
 use antiphon_media::{ChannelGroups, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
 use antiphon_session::{
-    Arrived, LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen, SendTrack,
-    SendTrackConfig, Session, SessionConfig, StreamFraming,
+    Arrived, Latency, LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen,
+    SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
 use super::error::WorldError;
@@ -121,8 +121,9 @@ pub fn far(
 ) -> Result<StreamParticipant, WorldError> {
     let stack = builder.stack(seed)?;
     let track = ReceiveTrackConfig {
-        latency: Some(builder.spec.latency),
-        conceal: Concealment::default(),
+        latency: Some(Latency::Of(builder.spec.latency)),
+        // Nobody listens: figures are of what is missing, and any other kind would cost more than the rest.
+        conceal: Concealment::Blank,
         completed_later: false,
         description: None,
         any_payload_type: false,
@@ -157,6 +158,7 @@ fn session_config(builder: &StreamBuilder<'_>, seed: u64) -> SessionConfig {
         reflected: None,
         ends_with_stream: false,
         framing: StreamFraming::Rtp,
+        two_way: false,
     }
 }
 

@@ -13,6 +13,7 @@ use antiphon_media::rtcp::Token;
 use antiphon_proto::{OpenError, StackArgs, Substrate, Transport};
 use antiphon_session::{Framing, Joining, Policy, Reflector, ReflectorConfig, framed, of_messages};
 
+use super::answering;
 use super::check;
 use super::copies::{Copies, SharedCopies};
 use super::error::WorldError;
@@ -41,17 +42,19 @@ pub struct StreamBuilder<'a> {
     /// When streams without an end of their own stop.
     pub until: Instant,
     pub seed: u64,
-    /// Some processor must know what datagrams carry.
-    tells_control: bool,
+    /// It is driven in real time.
+    pub on_sockets: bool,
+    /// Some node must know what datagrams carry, or how urgent they are.
+    is_read: bool,
 }
 
 impl<'a> StreamBuilder<'a> {
-    /// Checks what can be checked before there is a world. `mtu` is the largest IP packet on the stream's path.
+    /// Checks what can be checked before there is a world. `spec` is of `setup`, `mtu` the largest IP packet on the stream's path.
     pub fn new(
         spec: &'a StreamSpec,
+        setup: &Setup,
         flow: u32,
         mtu: usize,
-        until: Instant,
         seed: u64,
     ) -> Result<Self, WorldError> {
         let stream = || spec.name.clone();
@@ -68,21 +71,29 @@ impl<'a> StreamBuilder<'a> {
             0 => return Err(WorldError::NoReceiver(stream())),
             1 => {}
             _ if !found.multicast => return refuse(found.scheme),
-            _ if spec.reflected => return refuse("a stream that is reflected"),
+            _ if spec.reflected && !found.members => {
+                return refuse("a stream whose receivers can't answer its sender");
+            }
             _ => {}
         }
         let start = Instant::ZERO + spec.start;
         let most = mtu - UDP_HEADERS;
         let seed = Rng::fork(seed, &format!("stream {}", spec.name)).next_u64();
-        let tells_control = false;
-        let builder = StreamBuilder { spec, transport: found, flow, most, start, until, seed, tells_control };
+        let until = Instant::ZERO + setup.duration;
+        let is_read = setup.nodes.iter().any(|node| node.cost.tells_control() || node.priorities);
+        let builder = StreamBuilder {
+            spec,
+            transport: found,
+            flow,
+            most,
+            start,
+            until,
+            seed,
+            on_sockets: false,
+            is_read,
+        };
         builder.check()?;
         Ok(builder)
-    }
-
-    /// The same for the processors of `setup`.
-    pub fn counting(self, setup: &Setup) -> Self {
-        StreamBuilder { tells_control: setup.nodes.iter().any(|node| node.cost.tells_control()), ..self }
     }
 
     fn check(&self) -> Result<(), WorldError> {
@@ -105,7 +116,11 @@ impl<'a> StreamBuilder<'a> {
             let error = SendError::TooLarge { len: frame, max };
             return Err(WorldError::Frame { stream: self.spec.name.clone(), error });
         }
+        check::timer(self.spec)?;
+        check::video(self.spec)?;
+        check::answered(self.spec, &profile)?;
         check::self_paced(self.spec, &profile)?;
+        check::priority(self.spec, &profile)?;
         check::headers(self.spec, &profile, self.most)
     }
 
@@ -124,6 +139,7 @@ impl<'a> StreamBuilder<'a> {
                 *frame
             }
             Content::SelfPaced { frame, .. } => *frame,
+            Content::Video(video) => video.layout.packet.min(video.layout.frame),
             Content::Medusa { channels, .. } => {
                 if !(1..=u16::from(MAX_CHANNELS)).contains(channels) || !self.spec.reflected {
                     return Err(self.quantity("Medusa sends 1 to 16 channels to a reflector"));
@@ -155,6 +171,7 @@ impl<'a> StreamBuilder<'a> {
                 count.unwrap_or(most).min(most)
             }
             Content::SelfPaced { count, .. } => *count,
+            Content::Video(video) => video.layout.count.saturating_mul(video.layout.packets()),
             Content::Medusa { channels, blocks, .. } => {
                 let most = frames_between(self.start, self.until, BLOCK_TIME);
                 most.min(*blocks).saturating_mul((*channels).into())
@@ -171,7 +188,7 @@ impl<'a> StreamBuilder<'a> {
     }
 
     /// An endpoint of the stream's transport.
-    fn endpoint(&self, role: Role, seed: u64) -> Result<Box<dyn Endpoint>, WorldError> {
+    pub(super) fn endpoint(&self, role: Role, seed: u64) -> Result<Box<dyn Endpoint>, WorldError> {
         let now = if role == Role::Caller { self.start } else { Instant::ZERO };
         Ok(self.stack(seed)?.open(now, role))
     }
@@ -186,11 +203,12 @@ impl<'a> StreamBuilder<'a> {
             error: Box::new(error),
         })?;
         let unheard = self.spec.unheard;
-        Ok(if unheard.share.0 > 0.0 { unheard::around(stack, unheard, seed) } else { stack })
+        let stack = if unheard.share.0 > 0.0 { unheard::around(stack, unheard, seed) } else { stack };
+        Ok(if self.spec.answers { answering::around(stack) } else { stack })
     }
 
     /// Whether it is on a byte stream.
-    fn is_stream(&self) -> bool {
+    pub(super) fn is_stream(&self) -> bool {
         self.transport.substrate == Substrate::Tcp
     }
 
@@ -203,7 +221,7 @@ impl<'a> StreamBuilder<'a> {
     pub fn log(&self) -> Result<SharedLog, WorldError> {
         let groups = match &self.spec.content {
             Content::Sound(sound) => self.clip(sound)?.groups(),
-            Content::Packets { .. } | Content::SelfPaced { .. } | Content::Medusa { .. } => 1,
+            _ => 1,
         };
         Ok(SentLog::shared(self.frames() as usize, groups))
     }
@@ -222,9 +240,14 @@ impl<'a> StreamBuilder<'a> {
 
     /// A meter for all its frames.
     fn meter(&self, log: &SharedLog) -> Result<SharedMeter, WorldError> {
-        let timer = self.spec.timer.map(|resolution| Timer { resolution, seed: self.fork("timer") });
+        let timer = self.spec.timer.map(|resolution| Timer {
+            resolution,
+            seed: self.fork("timer"),
+            rounds_down: self.spec.timer_rounds_down,
+        });
         let meter =
             Meter::new(log, self.frames() as usize, self.rule()?).watching(self.spec.watch).timed_by(timer);
+        let meter = meter.of_video(self.video().map(|video| (video.layout, self.start)));
         Ok(Rc::new(RefCell::new(meter)))
     }
 
@@ -234,6 +257,7 @@ impl<'a> StreamBuilder<'a> {
             Content::Packets { frame, interval, .. } => BufferRule::for_packets(interval, frame as u32),
             // Nothing plays them: the buffer's figures say nothing.
             Content::SelfPaced { frame, .. } => BufferRule::for_packets(Duration::ZERO, frame as u32),
+            Content::Video(video) => BufferRule::for_packets(Duration::ZERO, video.layout.packet as u32),
             Content::Sound(sound) => self.clip(&sound)?.rule(),
             Content::Medusa { .. } => BufferRule::for_packets(BLOCK_TIME, PACKET_BYTES),
         })
@@ -246,6 +270,7 @@ impl<'a> StreamBuilder<'a> {
             Content::SelfPaced { frame, pacing, .. } => {
                 self.generator(log, *frame, Law::Paced(*pacing, self.spec.patience))
             }
+            Content::Video(video) => self.film(log, *video),
             Content::Sound(sound) => sound::near(self, &self.clip(sound)?, log),
             Content::Medusa { channels, blocks, mode } => self.medusa(log, *channels, *blocks, *mode),
         }
@@ -262,6 +287,7 @@ impl<'a> StreamBuilder<'a> {
             patience: self.spec.patience,
             blocks: self.is_stream() && self.spec.patience.is_none(),
             reflected,
+            priority: self.spec.priority,
         };
         let back = reflected.then(|| self.meter(log)).transpose()?;
         let generator = Generator::new(endpoint, pace, log, back.clone(), self.first());
@@ -269,20 +295,21 @@ impl<'a> StreamBuilder<'a> {
     }
 
     /// The RTP number of the first packet, if no session draws it.
-    fn first(&self) -> u16 {
+    pub(super) fn first(&self) -> u16 {
         Rng::fork(self.seed, "number").next_u32() as u16
     }
 
-    /// A receiver, which measures with `meter` unless it reflects.
+    /// A receiver, which measures with `meter` unless it reflects. Of a group the first one does.
     pub fn far(&self, meter: SharedMeter, receiver: usize) -> Result<StreamParticipant, WorldError> {
         let seed = self.fork(&format!("far {receiver}"));
         if let Content::Sound(_) = self.spec.content {
             return sound::far(self, meter, seed);
         }
-        if self.spec.reflected {
+        if self.spec.reflected && receiver == 0 {
             return self.reflector(seed);
         }
-        let listener = Listener::new(self.endpoint(Role::Listener, seed)?, Rc::clone(&meter));
+        let listener = Listener::new(self.endpoint(Role::Listener, seed)?, Rc::clone(&meter))
+            .when_delivered(self.video().is_some());
         Ok(StreamParticipant::new(Kind::Listener(Box::new(Single::new(listener))), Some(meter)))
     }
 
@@ -320,6 +347,7 @@ impl<'a> StreamBuilder<'a> {
             patience: self.spec.patience,
             first: self.first(),
             seed: self.fork("sound"),
+            resamples: self.on_sockets,
         };
         let back = self.meter(log)?;
         let medusa = Medusa::new(endpoint, sending, log, Rc::clone(&back))
@@ -355,7 +383,7 @@ impl<'a> StreamBuilder<'a> {
             // A generator without patience fills the whole send buffer, like a program whose write blocks.
             let fills = match self.spec.content {
                 Content::Packets { .. } | Content::SelfPaced { .. } => self.spec.patience.is_none(),
-                Content::Medusa { .. } => true,
+                Content::Medusa { .. } | Content::Video(_) => true,
                 Content::Sound(_) => false,
             };
             let low_water = (!fills).then_some(TCP_NOT_SENT_LOW_WATER);
@@ -371,7 +399,7 @@ impl<'a> StreamBuilder<'a> {
     /// Tells what its datagrams carry, where it matters.
     fn reader(&self) -> Result<Option<Reader>, WorldError> {
         let headers = self.spec.headers;
-        if self.is_stream() || (!self.tells_control && headers == Headers::AsSent) {
+        if self.is_stream() || (!self.is_read && headers == Headers::AsSent) {
             return Ok(None);
         }
         let stack = self.stack(self.seed)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Ratio};
+use antiphon_core::{BitRate, Ppm, Ratio};
 use antiphon_link::wlan::{CellSpec, StationSpec};
 
 use super::*;
@@ -16,8 +16,10 @@ mod fates;
 mod media;
 mod medusa;
 mod paced;
+mod priorities;
 mod setups;
 mod traffic;
+mod video;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -29,6 +31,7 @@ fn setup(nodes: usize, seconds: u64) -> Setup {
     Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
+        ends_with_streams: false,
         nodes: (0..nodes).map(node).collect(),
         media: Vec::new(),
         traffic: Vec::new(),

@@ -234,9 +234,12 @@ impl Udp {
     pub fn of(spec: &TrafficSpec, start: Instant, seed: u64) -> Self {
         let mut rng = Rng::fork(seed, &format!("traffic {}", spec.name));
         let len = |payload: usize| (payload + UDP_HEADERS) as u32;
+        // A number of its own, so that the others stay what they are without it.
+        let mut off = Rng::fork(seed, &format!("clock of {}", spec.name));
+        let speed = 1.0 + spec.clock.0 * 1e-6 * (2.0 * off.unit() - 1.0);
         match spec.kind {
             TrafficKind::Constant { rate, payload } => {
-                let law = Law::regular(payload as u64 * 8, rate.0);
+                let law = Law::regular(payload as u64 * 8, rate.0, speed);
                 let phase = Udp::period(law).mul_f64(rng.unit());
                 Udp::new(law, len(payload), (rate.0 > 0).then(|| start + phase), rng)
             }
@@ -246,6 +249,7 @@ impl Udp {
                 Udp::new(Law::Poisson { mean }, len(payload), first, rng)
             }
             TrafficKind::Bursts { packets, period, jitter, payload } => {
+                let period = period.div_f64(speed);
                 let law = Law::Bursts { packets, period, jitter: jitter.0 };
                 let phase = period.mul_f64(rng.unit());
                 Udp::new(law, len(payload), Some(start + phase), rng)
@@ -257,7 +261,7 @@ impl Udp {
     /// Packets of `payload` so that they fill `rate` on a medium that counts their headers.
     pub fn filling(rate: u64, payload: usize, start: Instant, seed: u64) -> Self {
         let len = (payload + UDP_HEADERS) as u32;
-        let law = Law::regular(u64::from(len) * 8, rate);
+        let law = Law::regular(u64::from(len) * 8, rate, 1.0);
         Udp::new(law, len, Some(start), Rng::fork(seed, "filling"))
     }
 
@@ -315,8 +319,10 @@ impl Udp {
 
 impl Law {
     /// A step for each `bits` of payload at `rate` bits a second.
-    fn regular(bits: u64, rate: u64) -> Self {
-        let (nanos, rate) = (bits * 1_000_000_000, rate.max(1));
+    fn regular(bits: u64, rate: u64, speed: f64) -> Self {
+        // Thousandths of a bit, so that a low rate can be off by little.
+        let rate = if speed == 1.0 { rate.saturating_mul(1000) } else { (rate as f64 * 1e3 * speed) as u64 };
+        let (nanos, rate) = (bits * 1_000_000_000_000, rate.max(1));
         Law::Regular { nanos: nanos / rate, share: nanos % rate, of: rate }
     }
 }

@@ -18,7 +18,7 @@ use crate::setup::Unheard;
 pub fn around(stack: Rc<dyn Stack>, unheard: Unheard, seed: u64) -> Rc<dyn Stack> {
     let inner = Rc::clone(&stack);
     let wrap = move |endpoint| -> Box<dyn Endpoint> {
-        Box::new(Deaf {
+        Box::new(Unhearing {
             inner: endpoint,
             dissector: stack.dissector(),
             unheard,
@@ -30,7 +30,7 @@ pub fn around(stack: Rc<dyn Stack>, unheard: Unheard, seed: u64) -> Rc<dyn Stack
     Rc::new(Around { inner, wrap })
 }
 
-struct Deaf {
+struct Unhearing {
     inner: Box<dyn Endpoint>,
     dissector: Box<dyn Dissector>,
     unheard: Unheard,
@@ -42,7 +42,7 @@ struct Deaf {
     given: VecDeque<Vec<u8>>,
 }
 
-impl Deaf {
+impl Unhearing {
     /// The message in a datagram that is to be missed; `None` if it is heard.
     fn missed(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut message = None;
@@ -70,7 +70,7 @@ impl Deaf {
     }
 }
 
-impl Layer for Deaf {
+impl Layer for Unhearing {
     fn inner(&self) -> &dyn Endpoint {
         &*self.inner
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 
 use super::{FDDI_MAX_FRAME, FDDI_OVERHEAD, RingClass, StationSpec, Visit, frame_time};
-use crate::packet::{Counters, Packet};
+use crate::packet::{Counters, Packet, rank};
 
 pub(super) struct Station<P> {
     pub(super) spec: StationSpec,
@@ -43,13 +43,21 @@ impl<P: Packet> Station<P> {
             RingClass::Asynchronous => (&mut self.asynchronous, None),
         };
         let never = len > FDDI_MAX_FRAME || allowed.is_some_and(|allowed| frame_time(len) > allowed);
+        let mine = rank(packet.priority());
+        let waits_before =
+            |(_, other): &(Instant, P)| !self.spec.priorities || rank(other.priority()) <= mine;
+        let mut displaced = None;
         if never || queue.len() >= self.spec.queue as usize {
             self.counters.overflowed += 1;
-            return Some(packet);
+            if never || queue.back().is_none_or(waits_before) {
+                return Some(packet);
+            }
+            displaced = queue.pop_back().map(|(_, last)| last);
         }
-        queue.push_back((now, packet));
-        self.counters.queued += 1;
-        None
+        let place = queue.iter().rposition(waits_before).map_or(0, |before| before + 1);
+        queue.insert(place, (now, packet));
+        self.counters.queued += u64::from(displaced.is_none());
+        displaced
     }
 
     /// Sets the timers when the token arrives: asynchronous time, and whether the token had been claimed.
@@ -82,16 +90,16 @@ impl<P: Packet> Station<P> {
             return None;
         }
         let here = |queue: &VecDeque<(Instant, P)>| {
-            let (since, packet) = queue.front()?;
-            (*since <= at).then(|| frame_time(packet.wire_len() + FDDI_OVERHEAD))
+            let place = queue.iter().position(|(since, _)| *since <= at)?;
+            Some((place, frame_time(queue[place].1.wire_len() + FDDI_OVERHEAD)))
         };
-        let fits = |time: &Duration| visit.synchronous.is_none_or(|left| *time <= left);
-        if let Some(time) = here(&self.synchronous).filter(fits) {
-            let (_, packet) = self.synchronous.pop_front()?;
+        let fits = |(_, time): &(usize, Duration)| visit.synchronous.is_none_or(|left| *time <= left);
+        if let Some((place, time)) = here(&self.synchronous).filter(fits) {
+            let (_, packet) = self.synchronous.remove(place)?;
             return Some((RingClass::Synchronous, packet, time));
         }
-        let time = here(&self.asynchronous).filter(|_| !visit.holding.is_zero())?;
-        let (_, packet) = self.asynchronous.pop_front()?;
+        let (place, time) = here(&self.asynchronous).filter(|_| !visit.holding.is_zero())?;
+        let (_, packet) = self.asynchronous.remove(place)?;
         Some((RingClass::Asynchronous, packet, time))
     }
 

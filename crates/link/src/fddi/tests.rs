@@ -240,6 +240,43 @@ fn skipped_rounds_are_as_good_as_single_ones() {
     assert!(skipping.rotations().count > 100_000);
 }
 
+/// What leaves a ring to which frames are offered at random times, and its rotations. `ahead`: between two offers its token
+/// runs ahead.
+fn offered_at_random(ahead: bool) -> (Vec<Sent<Vec<u8>>>, Rotations) {
+    let stations = (0..5u32).map(|n| StationSpec {
+        hop: Duration::from_micros(1 + u64::from(n % 2)),
+        synchronous: None,
+        frames_per_token: (n == 3).then_some(1),
+        ..StationSpec::default()
+    });
+    let mut ring = ring(TTRT, stations.collect());
+    let mut rng = Rng::fork(4, "offers");
+    let (mut now, mut sent) = (Instant::ZERO, Vec::new());
+    for _ in 0..5_000 {
+        // Within a rotation, while a frame is sent, and when the ring is idle.
+        now += Duration::from_nanos(u64::from(rng.below(400_000)));
+        let before = now.offset_nanos(-1);
+        while let Some(due) = ring.poll_timeout().filter(|due| *due <= before) {
+            match ring.poll(due) {
+                Some(frame) => sent.push(frame),
+                None if ahead => ring.run_ahead(before),
+                None => {}
+            }
+        }
+        let (station, len) = (rng.below(5) as usize, 100 + rng.below(4000) as usize);
+        let class = if rng.chance(0.5) { Synchronous } else { Asynchronous };
+        ring.offer(now, station, class, frame(len));
+    }
+    (sent, ring.rotations())
+}
+
+#[test]
+fn a_token_that_runs_ahead_changes_nothing() {
+    let (ahead, stepping) = (offered_at_random(true), offered_at_random(false));
+    assert!(stepping.0.len() > 4_000, "{}", stepping.0.len());
+    assert!(ahead == stepping);
+}
+
 #[test]
 fn bits_travel_round_the_ring() {
     let hops = [1, 2, 4].map(|us| StationSpec { hop: Duration::from_micros(us), ..StationSpec::default() });
@@ -283,4 +320,49 @@ fn impossible_rings_and_frames_are_refused() {
         assert_eq!(small.offer(Instant::ZERO, 0, Synchronous, frame(1250)).is_some(), expected);
     }
     assert!(small.counters(0).expect("a station").balances() && small.counters(2).is_none());
+}
+
+/// A packet of this priority and length.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Ranked(Option<u16>, usize);
+
+impl Packet for Ranked {
+    fn wire_len(&self) -> usize {
+        self.1
+    }
+
+    fn priority(&self) -> Option<u16> {
+        self.0
+    }
+
+    fn duplicate(&self) -> Self {
+        *self
+    }
+
+    fn flip_bit(&mut self, _bit: u64) {}
+}
+
+#[test]
+fn a_station_that_honours_priorities_sends_the_urgent_first() {
+    let station = StationSpec { synchronous: None, queue: 4, priorities: true, ..StationSpec::default() };
+    let sent = |station| {
+        let spec = RingSpec { ttrt: 8 * MS, stations: vec![station; 2] };
+        let mut ring = Ring::<Ranked>::new(&spec).expect("a possible ring");
+        let all = [None, Some(3), Some(1), Some(3), Some(2), None, Some(9)];
+        let mut refused = Vec::new();
+        for (n, priority) in all.into_iter().enumerate() {
+            let packet = Ranked(priority, 100 + n);
+            refused.extend(ring.offer(Instant::ZERO, 0, Synchronous, packet).map(|packet| packet.1 - 100));
+        }
+        let mut sent = Vec::new();
+        while let Some(one) = ring.poll(Instant::from_millis(100)) {
+            sent.push(one.packet.1 - 100);
+        }
+        let counters = ring.counters(0).expect("a station");
+        assert!(counters.balances() && counters.overflowed == 3, "{counters:?}");
+        (sent, refused)
+    };
+    // The first, without a priority, makes room for the fifth; the last two are no more urgent than what waits.
+    assert_eq!(sent(station), (vec![2, 4, 1, 3], vec![0, 5, 6]));
+    assert_eq!(sent(StationSpec { priorities: false, ..station }), (vec![0, 1, 2, 3], vec![4, 5, 6]));
 }

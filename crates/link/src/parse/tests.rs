@@ -28,6 +28,7 @@ fn every_key_is_read() {
         jitter: Some(Jitter { mean: Duration::from_millis(5), shape: Shape::Normal }),
         stall: Some(Stall { length: Duration::from_millis(40), every: Duration::from_secs(4) }),
         loss: LossModel::bursts(Ratio(0.05), 3.0).expect("possible"),
+        loss_before_queue: false,
         reorder: Some(ReorderSpec { share: Ratio(0.01), hold: Duration::from_millis(5) }),
         duplicate: Ratio(0.005),
         corrupt: Ratio(0.0025),
@@ -84,6 +85,8 @@ fn refusals_name_the_remedy() {
         ("delay=-1ms", "0s"),
         ("jitter=5ms/parteo", "did you mean 'pareto'?"),
         ("loss=5%/x", "5%/15ms"),
+        ("loss=5%/before", "5%/15ms"),
+        ("loss=1%/2%/3%/before-queue", "/before-queue behind it"),
         ("loss=90%/2", "at least 9.00 packets"),
         ("loss=5%/0.5", "at least 1.00 packets"),
         ("loss=100%/2", "loss=100%"),
@@ -118,10 +121,15 @@ fn presets_and_changed_presets_round_trip() {
         "rate=10Mbit/s,queue=red/5/15/10%",
         "rate=10Mbit/s,queue=red/5/15/10%/gentle",
         "rate=124kbit/s,queue=drd/10/50",
+        "rate=124kbit/s,loss=5%/before-queue",
+        "loss=5%/3/before-queue",
+        "loss=5%/15ms/before-queue",
     ] {
         assert_eq!(spec(text).to_string(), text);
     }
     assert_eq!(spec("rate=1Mbit/s/15kB,up.rate=none").up.burst, None);
+    assert!(!spec("nistnet,loss=5%").up.loss_before_queue);
+    assert_eq!(spec("loss=0%/before-queue,up.loss=none/before-queue"), DuplexSpec::default());
     assert_eq!(spec("up.loss=1.754%/33%/90%/0.1%").to_string(), "up.loss=1.754%/33%/90%/0.1%");
 }
 
@@ -159,6 +167,7 @@ prop_compose! {
             (share(), share(), share(), share()).prop_map(|(p, r, loss_bad, loss_good)|
                 LossModel::GilbertElliott { p, r: Ratio(r.0.max(0.001)), loss_bad, loss_good }),
         ],
+        before_queue in any::<bool>(),
         reorder in prop::option::of((share().prop_filter("some", |s| s.0 > 0.0), millis(0..60_000_000))),
         duplicate in share(),
         corrupt in share(),
@@ -171,6 +180,7 @@ prop_compose! {
             jitter: jitter.map(|(mean, k)| Jitter { mean, shape: Shape::ALL[k] }),
             stall: stall.map(|(length, every)| Stall { length, every }),
             loss,
+            loss_before_queue: before_queue && loss != LossModel::None,
             reorder: reorder.map(|(share, hold)| ReorderSpec { share, hold }),
             duplicate,
             corrupt,

@@ -1,4 +1,6 @@
-//! The cell: which station sends when, what arrives, and how the senders react.
+//! The cell: which station sends when, and how the senders react. What arrives is in `arrivals`.
+
+mod arrivals;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +16,6 @@ use super::phy::{MAC_OVERHEAD, Phy, QOS_CONTROL, Rate, SIFS};
 use super::rate::{Control, Ladder};
 use super::spec::{AccessMode, Category, CellError, CellSpec, Destination, StationId, StationSpec};
 use crate::packet::{Discard, Packet};
-use crate::queue::MAX_PACKETS;
 
 /// An 802.11g cell in virtual time.
 ///
@@ -92,6 +93,7 @@ struct Flight {
     /// The station that is to acknowledge it; `None`: multicast.
     to: Option<usize>,
     rate: Rate,
+    /// It was not acknowledged: it or its acknowledgement was lost.
     failed: bool,
     txop_end: Instant,
 }
@@ -215,11 +217,16 @@ impl<P: Packet> Cell<P> {
         all.fold(StationCounters::default(), StationCounters::plus)
     }
 
-    /// Whether every station's counters balance, and every acknowledged packet has been received or relayed.
+    /// Whether every station's counters balance, and every packet that its sender no longer holds for want of an arrival
+    /// has been received or relayed, once.
     pub fn balances(&self) -> bool {
         let total = self.totals();
+        let kept = self.stations.iter().flat_map(|one| &one.kept).flatten();
+        let arrived = kept.filter(|held| held.packet.is_none()).count();
+        let arrived = (arrived + self.queues.iter().map(Contender::arrived).sum::<usize>()) as u64;
         (0..self.stations.len()).all(|n| self.counters(StationId(n as u16)).balances())
-            && total.acknowledged == total.received + total.relayed
+            && total.acknowledged + total.exhausted_after_arrival + arrived == total.received + total.relayed
+            && total.duplicates + total.received + total.relayed == total.acknowledged + total.unacknowledged
     }
 
     /// Packets in a station's queue for a category (with DCF it has one for all), the one being sent included.
@@ -256,12 +263,12 @@ impl<P: Packet> Cell<P> {
 
     /// Keeps a packet for a station that is away, in what is left of the queue's room.
     fn keep(&mut self, n: usize, queue: usize, held: Held<P>) -> Option<P> {
-        let Destination::Station(to) = held.route.to else { return Some(held.packet) };
+        let Destination::Station(to) = held.route.to else { return held.packet };
         let kept: usize = self.stations.iter().filter_map(|one| one.kept.get(queue)).map(VecDeque::len).sum();
         let first = self.stations[n].queues.start;
         if self.queues[first + queue].len() + kept >= self.queues[first + queue].limit() {
             self.stations[n].counters.overflowed += 1;
-            return Some(held.packet);
+            return held.packet;
         }
         self.stations[usize::from(to.0)].kept[queue].push_back(held);
         self.next = Some(self.next.map_or(self.turn, |next| next.min(self.turn)));
@@ -427,76 +434,6 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The only frame being transmitted has ended: its receivers have received it, or not.
-    fn end_frame(&mut self, at: Instant) {
-        let mut flight = self.flights[0];
-        let sender_fails = self.stations[flight.station].channel.fails(flight.start);
-        match flight.to {
-            Some(to) => {
-                // Both ends draw, whatever the result of the other.
-                flight.failed = self.stations[to].channel.fails(flight.start) | sender_fails;
-                self.flights[0].failed = flight.failed;
-                if !flight.failed
-                    && let Some(held) = self.queues[flight.queue].pop()
-                {
-                    self.stations[flight.station].counters.acknowledged += 1;
-                    self.arrive(at, to, held);
-                }
-                self.medium = Medium::Exchange { end: flight.end };
-            }
-            None => {
-                self.multicast(at, flight, sender_fails);
-                self.end_exchange(at);
-            }
-        }
-    }
-
-    /// A packet has arrived at `n`: to be delivered or relayed.
-    fn arrive(&mut self, at: Instant, n: usize, held: Held<P>) {
-        if held.route.to != Destination::Station(StationId(n as u16)) {
-            self.stations[n].counters.relayed += 1;
-            if let Some(refused) = self.enqueue(at, n, held.route, held.packet) {
-                refused.discard(Discard::Overflowed);
-            }
-            return;
-        }
-        self.stations[n].counters.received += 1;
-        if let Some(absences) = &mut self.stations[n].absences {
-            absences.on_frame(at);
-            self.turn = self.turn.min(absences.turn());
-        }
-        self.hand_out(at, n, held.packet);
-    }
-
-    #[inline]
-    fn hand_out(&mut self, at: Instant, n: usize, packet: P) {
-        let counters = &mut self.stations[n].counters;
-        if self.arrived.len() < MAX_PACKETS {
-            counters.waiting += 1;
-            self.arrived.push_back((at, StationId(n as u16), packet));
-        } else {
-            counters.unclaimed += 1;
-        }
-    }
-
-    /// A multicast frame has ended; `lost`: for all stations.
-    fn multicast(&mut self, at: Instant, flight: Flight, lost: bool) {
-        let sender = flight.station;
-        let Some(held) = self.queues[flight.queue].pop() else { return };
-        self.stations[sender].counters.multicast += 1;
-        let origin = usize::from(held.route.origin.0);
-        for n in (0..self.stations.len()).filter(|n| *n != sender && *n != origin) {
-            let station = &mut self.stations[n];
-            station.counters.copies += 1;
-            let away = station.absences.as_ref().is_some_and(Absences::is_elsewhere);
-            if station.channel.fails(flight.start) | lost | away {
-                station.counters.missed += 1;
-            } else {
-                self.hand_out(at, n, held.packet.duplicate());
-            }
-        }
-    }
-
     /// The senders know whether the frame was acknowledged; the channel is free, or the only sender continues its
     /// burst.
     fn end_exchange(&mut self, at: Instant) {
@@ -546,7 +483,10 @@ impl<P: Packet> Cell<P> {
         match self.queues[queue].failed() {
             Some(held) => {
                 counters.exhausted += 1;
-                held.packet.discard(Discard::Exhausted);
+                match held.packet {
+                    Some(packet) => packet.discard(Discard::Exhausted),
+                    None => counters.exhausted_after_arrival += 1,
+                }
             }
             None => counters.retries += 1,
         }

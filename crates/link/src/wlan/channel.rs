@@ -10,6 +10,8 @@ use super::spec::{Fade, StationSpec};
 pub(super) struct Channel {
     error: f64,
     rng: Rng,
+    /// For acknowledgements, so that they change nothing in the frames' draws.
+    acknowledgements: Rng,
     fade: Option<Outages>,
 }
 
@@ -28,6 +30,7 @@ impl Channel {
         Channel {
             error: of_this_run(spec, seed),
             rng: Rng::fork(seed, "frame error"),
+            acknowledgements: Rng::fork(seed, "acknowledgement error"),
             fade: spec.fade.filter(|fade| fade.share.0 > 0.0).map(|fade| Outages::new(fade, seed)),
         }
     }
@@ -37,8 +40,26 @@ impl Channel {
     #[inline]
     pub(super) fn fails(&mut self, start: Instant) -> bool {
         let error = self.error > 0.0 && self.rng.chance(self.error);
-        let out = self.fade.as_mut().is_some_and(|fade| fade.is_on(start));
-        error || out
+        error | self.is_out(start)
+    }
+
+    /// Whether the acknowledgement sent at `start` fails, of a frame that did not; `length`: its airtime over that of the frame.
+    /// Instants as for [`Self::fails`].
+    ///
+    /// Errors are taken to strike at a constant rate in time, as interference does: of a share `p` over the frame's airtime
+    /// follows `1 - (1 - p)^length` over the acknowledgement's.
+    #[inline]
+    pub(super) fn fails_acknowledgement(&mut self, start: Instant, length: f64) -> bool {
+        let error = self.error > 0.0 && {
+            let share = 1.0 - (1.0 - self.error).powf(length);
+            self.acknowledgements.chance(share)
+        };
+        error | self.is_out(start)
+    }
+
+    #[inline]
+    fn is_out(&mut self, at: Instant) -> bool {
+        self.fade.as_mut().is_some_and(|fade| fade.is_on(at))
     }
 }
 
@@ -123,6 +144,21 @@ mod tests {
         let spread = mean(&mut shares.iter().map(|share| (share.ln() - log).powi(2))).sqrt();
         // The standard error of a deviation is 0.5 %.
         assert!((spread / 2f64.ln() - 1.0).abs() < 0.02, "{spread}");
+    }
+
+    #[test]
+    fn acknowledgements_fail_by_their_length_and_change_no_frame() {
+        let spec = StationSpec { frame_error: Ratio(0.3), ..StationSpec::default() };
+        let (mut one, mut other) = (Channel::new(&spec, 7), Channel::new(&spec, 7));
+        let (n, mut failed) = (200_000, 0u32);
+        for micros in 0..n {
+            let at = Instant::from_micros(micros);
+            failed += u32::from(one.fails_acknowledgement(at, 34.0 / 230.0));
+            assert_eq!(one.fails(at), other.fails(at));
+        }
+        // 1 - 0.7^(34/230) = 5.14 %, with a standard error of 0.05 %; four of them. By bytes it would be 0.4 %.
+        let share = f64::from(failed) / n as f64;
+        assert!((share - 0.0514).abs() < 0.002, "{share}");
     }
 
     #[test]

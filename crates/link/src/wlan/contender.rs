@@ -9,7 +9,8 @@ use super::spec::{Access, Category, Destination, StationId};
 
 /// A packet that the cell holds.
 pub(super) struct Held<P> {
-    pub(super) packet: P,
+    /// `None`: it has arrived, but no acknowledgement of it; its frame is sent again, and the receiver discards it.
+    pub(super) packet: Option<P>,
     /// Bytes on the air, MAC header and FCS included.
     pub(super) bytes: usize,
     pub(super) route: Route,
@@ -61,7 +62,7 @@ const ROOM: usize = 128;
 
 impl<P> Held<P> {
     pub(super) fn new(arrived: Instant, packet: P, bytes: usize, route: Route) -> Self {
-        Held { packet, bytes, route, arrived }
+        Held { packet: Some(packet), bytes, route, arrived }
     }
 }
 
@@ -110,6 +111,16 @@ impl<P> Contender<P> {
 
     pub(super) fn head(&self) -> Option<&Held<P>> {
         self.held.front()
+    }
+
+    /// The head has arrived, and stays until it is acknowledged or given up. `None`: it had arrived before.
+    pub(super) fn take_packet(&mut self) -> Option<P> {
+        self.held.front_mut()?.packet.take()
+    }
+
+    /// How many of its packets have arrived: none, or the head.
+    pub(super) fn arrived(&self) -> usize {
+        self.held.iter().filter(|held| held.packet.is_none()).count()
     }
 
     pub(super) fn txop(&self) -> std::time::Duration {

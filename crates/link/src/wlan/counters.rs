@@ -17,11 +17,16 @@ pub struct StationCounters {
     pub overflowed: u64,
     /// Packets dropped because the last retry had failed.
     pub exhausted: u64,
+    /// Of those, how many had arrived: only their acknowledgements were lost.
+    pub exhausted_after_arrival: u64,
     /// Packets in its queues now, the one being sent included.
     pub queued: u64,
 
-    /// Packets for this station that it acknowledged (those to be relayed are in `relayed`).
+    /// Packets for this station that it acknowledged (those to be relayed are in `relayed`), each once.
     pub received: u64,
+    /// Frames that this station discarded because it had received them before: their acknowledgement was lost, and they
+    /// were sent again.
+    pub duplicates: u64,
     /// Copies of multicast packets sent to this station.
     pub copies: u64,
     /// Of those copies, how many it did not receive.
@@ -39,6 +44,8 @@ pub struct StationCounters {
     pub collisions: u64,
     /// Attempts to reach one station that were not acknowledged, because of collision or error.
     pub failures: u64,
+    /// Of those, how many were received, and only their acknowledgement was lost.
+    pub unacknowledged: u64,
     /// Accesses lost to a more urgent category of the same station: no frame was sent, but each counts as a failure.
     pub virtual_collisions: u64,
     /// Failures, virtual collisions included, that led to another attempt.
@@ -66,8 +73,10 @@ impl StationCounters {
             multicast: self.multicast + other.multicast,
             overflowed: self.overflowed + other.overflowed,
             exhausted: self.exhausted + other.exhausted,
+            exhausted_after_arrival: self.exhausted_after_arrival + other.exhausted_after_arrival,
             queued: self.queued + other.queued,
             received: self.received + other.received,
+            duplicates: self.duplicates + other.duplicates,
             copies: self.copies + other.copies,
             missed: self.missed + other.missed,
             unclaimed: self.unclaimed + other.unclaimed,
@@ -76,6 +85,7 @@ impl StationCounters {
             attempts: self.attempts + other.attempts,
             collisions: self.collisions + other.collisions,
             failures: self.failures + other.failures,
+            unacknowledged: self.unacknowledged + other.unacknowledged,
             virtual_collisions: self.virtual_collisions + other.virtual_collisions,
             retries: self.retries + other.retries,
             airtime: self.airtime + other.airtime,

@@ -114,8 +114,9 @@ pub struct StationSpec {
     pub retry_limit: u8,
     /// Packets that each of its queues holds, the one being sent included.
     pub queue: u32,
-    /// Share of attempts lost between this station and any other, whatever their length. A frame fails at either end:
-    /// between stations of p and q its share is p + q - pq, so give an access point none.
+    /// Share of frames lost between this station and any other, whatever their length. A frame fails at either end:
+    /// between stations of p and q its share is p + q - pq, so give an access point none. Of the acknowledgements of
+    /// frames that got through, `1 - (1 - p)^(a/f)` are lost, `a` the acknowledgement's airtime and `f` the frame's.
     pub frame_error: Ratio,
     /// By which factor that share differs from run to run, with the place where the station stands: the geometric
     /// standard deviation of a logarithmic normal distribution with that mean; 1: not at all.

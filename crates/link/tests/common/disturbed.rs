@@ -21,6 +21,10 @@ impl Packet for Udp {
         self.payload + 28
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     fn duplicate(&self) -> Self {
         *self
     }

@@ -223,7 +223,7 @@ impl Purpose {
                         "a copy for each receiver"
                     }
                 ),
-                bound: "under 1.8 %",
+                bound: "under 1.8 % to one receiver",
                 lacking: if candidate.multicast {
                     too_many(weight.cost, SILENCE_SHARE)
                 } else {

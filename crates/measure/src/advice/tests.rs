@@ -67,7 +67,7 @@ fn run(mut log: PacketLog, name: &str) -> Run {
 
 fn candidate(run: &Run) -> Candidate<'_> {
     let Run { log, figures, reliable, multicast } = run;
-    Candidate { figures, log, reliable: *reliable, multicast: *multicast }
+    Candidate { figures, log, reliable: *reliable, multicast: *multicast, current: false }
 }
 
 fn advice(purpose: Purpose, rtp: &Run, tcp: &Run) -> Advice {
@@ -100,6 +100,25 @@ fn a_lossy_wlan_divides_the_purposes() {
     assert_eq!(json["purpose"], "record");
     assert!(json["because"].as_str().unwrap().contains("0 of 12000 packets missing"));
     assert!(json["confidence"].is_null() && json["playout_delay_ms"].is_null());
+}
+
+#[test]
+fn the_reason_says_why_not_the_transport_in_use() {
+    let rtp = measured("rtp", Path { loss: 0.3, ..MINUTE });
+    let srp = measured("srp", Path { loss: 0.03, ..MINUTE });
+    let tcp = measured("tcp", MINUTE);
+    let because = |in_use: Option<usize>| {
+        let mut candidates = [&rtp, &srp, &tcp].map(candidate);
+        in_use.into_iter().for_each(|at| candidates[at].current = true);
+        let advice = advise_for(Purpose::TvSound, &candidates).unwrap();
+        assert_eq!(advice.transport, "tcp");
+        advice.because
+    };
+    for (in_use, named) in
+        [(None, "; srp: "), (Some(0), "; rtp: "), (Some(1), "; srp: "), (Some(2), "; srp: ")]
+    {
+        assert!(because(in_use).contains(named), "{in_use:?}: {}", because(in_use));
+    }
 }
 
 #[test]

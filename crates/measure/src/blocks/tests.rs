@@ -107,6 +107,25 @@ fn runs_are_drawn_together() {
     assert!(seen.iter().min() < seen.iter().max(), "draws differ");
 }
 
+/// Where a block is like the next, runs differ by more than independent blocks would make them differ, and so do draws: those of blocks drawn one by
+/// one have a standard deviation of √(n p (1 − p)) of a block, here 4 of 64.
+#[test]
+fn draws_keep_what_follows_each_other_together() {
+    let spread = |lossy: fn(usize) -> bool| {
+        // A packet each 5 ms, blocks of a second; every second packet of a lossy one is lost.
+        let comes = |n: usize| n.is_multiple_of(2) || !lossy(n / 200);
+        let delays: Vec<Option<f64>> = (0..64 * 200).map(|n| comes(n).then_some(10.0)).collect();
+        let mut draws = Vec::new();
+        resample(&Blocks::of(&[&log(&delays)]), 2_000, 1, |sums| draws.push(sums[0].lost as f64 / 100.0));
+        let mean = draws.iter().sum::<f64>() / 2_000.0;
+        (draws.iter().map(|lost| (lost - mean).powi(2)).sum::<f64>() / 1_999.0).sqrt()
+    };
+    let (alternating, lasting) = (spread(|block| block % 2 == 0), spread(|block| block / 8 % 2 == 0));
+    // Four blocks together, all of which are lossy or none but where it changes.
+    assert!(lasting > 6.0, "{lasting}");
+    assert!(alternating < 1.0, "{alternating}");
+}
+
 /// How often the interval of a share holds the true one, and how often there was one, of runs of a minute.
 fn coverage(label: &str, truth: f64, mut run: impl FnMut(&mut Rng) -> Vec<bool>) -> (f64, f64) {
     const RUNS: u32 = 1_000;
@@ -165,9 +184,20 @@ fn intervals_hold_the_true_share_as_often_as_they_say() {
         missing.truncate(MINUTE);
         missing
     });
-    for (held, told) in [single, bursts, clusters, stalls] {
-        assert!(told > 0.9, "{single:?} {bursts:?} {clusters:?} {stalls:?}");
-        assert!((0.93..=0.97).contains(&held), "{single:?} {bursts:?} {clusters:?} {stalls:?}");
+    // A queue that is full for 0.7 s on average, a third of the time: what happens in one second tells something of the next.
+    let lasting = coverage("lasting", 1.0 / 3.0 * 0.3, |rng| {
+        let (end, begin) = (1.0 / 140.0, 0.5 / 140.0);
+        let mut full = rng.chance(1.0 / 3.0);
+        let step = |_| {
+            full = if full { !rng.chance(end) } else { rng.chance(begin) };
+            full && rng.chance(0.3)
+        };
+        (0..MINUTE).map(step).collect()
+    });
+    println!("{single:?} {bursts:?} {clusters:?} {stalls:?} {lasting:?}");
+    for (held, told) in [single, bursts, clusters, stalls, lasting] {
+        assert!(told > 0.9, "{single:?} {bursts:?} {clusters:?} {stalls:?} {lasting:?}");
+        assert!((0.93..=0.97).contains(&held), "{single:?} {bursts:?} {clusters:?} {stalls:?} {lasting:?}");
     }
 }
 

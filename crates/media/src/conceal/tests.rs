@@ -41,7 +41,7 @@ proptest! {
     /// The sine itself steps by 0.029 at most; a blend of 2.5 ms adds 0.013 per unit of difference, and the
     /// difference is at most 1. A hard join steps by up to 1, on average by 0.4.
     #[test]
-    fn no_gap_clicks(block in 16usize..1000, pattern in prop::collection::vec(prop::bool::weighted(0.3), 5..60), kind in 0usize..2) {
+    fn no_gap_clicks(block in 16usize..1000, pattern in prop::collection::vec(prop::bool::weighted(0.3), 5..60), kind in 0usize..3) {
         let step = largest_step(&heard(Concealment::ALL[kind], block, &pattern));
         prop_assert!(step < 0.029 + 0.014, "a step of {step}");
     }
@@ -63,10 +63,12 @@ fn whole_sound_passes_unchanged_and_comes_back_unchanged() {
 }
 
 #[test]
-fn both_end_in_silence() {
+fn all_end_in_silence() {
     let mut pattern = [true; 40];
     pattern[..10].fill(false);
-    for (kind, ms) in [(Concealment::Silence, 3), (Concealment::Repetition, 60)] {
+    for (kind, ms) in
+        [(Concealment::Silence, 3), (Concealment::Repetition, 60), (Concealment::Prediction, 60)]
+    {
         let out = heard(kind, 240, &pattern);
         let silent = (2400 + 48 * ms) * 2;
         assert!(out[silent..].iter().all(|x| x.abs() < 1e-6), "{kind:?}");
@@ -95,4 +97,52 @@ fn names() {
     assert_eq!("repetition".parse(), Ok(Concealment::Repetition));
     let error = "silense".parse::<Concealment>().unwrap_err().to_string();
     assert!(error.contains("did you mean 'silence'"), "{error}");
+}
+
+/// Partials that do not fit into the window, over a gap of 20 ms at full strength.
+#[test]
+fn prediction_goes_on_where_the_sound_does() {
+    let tones = [220.0, 663.0, 1_741.0, 5_210.0];
+    let sound = |from: usize, frames: usize| -> Vec<f32> {
+        let at = |n: usize| {
+            let time = n as f32 / 48_000.0;
+            tones.iter().map(|tone| 0.1 * (std::f32::consts::TAU * tone * time).sin()).sum()
+        };
+        (from..from + frames).map(at).collect()
+    };
+    let mut conceal = Concealment::Prediction.open(format(1));
+    for block in 0..10 {
+        conceal.good(&mut sound(block * 480, 480));
+    }
+    let mut gap = vec![0.0; 960];
+    conceal.lost(GAP, &mut gap);
+    let wanted = sound(4800, 960);
+    let power = |part: &mut dyn Iterator<Item = f32>| part.map(|x| x * x).sum::<f32>();
+    let error = power(&mut gap[..480].iter().zip(&wanted).map(|(a, b)| a - b));
+    let whole = power(&mut wanted[..480].iter().copied());
+    assert!(error < 0.05 * whole, "{} dB", 10.0 * (error / whole).log10());
+    // The window makes partials decay, by less than a level step that is heard.
+    let level = power(&mut gap[240..480].iter().copied()) / power(&mut wanted[240..480].iter().copied());
+    assert!((0.7..1.1).contains(&level), "{level}");
+}
+
+#[test]
+fn prediction_is_bounded_for_any_sound() {
+    let mut rng = Rng::new(9);
+    for channels in [1, 2, 7, 64] {
+        let mut conceal = Concealment::Prediction.open(format(channels));
+        for round in 0..20 {
+            let scale = [0.0, 1e-20, 1.0, 3.0][round % 4];
+            let mut block: Vec<f32> = (0..512 * channels)
+                .map(|n| scale * if round % 3 == 0 { 1.0 } else { rng.unit() as f32 - n as f32 % 2.0 })
+                .collect();
+            conceal.good(&mut block);
+            let mut gap = vec![0.0; 700 * channels as usize];
+            conceal.lost(GAP, &mut gap);
+            assert!(
+                gap.iter().all(|x| x.is_finite() && x.abs() <= 4.0),
+                "{channels} channels, round {round}"
+            );
+        }
+    }
 }

@@ -89,3 +89,37 @@ fn spans_are_exact_however_far_media_times_are_apart() {
     }
     assert_eq!(clock.span(0, u64::MAX), MAX_SPAN as i64);
 }
+
+/// What comes before the schedule for 200 ms moves it at once, and is no drift, be it one step or many; a single packet moves
+/// nothing.
+#[test]
+fn a_stream_that_comes_early_moves_the_schedule_at_once() {
+    let expected = |t: f64| 0.02 + if t < 60.0 { 0.8 } else { 0.0 };
+    let (clock, seen) = run(50.0, 100, 5, expected);
+    assert!((clock.offset().unwrap() as f64 / 1e6 - 20.0).abs() < 6.0, "{:?}", clock.offset());
+    assert!(seen[70..].iter().all(|d| (d - 50.0).abs() < 6.0), "{:?}", &seen[60..]);
+    // A sender that catches up with 0.8 s at 1.02 times its pace.
+    let (clock, seen) = run(50.0, 200, 5, |t| 0.02 + 0.8 - ((t - 60.0) * 0.02).clamp(0.0, 0.8));
+    assert!((clock.offset().unwrap() as f64 / 1e6 - 20.0).abs() < 11.0, "{:?}", clock.offset());
+    assert!(seen[60..].iter().all(|d| (d - 50.0).abs() < 20.0), "{:?}", &seen[60..]);
+
+    let mut clock = MediaClock::new(48_000);
+    let at = |n: u64| Instant::from_micros(100_000 + n * 16_000 / 3);
+    for n in 0..2_000 {
+        assert_eq!(clock.on_arrival(at(n), n * 256), None);
+    }
+    let before = clock.offset().unwrap();
+    assert_eq!(clock.on_arrival(at(2_000), 2_000 * 256 + 24_000), None);
+    for n in 2_001..2_038 {
+        assert_eq!(clock.on_arrival(at(n), n * 256), None);
+    }
+    assert!((before - clock.offset().unwrap()) < 1_100_000, "a millisecond at most in 200 ms");
+    assert!((2_038..9_000).all(|n| clock.on_arrival(at(n), n * 256).is_none()));
+    // 9 ms are followed as drift is, 11 ms at once.
+    for (from, early, step) in [(9_000, 432, None), (9_100, 960, Some(())), (9_200, 0, None)] {
+        let steps: Vec<Duration> =
+            (from..from + 100).filter_map(|n| clock.on_arrival(at(n), n * 256 + early)).collect();
+        assert_eq!(steps.first().map(|_| ()), step, "{early}: {steps:?}");
+        assert!(steps.len() <= 1, "{steps:?}");
+    }
+}

@@ -17,7 +17,9 @@ use crate::Source;
 /// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond
 ///   250 ms only the newest block is worth sending.
 ///
-/// A piece is distinguished from a stall by the usual piece of the last seconds. Sound that is left out is not missing
+/// A piece is distinguished from a stall by the usual piece of the last seconds. Several stalls in a row look like large pieces; but
+/// of a piece hardly anything waits when the next one comes. Where more than 250 ms wait for as long as a piece lasts, only the newest block
+/// is worth sending as well. Sound that is left out is not missing
 /// in media time: the sound continues at the next time stamp, nearer to its capture than before.
 #[derive(Clone, Debug)]
 pub struct LivePace {
@@ -31,6 +33,8 @@ pub struct LivePace {
     left: usize,
     /// Most sample frames of this piece that waited.
     piece: usize,
+    /// Since when, and the fewest sample frames that have waited since.
+    least: Option<(Instant, usize)>,
     usual: Usual,
     skipped: u64,
 }
@@ -57,6 +61,7 @@ impl LivePace {
             state: State::Beginning,
             left: 0,
             piece: 0,
+            least: None,
             usual: Usual::default(),
             skipped: 0,
         }
@@ -83,7 +88,7 @@ impl LivePace {
             State::Beginning | State::Awaiting => now - self.overdue(waiting),
         };
         self.state = State::Following(due);
-        if now.since(due) > MOST_BEHIND {
+        if now.since(due) > MOST_BEHIND || self.stays_behind(now, ready.frames) {
             return self.leave_out(source);
         }
         if due > now {
@@ -118,13 +123,25 @@ impl LivePace {
         MediaTime::new(waiting.saturating_sub(at_once) as u64, self.rate).duration()
     }
 
+    /// Whether more than is worth sending has waited for as long as a piece lasts.
+    fn stays_behind(&mut self, now: Instant, ready: usize) -> bool {
+        let (since, least) = self.least.map_or((now, ready), |(since, least)| (since, least.min(ready)));
+        self.least = Some((since, least));
+        let time = |frames: usize| MediaTime::new(frames as u64, self.rate).duration();
+        if now.since(since) <= time(self.usual.frames() + self.block) {
+            return false;
+        }
+        self.least = None;
+        time(least) > MOST_BEHIND
+    }
+
     fn await_more(&mut self, now: Instant, left: usize) {
         if self.piece > 0 {
             self.usual.add(now, self.piece);
         }
         self.state = State::Awaiting;
         self.left = left;
-        self.piece = 0;
+        (self.piece, self.least) = (0, None);
     }
 
     fn leave_out(&mut self, source: &mut dyn Source) -> bool {
@@ -133,7 +150,7 @@ impl LivePace {
         let is_whole = kept.frames >= self.block || kept.ended;
         self.state = State::Awaiting;
         self.left = if is_whole { 0 } else { kept.frames };
-        self.piece = 0;
+        (self.piece, self.least) = (0, None);
         is_whole
     }
 }

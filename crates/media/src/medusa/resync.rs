@@ -117,8 +117,10 @@ impl Resynchroniser {
             n @ 1..=3 => bytes == &KEY[..n],
             _ => key_channel(bytes).is_some(),
         };
-        let place = (0..rest.len()).find(|n| rest[*n] == KEY[0] && begins(&rest[*n..]));
-        let place = place.unwrap_or(rest.len());
+        let mut place = next_key(rest, 0);
+        while place < rest.len() && !begins(&rest[place..]) {
+            place = next_key(rest, place + 1);
+        }
         if place > 0 {
             self.skip(place);
         }
@@ -147,19 +149,20 @@ impl Resynchroniser {
     /// Looks for another packet's header within the packet at the front.
     fn inner(&mut self, front: Header) -> Inner {
         let (rest, len) = (&self.buf[self.at..], HEADER + front.size as usize);
-        let mut place = self.searched + 1;
         // A key that begins in the last bytes ends after them.
-        while place < len.min(rest.len().saturating_sub(KEY.len() - 1)) {
-            if rest[place] == KEY[0] && key_channel(&rest[place..]).is_some() {
+        let end = len.min(rest.len().saturating_sub(KEY.len() - 1));
+        let mut place = next_key(&rest[..end], self.searched + 1);
+        while place < end {
+            if key_channel(&rest[place..]).is_some() {
                 match Header::parse(&rest[place..]) {
                     None if rest.len() < place + HEADER => return Inner::Unclear,
                     Some(header) if self.is_next(header, front) => return Inner::Header(place),
                     _ => {}
                 }
             }
-            place += 1;
+            place = next_key(&rest[..end], place + 1);
         }
-        self.searched = place - 1;
+        self.searched = self.searched.max(end.saturating_sub(1));
         Inner::None
     }
 
@@ -215,6 +218,16 @@ impl Channel {
     fn is_near(&self, seq: u32) -> bool {
         self.highest.is_none_or(|highest| (seq.wrapping_sub(highest) as i32).unsigned_abs() <= WINDOW)
     }
+}
+
+/// Where in `bytes` the first byte of a key is next, at or after `from`; their length if it is nowhere. Every byte that
+/// arrives is looked at, so whole chunks are compared at once.
+fn next_key(bytes: &[u8], from: usize) -> usize {
+    let Some(rest) = bytes.get(from..) else { return bytes.len() };
+    let without = |chunk: &&[u8; 32]| !chunk.iter().fold(false, |any, byte| any | (*byte == KEY[0]));
+    let skipped = 32 * rest.as_chunks().0.iter().take_while(without).count();
+    let found = rest[skipped..].iter().position(|byte| *byte == KEY[0]);
+    found.map_or(bytes.len(), |place| from + skipped + place)
 }
 
 /// Packets: 44 s of the paper's stream, longer than any outage that a stream survives.

@@ -21,6 +21,17 @@ pub enum BlockMode {
     Exact,
 }
 
+impl BlockMode {
+    /// Sample frames that the `n`-th block becomes, from 0.
+    pub fn frames_of(self, n: u64) -> usize {
+        let until = |blocks: u64| blocks * u64::from(WIRE_RATE) * JACK_BLOCK as u64 / u64::from(JACK_RATE);
+        match self {
+            BlockMode::Paper => PAPER_FRAMES,
+            BlockMode::Exact => (until(n + 1) - until(n)) as usize,
+        }
+    }
+}
+
 /// Converts each JACK block to the packet content of each channel. Allocates only at construction.
 pub struct BlockMaker {
     resampler: Resampler,
@@ -64,7 +75,7 @@ impl BlockMaker {
     pub fn push(&mut self, block: &[f32]) -> usize {
         let (_, given) = self.resampler.process(block, &mut self.given);
         self.ready.extend(&self.given[..given * self.channels]);
-        self.frames = self.frames_of(self.blocks).min(self.ready.len() / self.channels);
+        self.frames = self.mode.frames_of(self.blocks).min(self.ready.len() / self.channels);
         self.blocks += 1;
         for (n, sample) in self.ready.drain(..self.frames * self.channels).enumerate() {
             self.current[n % self.channels * MOST_FRAMES + n / self.channels] = sample;
@@ -77,15 +88,6 @@ impl BlockMaker {
     pub fn write(&self, channel: usize, out: &mut [u8]) -> usize {
         let first = channel * MOST_FRAMES;
         codec::encode(SampleFormat::L16, &self.current[first..first + self.frames], out)
-    }
-
-    /// Sample frames that the `n`-th block becomes.
-    fn frames_of(&self, n: u64) -> usize {
-        let until = |blocks: u64| blocks * u64::from(WIRE_RATE) * JACK_BLOCK as u64 / u64::from(JACK_RATE);
-        match self.mode {
-            BlockMode::Paper => PAPER_FRAMES,
-            BlockMode::Exact => (until(n + 1) - until(n)) as usize,
-        }
     }
 }
 

@@ -4,8 +4,8 @@ use antiphon_core::{NtpTime, Unwrapper};
 use rtp_types::{RtpPacket, RtpParseError};
 
 use super::extension::{self, ONE_BYTE_PROFILE};
-use super::{ExtensionIds, InBandFormat, InBandGroup};
-use crate::{ChannelGroups, SampleFormat, StreamFormat, codec};
+use super::{ExtensionIds, InBandFormat, InBandGroup, InBandVideo, Marking};
+use crate::{ChannelGroups, Coding, StreamFormat, codec};
 
 /// Why bytes are not an RTP packet, or not one of this stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,12 @@ pub enum RtpError {
     Padding {
         /// The padding in the packet.
         padding: u8,
+    },
+    /// Not a packet of Opus.
+    #[error("{len} bytes of payload are no packet of Opus: check the format, or give the sender's SDP")]
+    NotOpus {
+        /// Bytes of payload.
+        len: usize,
     },
     /// The sound is not a whole number of sample frames: another format than agreed.
     #[error(
@@ -62,6 +68,10 @@ pub struct RtpView<'a> {
     pub format: Option<InBandFormat>,
     /// The packet's channel group, if the packet carries it in band.
     pub group: Option<InBandGroup>,
+    /// What it carries of a picture, if it does.
+    pub video: Option<InBandVideo>,
+    /// Marks of the video frame that it is of.
+    pub marking: Option<Marking>,
     /// The sound, without padding.
     pub payload: &'a [u8],
 }
@@ -87,6 +97,8 @@ pub fn parse_rtp(bytes: &[u8], ids: ExtensionIds) -> Result<RtpView<'_>, RtpErro
         ntp: found.ntp,
         format: found.format,
         group: found.group,
+        video: found.video,
+        marking: found.marking,
         payload: &bytes[start..start + packet.payload_len()],
     })
 }
@@ -98,10 +110,12 @@ pub struct MediaPacket<'a> {
     pub sequence: u64,
     /// Unwrapped time stamp of its first sample frame, in sample frames.
     pub timestamp: u64,
-    /// Sample frames in it, at least one.
+    /// Sample frames in it, at least one, without those of [`Self::lead`].
     pub frames: usize,
+    /// Sample frames before the first one that are decoded and not played: what a decoder gives before the stream begins.
+    pub lead: usize,
     /// How they are stored.
-    pub sample: SampleFormat,
+    pub coding: Coding,
     /// Samples per sample frame.
     pub channels: usize,
     /// Whether error correction or retransmission brought it back.
@@ -111,11 +125,17 @@ pub struct MediaPacket<'a> {
 }
 
 impl MediaPacket<'_> {
-    /// Decodes into `out` (whole sample frames) from sample frame `skip` on; returns the sample frames written.
+    /// Unwrapped time stamp of the packet itself, which tells how long it was on its way.
+    pub fn stamp(&self) -> u64 {
+        self.timestamp.saturating_sub(self.lead as u64)
+    }
+
+    /// Of PCM: decodes into `out` (whole sample frames) from sample frame `skip` on; returns the sample frames written.
     pub fn decode(&self, skip: usize, out: &mut [f32]) -> usize {
-        let frame = self.sample.bytes() * self.channels;
+        let Coding::Pcm(sample) = self.coding else { return 0 };
+        let frame = sample.bytes() * self.channels;
         let rest = self.payload.get(skip * frame..).unwrap_or_default();
-        codec::decode(self.sample, rest, out) / self.channels
+        codec::decode(sample, rest, out) / self.channels
     }
 }
 
@@ -127,7 +147,7 @@ impl MediaPacket<'_> {
 #[derive(Clone, Debug)]
 pub struct Depacketiser {
     format: StreamFormat,
-    sample: SampleFormat,
+    coding: Coding,
     groups: Vec<Group>,
     timestamp: Unwrapper<32>,
 }
@@ -136,21 +156,26 @@ pub struct Depacketiser {
 struct Group {
     channels: usize,
     sequence: Unwrapper<16>,
+    /// The lowest number so far.
+    first: Option<u64>,
 }
 
 impl Depacketiser {
     /// For an undivided stream of that format.
-    pub fn new(format: StreamFormat, sample: SampleFormat) -> Self {
-        Self::grouped(format, sample, ChannelGroups::whole(format.channels()))
+    pub fn new(format: StreamFormat, coding: impl Into<Coding>) -> Self {
+        Self::grouped(format, coding, ChannelGroups::whole(format.channels()))
     }
 
     /// For a stream whose channels are divided into `groups`.
-    pub fn grouped(format: StreamFormat, sample: SampleFormat, groups: ChannelGroups) -> Self {
-        let group =
-            |range: std::ops::Range<usize>| Group { channels: range.len(), sequence: Unwrapper::default() };
+    pub fn grouped(format: StreamFormat, coding: impl Into<Coding>, groups: ChannelGroups) -> Self {
+        let group = |range: std::ops::Range<usize>| Group {
+            channels: range.len(),
+            sequence: Unwrapper::default(),
+            first: None,
+        };
         Depacketiser {
             format,
-            sample,
+            coding: coding.into(),
             groups: groups.ranges().map(group).collect(),
             timestamp: Unwrapper::default(),
         }
@@ -161,9 +186,9 @@ impl Depacketiser {
         self.format
     }
 
-    /// How samples are stored.
-    pub fn sample(&self) -> SampleFormat {
-        self.sample
+    /// How packets hold the sound.
+    pub fn coding(&self) -> Coding {
+        self.coding
     }
 
     /// [`Self::accept_in`] the first group.
@@ -175,17 +200,26 @@ impl Depacketiser {
     ///
     /// Panics if the stream has no such group.
     pub fn accept_in<'a>(&mut self, group: usize, view: &RtpView<'a>) -> Result<MediaPacket<'a>, RtpError> {
-        let Group { channels, sequence } = &mut self.groups[group];
-        let frame = self.sample.bytes() * *channels;
+        let Group { channels, sequence, first } = &mut self.groups[group];
         let len = view.payload.len();
-        if len == 0 || !len.is_multiple_of(frame) {
-            return Err(RtpError::NotWholeFrames { len, frame });
-        }
+        let Some(frames) = self.coding.frames(view.payload, *channels) else {
+            return Err(match self.coding {
+                Coding::Pcm(sample) => RtpError::NotWholeFrames { len, frame: sample.bytes() * *channels },
+                Coding::Opus => RtpError::NotOpus { len },
+            });
+        };
+        let sequence = sequence.extend(u64::from(view.sequence));
+        let is_first = first.is_none_or(|first| sequence <= first);
+        *first = first.or(Some(sequence)).map(|first| first.min(sequence));
+        // A stream of ours, as it says of itself, begins so much before its sound.
+        let begins = is_first && view.marker && view.format.is_some();
+        let lead = if begins { self.coding.look_ahead().min(frames - 1) } else { 0 };
         Ok(MediaPacket {
-            sequence: sequence.extend(u64::from(view.sequence)),
-            timestamp: self.timestamp.extend(u64::from(view.timestamp)),
-            frames: len / frame,
-            sample: self.sample,
+            sequence,
+            timestamp: self.timestamp.extend(u64::from(view.timestamp)) + lead as u64,
+            frames: frames - lead,
+            lead,
+            coding: self.coding,
             channels: *channels,
             recovered: false,
             payload: view.payload,
@@ -207,7 +241,8 @@ impl Depacketiser {
 
     /// Forgets the sequence numbers of one group; for a group that restarted on the clock of the others.
     pub fn restart_group(&mut self, group: usize) {
-        self.groups[group].sequence = Unwrapper::default();
+        let group = &mut self.groups[group];
+        (group.sequence, group.first) = (Unwrapper::default(), None);
     }
 }
 
@@ -215,6 +250,7 @@ impl Depacketiser {
 mod tests {
     use super::super::{PacketKind, classify, static_format, static_payload_type};
     use super::*;
+    use crate::SampleFormat;
     use proptest::prelude::*;
 
     /// The packet of the fact sheet, checked with an analyser: RFC 6051's 64-bit clock under identifier 1.
@@ -267,6 +303,8 @@ mod tests {
             let (sample, format) = static_format(pt).unwrap();
             assert_eq!(static_payload_type(sample, format), Some(pt));
         }
+        let opus = StreamFormat::new(48_000, 2).unwrap();
+        assert_eq!(static_payload_type(Coding::Opus, opus), None);
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Header extensions (RFC 8285, one-byte form): the sender's clock, the format in band, and the channel group.
+//! Header extensions (RFC 8285, one-byte form): the sender's clock, the format in band, the channel group, and what a
+//! picture is coded in.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -19,16 +20,28 @@
 //! ```
 //!
 //! The second element is ours. With it a receiver plays our own sender without any SDP. `Version` is 0; `Coding` is the
-//! index in [`SampleFormat::ALL`]; `frames` are the sample frames of a block of the sender. With the clock it fills
+//! index in [`Coding::ALL`]; `frames` are the sample frames of a block of the sender. With the clock it fills
 //! four words without padding; the clock alone takes three.
 //!
 //! The third is also ours, and accompanies the second in streams that are divided into channel groups: the index of
 //! this group, the number of channels in all, how they are divided, and the SSRC of the first group, which identifies
 //! the sender of all of them. One such packet describes the whole stream.
+//!
+//! ```text
+//! +-------+-------+-----------------------------------------------+
+//! |  ID   | L = 11|  SSRC of the sound, or 0 without any (32)     |
+//! +-------+-------+-----------------------------------------------+
+//! |  .. SSRC      |  encoding name (64), filled up with zeros     |
+//! +---------------+-----------------------------------------------+
+//! ```
+//!
+//! The fourth, ours as well, is in every packet of a video track and in no other: the encoding name of its payload format
+//! as SDP has it (`H264`, `VP8`), and the sound that it belongs to.
 
 use antiphon_core::NtpTime;
 
-use crate::{ChannelGroups, SampleFormat, StreamFormat};
+use super::Marking;
+use crate::{ChannelGroups, Coding, StreamFormat};
 
 /// Which header extension elements to write and to look for: local identifiers 1 to 14 (RFC 8285 §4.2), `None` to omit
 /// one.
@@ -40,6 +53,10 @@ pub struct ExtensionIds {
     pub format: Option<u8>,
     /// The channel group, [`Self::GROUP_URI`].
     pub group: Option<u8>,
+    /// What a picture is coded in.
+    pub video: Option<u8>,
+    /// Marks of a video frame ([`Marking`]).
+    pub marking: Option<u8>,
 }
 
 impl ExtensionIds {
@@ -49,14 +66,18 @@ impl ExtensionIds {
     pub const FORMAT_URI: &'static str = "urn:x-antiphon:rtp-hdrext:format";
     /// What SDP calls the channel group.
     pub const GROUP_URI: &'static str = "urn:x-antiphon:rtp-hdrext:group";
+    /// Identifier of our picture element in SDP `extmap`.
+    pub const VIDEO_URI: &'static str = "urn:x-antiphon:rtp-hdrext:video";
     /// No extension at all.
-    pub const NONE: ExtensionIds = ExtensionIds { ntp: None, format: None, group: None };
+    pub const NONE: ExtensionIds =
+        ExtensionIds { ntp: None, format: None, group: None, video: None, marking: None };
     /// Clock 1 and format 2: what an undivided stream writes.
-    pub const UNDIVIDED: ExtensionIds = ExtensionIds { ntp: Some(1), format: Some(2), group: None };
+    pub const UNDIVIDED: ExtensionIds =
+        ExtensionIds { ntp: Some(1), format: Some(2), group: None, video: None, marking: None };
 
     /// Whether all are 1 to 14 and distinct.
     pub fn are_valid(self) -> bool {
-        let ids = [self.ntp, self.format, self.group];
+        let ids = [self.ntp, self.format, self.group, self.video, self.marking];
         let twice = |at: usize| ids[at].is_some() && ids[..at].contains(&ids[at]);
         ids.iter().flatten().all(|id| (1..=14).contains(id)) && !(0..ids.len()).any(twice)
     }
@@ -73,7 +94,7 @@ impl ExtensionIds {
 impl Default for ExtensionIds {
     /// Clock 1, format 2, group 3: what our receivers look for.
     fn default() -> Self {
-        ExtensionIds { group: Some(3), ..Self::UNDIVIDED }
+        ExtensionIds { group: Some(3), video: Some(4), marking: Some(5), ..Self::UNDIVIDED }
     }
 }
 
@@ -82,8 +103,8 @@ impl Default for ExtensionIds {
 pub struct InBandFormat {
     /// Rate and channels.
     pub format: StreamFormat,
-    /// How samples are stored.
-    pub sample: SampleFormat,
+    /// How packets hold the sound.
+    pub coding: Coding,
     /// Sample frames in a block of the sender, 1 to 4096; a packet holds a block or a part of one.
     pub block_frames: u16,
 }
@@ -93,7 +114,7 @@ impl InBandFormat {
     const BYTES: usize = 6;
 
     fn to_bytes(self) -> [u8; Self::BYTES] {
-        let coding = SampleFormat::ALL.iter().position(|f| *f == self.sample).unwrap_or(0) as u64;
+        let coding = Coding::ALL.iter().position(|coding| *coding == self.coding).unwrap_or(0) as u64;
         let bits = (coding << 40)
             | (u64::from(self.format.rate()) << 20)
             | ((self.format.channels() as u64 - 1) << 12)
@@ -109,12 +130,11 @@ impl InBandFormat {
         if bits >> 44 != 0 {
             return None;
         }
-        Some(InBandFormat {
-            sample: *SampleFormat::ALL.get((bits >> 40) as usize & 15)?,
-            format: StreamFormat::new((bits >> 20) as u32 & 0xf_ffff, ((bits >> 12) as u32 & 0xff) + 1)
-                .ok()?,
-            block_frames: (bits as u16 & 0xfff) + 1,
-        })
+        let coding = *Coding::ALL.get((bits >> 40) as usize & 15)?;
+        let format =
+            StreamFormat::new((bits >> 20) as u32 & 0xf_ffff, ((bits >> 12) as u32 & 0xff) + 1).ok()?;
+        coding.check(format).ok()?;
+        Some(InBandFormat { coding, format, block_frames: (bits as u16 & 0xfff) + 1 })
     }
 }
 
@@ -151,12 +171,67 @@ impl InBandGroup {
     }
 }
 
+/// What a picture is coded in, and which sound it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InBandVideo {
+    /// SSRC of the sound that was captured with it; 0 without any.
+    pub sound: u32,
+    /// Encoding name of its payload format.
+    pub encoding: EncodingName,
+}
+
+impl InBandVideo {
+    const BYTES: usize = 12;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.sound.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.encoding.0);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (sound, name) = bytes.split_first_chunk::<4>()?;
+        let name = name.iter().position(|byte| *byte == 0).map_or(name, |end| &name[..end]);
+        let encoding = EncodingName::new(std::str::from_utf8(name).ok()?)?;
+        (bytes.len() == Self::BYTES).then_some(InBandVideo { sound: u32::from_be_bytes(*sound), encoding })
+    }
+}
+
+/// The name of a payload format in SDP's `rtpmap`, of at most eight letters and digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EncodingName([u8; 8]);
+
+impl EncodingName {
+    /// `None` if it is empty, too long, or has other characters.
+    pub fn new(name: &str) -> Option<Self> {
+        let mut bytes = [0; 8];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        valid.then_some(EncodingName(bytes))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(&self.0[..len]).expect("it has letters and digits alone")
+    }
+}
+
+impl std::fmt::Debug for EncodingName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The elements of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Elements {
     pub ntp: Option<NtpTime>,
     pub format: Option<InBandFormat>,
     pub group: Option<InBandGroup>,
+    pub video: Option<InBandVideo>,
+    pub marking: Option<Marking>,
 }
 
 /// The profile of header extensions with one-byte element headers (RFC 8285 §4.2).
@@ -181,6 +256,12 @@ pub(super) fn write(ids: ExtensionIds, elements: &Elements, out: &mut [u8; MAX_B
     }
     if let (Some(id), Some(group)) = (ids.group, elements.group) {
         put(id, &group.to_bytes());
+    }
+    if let (Some(id), Some(video)) = (ids.video, elements.video) {
+        put(id, &video.to_bytes());
+    }
+    if let (Some(id), Some(marking)) = (ids.marking, elements.marking) {
+        put(id, &marking.to_bytes());
     }
     let padded = len.next_multiple_of(4);
     out[len..padded].fill(0);
@@ -208,6 +289,10 @@ pub(super) fn read(ids: ExtensionIds, mut body: &[u8]) -> Elements {
                     found.format = InBandFormat::from_bytes(data);
                 } else if ids.group == Some(id) {
                     found.group = InBandGroup::from_bytes(data);
+                } else if ids.video == Some(id) {
+                    found.video = InBandVideo::from_bytes(data);
+                } else if ids.marking == Some(id) {
+                    found.marking = Marking::from_bytes(data);
                 }
                 body = after;
             }
@@ -234,13 +319,35 @@ mod tests {
 
     #[test]
     fn identifiers_are_checked() {
-        let ids = |ntp, format| ExtensionIds { ntp, format, group: Some(7) }.are_valid();
+        let ids =
+            |ntp, format| ExtensionIds { ntp, format, group: Some(7), ..ExtensionIds::NONE }.are_valid();
         assert!(ids(Some(1), Some(14)) && ids(None, None));
         assert!(!ids(Some(0), None) && !ids(Some(15), None) && !ids(Some(3), Some(3)));
         assert!(!ids(Some(7), None) && !ids(None, Some(7)));
         // Four bytes of header, and 16 or 31 of elements: groups cost an undivided stream nothing.
         assert_eq!((ExtensionIds::UNDIVIDED.max_len(), ExtensionIds::default().max_len()), (20, 36));
         assert_eq!(ExtensionIds::NONE.max_len(), 0);
+    }
+
+    #[test]
+    fn opus_is_told_only_as_it_can_be() {
+        let told = |rate, channels| {
+            let format = StreamFormat::new(rate, channels).unwrap();
+            let bytes = InBandFormat { format, coding: Coding::Opus, block_frames: 960 }.to_bytes();
+            InBandFormat::from_bytes(&bytes).map(|told| (told.coding, told.block_frames))
+        };
+        assert_eq!(told(48_000, 2), Some((Coding::Opus, 960)));
+        assert_eq!((told(44_100, 2), told(48_000, 3)), (None, None));
+    }
+
+    #[test]
+    fn encoding_names_are_short_words() {
+        let valid = |name| EncodingName::new(name).is_some();
+        assert!(valid("H264") && valid("VP8") && valid("12345678"));
+        assert!(!valid("") && !valid("123456789") && !valid("H 264") && !valid("\u{1b}[2J") && !valid("é"));
+        let read = |name: &[u8]| InBandVideo::from_bytes(&[&[0; 4], name].concat());
+        assert_eq!(read(b"VP8\0\0\0\0\0").unwrap().encoding.as_str(), "VP8");
+        assert!(read(b"VP8").is_none() && read(&[0; 8]).is_none() && read(b"VP8\n\0\0\0\0").is_none());
     }
 
     #[test]
@@ -257,14 +364,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn formats_round_trip(rate in 8_000u32..=192_000, channels in 1u32..=64, coding in 0usize..5, frames in 1u16..=4096, clock in any::<u64>()) {
-            let format = InBandFormat {
-                format: StreamFormat::new(rate, channels).unwrap(),
-                sample: SampleFormat::ALL[coding],
-                block_frames: frames,
-            };
+        fn formats_round_trip(rate in 8_000u32..=192_000, channels in 1u32..=64, coding in 0usize..6, frames in 1u16..=4096, clock in any::<u64>()) {
+            let coding = Coding::ALL[coding];
+            let (rate, channels) = if coding == Coding::Opus { (48_000, channels.min(2)) } else { (rate, channels) };
+            let format = StreamFormat::new(rate, channels).unwrap();
+            let format = InBandFormat { format, coding, block_frames: frames };
             let mut body = [0; MAX_BODY];
-            let elements = Elements { ntp: Some(NtpTime::from_bits(clock)), format: Some(format), group: None };
+            let elements = Elements { ntp: Some(NtpTime::from_bits(clock)), format: Some(format), group: None, video: None, marking: None };
             let len = write(ExtensionIds::default(), &elements, &mut body);
             prop_assert_eq!(len, 16);
             prop_assert_eq!(read(ExtensionIds::default(), &body), elements);
@@ -285,6 +391,19 @@ mod tests {
             let beyond = body.iter().position(|b| *b == 0x3d).unwrap() + 1;
             body[beyond] = groups.count() as u8;
             prop_assert_eq!(read(ExtensionIds::default(), &body[..len]).group, None);
+        }
+
+        #[test]
+        fn pictures_round_trip(name in "[A-Za-z0-9]{1,8}", sound in any::<u32>()) {
+            let encoding = EncodingName::new(&name).unwrap();
+            let video = Some(InBandVideo { sound, encoding });
+            let mut body = [0; MAX_BODY];
+            let marking = Some(Marking { start: true, temporal_layer: (sound % 8) as u8, base_pictures: sound as u8, ..Marking::default() });
+            let elements = Elements { ntp: Some(NtpTime::from_bits(1)), video, marking, ..Elements::default() };
+            let len = write(ExtensionIds::default(), &elements, &mut body);
+            prop_assert_eq!(len, 28);
+            prop_assert_eq!(read(ExtensionIds::default(), &body[..len]), elements);
+            prop_assert_eq!(encoding.as_str(), name);
         }
 
         #[test]

@@ -74,17 +74,18 @@ impl ClockedPlayout {
         let input = &mut self.scratch[..needed * channels];
         let pulled = self.playout.pull(due, input);
         self.resampler.process(input, out);
-        ClockedPull {
-            pulled,
-            speed: Ppm(self.control.speed),
-            lag_nanos: (self.control.lag.unwrap_or(0.0) * 1e9) as i64,
-        }
+        ClockedPull { pulled, speed: Ppm(self.control.speed), lag_nanos: self.lag_nanos() }
     }
 
     /// Another stream begins; the clock estimates are discarded.
     pub fn restart(&mut self) {
         self.playout.restart();
         self.control = Control::default();
+    }
+
+    /// How far the sound is behind its schedule, smoothed, in nanoseconds; negative when ahead.
+    pub fn lag_nanos(&self) -> i64 {
+        (self.control.lag.unwrap_or(0.0) * 1e9) as i64
     }
 
     /// The buffer, for its counters and deadlines.

@@ -14,13 +14,15 @@ pub(super) struct Lane {
     pub store: Store,
     pub history: History,
     conceal: Box<dyn Conceal>,
+    /// Whether missing sound is made up by the decoder of its packets.
+    pub decoder_conceals: bool,
     /// Whether any of its sound has been played: before that, nothing is concealed.
     begun: bool,
     in_gap: bool,
     /// Sequence number after the last packet played.
     pub next_sequence: Option<u64>,
     /// Sample frames of the last packet: the unit of concealment.
-    unit: usize,
+    pub unit: usize,
     /// The next sound, as determined by [`Self::plan`].
     next: Next,
     pub counters: PlayoutCounters,
@@ -37,6 +39,8 @@ pub(super) enum Next {
     Play(usize),
     /// The sender advanced media time without skipping a sequence number: silence.
     Pause(usize),
+    /// The stream has ended: the device gets silence.
+    Over(usize),
     /// Sound is missing; `hole`: sample frames up to the next packet, if one waits.
     MakeUp { frames: usize, hole: Option<usize>, cause: Cause },
 }
@@ -46,6 +50,8 @@ pub(super) enum Next {
 pub(super) struct Timing {
     pub clocking: Clocking,
     pub finished: bool,
+    /// Whether nothing is left to be played or concealed.
+    pub is_over: bool,
     pub playing: bool,
     /// Whether all packets received fit while others are waited for.
     pub has_room: bool,
@@ -63,9 +69,10 @@ pub(super) enum Gave {
 const FIRST_PATIENCE: usize = 100;
 
 impl Lane {
-    pub fn new(channels: Range<usize>, capacity: usize, unit: usize, conceal: Box<dyn Conceal>) -> Self {
+    pub fn new(channels: Range<usize>, store: Store, unit: usize, conceal: Box<dyn Conceal>) -> Self {
         Lane {
-            store: Store::new(channels.len(), capacity),
+            store,
+            decoder_conceals: false,
             channels,
             history: History::new(),
             conceal,
@@ -103,8 +110,9 @@ impl Lane {
             return match timing.clocking {
                 Clocking::Unhurried { .. } if is_patient => Next::Wait,
                 Clocking::Unhurried { .. } => Next::Idle,
-                Clocking::Sender if timing.finished => Next::Idle,
+                Clocking::Sender if timing.is_over => Next::Idle,
                 // A device must have its block even after the end.
+                Clocking::Sink if timing.is_over => Next::Over(room),
                 _ => Next::MakeUp { frames: room.min(self.unit), hole: None, cause: Cause::Starved },
             };
         };
@@ -137,6 +145,10 @@ impl Lane {
         match (self.next, self.store.front()) {
             (Next::Play(_), Some(record)) => self.play(record, position, out),
             (Next::Pause(_), _) => self.pause(out),
+            (Next::Over(_), _) => {
+                out.fill(0.0);
+                Gave::Silence
+            }
             (Next::MakeUp { hole, cause, .. }, _) => self.make_up(hole, cause, out),
             _ => self.make_up(None, Cause::Starved, out),
         }
@@ -148,6 +160,7 @@ impl Lane {
 
     fn play(&mut self, record: Record, position: u64, out: &mut [f32]) -> Gave {
         let frames = self.frames(out);
+        self.store.decode_until(position + 1);
         self.store.read(position, out);
         self.conceal.good(out);
         (self.begun, self.in_gap) = (true, false);
@@ -172,12 +185,17 @@ impl Lane {
             out.fill(0.0);
             return Gave::Silence;
         }
-        let wanted = self.conceal.look_ahead();
-        let ahead = match (wanted, self.store.front()) {
-            (1.., Some(record)) if cause != Cause::Resync => self.store.peek(record, wanted),
-            _ => &[],
-        };
-        self.conceal.lost(Gap { remaining: hole, ahead }, out);
+        if self.decoder_conceals && self.store.make_up(hole, out) {
+            // Where sound is left out later, the next is blended with this.
+            self.conceal.good(out);
+        } else {
+            let wanted = self.conceal.look_ahead();
+            let ahead = match (wanted, self.store.front()) {
+                (1.., Some(record)) if cause != Cause::Resync => self.store.peek(record, wanted),
+                _ => &[],
+            };
+            self.conceal.lost(Gap { remaining: hole, ahead }, out);
+        }
         self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
         self.counters.concealed_frames += self.frames(out) as u64;
         Gave::MadeUp(cause)
@@ -220,6 +238,7 @@ impl Lane {
     pub fn restart(&mut self) {
         self.flush();
         self.renumber();
+        self.store.restart();
     }
 
     /// Numbers restart; waiting packets are still played, but counted now.

@@ -11,6 +11,11 @@ impl Playout {
     /// Writes the sound that is due at `now` into `out` (whole sample frames): under [`Clocking::Sink`] it fills `out`;
     /// otherwise it writes what is due or available, possibly nothing. Call again until it writes nothing.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
+        if let Some(mut elastic) = self.elastic.take() {
+            let pulled = self.pull_elastic(now, out, &mut elastic);
+            self.elastic = Some(elastic);
+            return pulled;
+        }
         let channels = self.config.format.channels();
         let room = out.len() / channels;
         let mut pulled = Pulled { media: self.position, ..Pulled::default() };
@@ -24,7 +29,7 @@ impl Playout {
         while pulled.frames < room {
             let rest = &mut out[pulled.frames * channels..room * channels];
             let alike = (apart && pulled.frames > 0).then_some(pulled.concealed > 0);
-            if !self.step(now, rest, &mut pulled, alike) {
+            if !self.step(Some(now), rest, &mut pulled, alike) {
                 break;
             }
         }
@@ -32,12 +37,19 @@ impl Playout {
     }
 
     /// Plays the next stretch, up to the end of the current packet or gap of every group. False if nothing is to be
-    /// played now, or not what `alike` asks for: concealed sound, or other sound.
-    fn step(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled, alike: Option<bool>) -> bool {
+    /// played now, or not what `alike` asks for: concealed sound, or other sound. Without `now`, whether due or not.
+    pub(super) fn step(
+        &mut self,
+        now: Option<Instant>,
+        out: &mut [f32],
+        pulled: &mut Pulled,
+        alike: Option<bool>,
+    ) -> bool {
         let Some(position) = self.position else {
             return false;
         };
-        if self.config.clocking == Clocking::Sender && !self.finished && !self.is_due(now, position) {
+        let waits = self.config.clocking == Clocking::Sender && !self.finished;
+        if waits && now.is_some_and(|now| !self.is_due(now, position)) {
             return false;
         }
         let Some(frames) = self.plan(position, out.len() / self.config.format.channels()) else {
@@ -59,16 +71,23 @@ impl Playout {
         let timing = Timing {
             clocking: self.config.clocking,
             finished: self.finished,
+            is_over: self.is_over(),
             playing: self.playing,
             has_room: self.pressed.is_none_or(|end| self.spans(position, end)),
         };
         let room = if self.lanes.len() > 1 { room.min(MAX_PACKET_FRAMES) } else { room };
+        let before_end = self.end.filter(|_| !timing.is_over).map(|end| end - position);
+        let room =
+            before_end.and_then(|frames| usize::try_from(frames).ok()).map_or(room, |left| room.min(left));
         let mut stretch: Option<usize> = None;
         for lane in &mut self.lanes {
             let frames = match lane.plan(position, room, timing) {
                 Next::Wait => return None,
                 Next::Idle => continue,
-                Next::Play(frames) | Next::Pause(frames) | Next::MakeUp { frames, .. } => frames,
+                Next::Play(frames)
+                | Next::Pause(frames)
+                | Next::Over(frames)
+                | Next::MakeUp { frames, .. } => frames,
             };
             stretch = Some(stretch.map_or(frames, |least| least.min(frames)));
         }
@@ -77,7 +96,7 @@ impl Playout {
 
     /// Lets every lane fill its channels of the first `frames` sample frames of `out`. Returns what they gave:
     /// concealed if one of them concealed.
-    fn give(
+    pub(super) fn give(
         &mut self,
         frames: usize,
         out: &mut [f32],
@@ -104,7 +123,7 @@ impl Playout {
     }
 
     /// Under a sink's clock: fills up to the instant at which the stream begins.
-    fn wait(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) {
+    pub(super) fn wait(&mut self, now: Instant, out: &mut [f32], pulled: &mut Pulled) {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
         let frames = match self.position.and_then(|position| self.due(position)) {
@@ -129,33 +148,27 @@ impl Playout {
     /// A sink that stalled for long continues where the sound is now, not where it stopped; one that is far ahead, as
     /// after a longer playout delay was set, waits. While the schedule still settles, lag that resampling would take
     /// long to correct is left out, too.
-    fn catch_up(&mut self, now: Instant) {
+    pub(super) fn catch_up(&mut self, now: Instant) {
         let last_pull = self.last_pull.replace(now);
         let (Some(lag), Some(position)) = (self.lag(now), self.position) else {
             return;
         };
-        let frames = |d: Duration| d.as_secs_f64() * f64::from(self.config.format.rate());
-        let most = frames(if self.clock.is_settling(now) { SETTLING_LAG } else { CATCH_UP });
+        let rate = f64::from(self.config.format.rate());
+        let frames = |d: Duration| d.as_secs_f64() * rate;
+        let usual = if self.clock.is_settling(now) { SETTLING_LAG } else { CATCH_UP };
+        let most = frames(if self.has_come_down(now) { usual.min(STEP_LAG) } else { usual });
         if !self.playing || lag <= most {
             self.playing &= lag >= -frames(CATCH_UP);
             return;
         }
-        let wanted = position + lag as u64;
+        // After a stall there is no sound to blend with.
         let stood_still = last_pull.is_none_or(|last| now.since(last) > CATCH_UP);
-        for lane in &mut self.lanes {
-            // After a stall there is no sound to blend with.
-            if !stood_still {
-                lane.join();
-            }
-            lane.discard_until(wanted);
-        }
-        self.skipped_frames += wanted - position;
-        self.position = Some(wanted);
+        self.leave_out(position + lag as u64, !stood_still);
     }
 }
 
 impl Pulled {
-    fn add(&mut self, frames: usize, gave: Gave) {
+    pub(super) fn add(&mut self, frames: usize, gave: Gave) {
         self.frames += frames;
         match gave {
             Gave::Sound => self.played += frames,
@@ -170,3 +183,5 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 /// The same while the schedule settles: resampling takes ten seconds for 5 ms, and a short blend at the beginning of a
 /// stream is less audible than its delay for the rest of it.
 const SETTLING_LAG: Duration = Duration::from_millis(5);
+/// The same once the schedule has come down at once: resampling takes half a minute.
+const STEP_LAG: Duration = Duration::from_millis(20);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::target::AdaptiveDelay;
 use crate::conceal::Concealment;
-use crate::{ChannelGroups, StreamFormat};
+use crate::{ChannelGroups, FormatError, StreamFormat};
 
 /// What decides when sound is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +34,13 @@ pub struct PlayoutConfig {
     pub clocking: Clocking,
     /// How missing sound is concealed.
     pub conceal: Concealment,
+    /// Packets are Opus: they wait as they came, and are decoded in order when they are played.
+    pub opus: bool,
     /// Room beyond the playout delay, for senders ahead of their time and sinks that stall.
     pub headroom: Duration,
+    /// The playout delay adapts, in place of [`Self::playout_delay`]: with a clock of the sender or of the sink, for live
+    /// sinks. Samples then do not come out unchanged.
+    pub adapts: Option<AdaptiveDelay>,
 }
 
 impl PlayoutConfig {
@@ -46,7 +52,9 @@ impl PlayoutConfig {
             playout_delay,
             clocking,
             conceal: Concealment::default(),
+            opus: false,
             headroom: Duration::from_millis(500),
+            adapts: None,
         }
     }
 }
@@ -64,6 +72,9 @@ pub enum PlayoutError {
         /// The possible values.
         max: Duration,
     },
+    /// Opus does not have this format.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// The channel groups are those of another stream.
     #[error("channel groups {groups} do not fit a stream of {format}: the numbers must add up")]
     Groups {

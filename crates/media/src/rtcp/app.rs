@@ -1,5 +1,5 @@
-//! The application-defined RTCP packet (RFC 3550 §6.7) by which a sender with several associations shows that they are one
-//! sender's. It is sent by itself, as RFC 5506 permits.
+//! The application-defined RTCP packet (RFC 3550 §6.7) that is about associations: by it a sender with several of them shows
+//! that they are one sender's, and a receiver asks a sender for its stream. It is sent by itself, as RFC 5506 permits.
 
 use super::wire::{read_app, write_app};
 
@@ -15,9 +15,17 @@ pub enum AppKind {
     Accept,
     /// The sender goes on over another association.
     Leave,
+    /// A receiver asks for the stream, and goes on to show that it is there. It shows the token that it was told last; zeros
+    /// before the first.
+    Ask,
+    /// The sender tells a receiver a token, which only who gets packets at its address learns. As long as the question, so
+    /// that nobody who forges an address has more sent there than it sends.
+    Challenge,
+    /// The sender has as many receivers as it takes.
+    Full,
 }
 
-/// A token that only those know who see the first association.
+/// A token that only those know who see the association over which it was told.
 pub type Token = [u8; 16];
 
 /// The packet.
@@ -51,7 +59,15 @@ impl App {
 }
 
 /// By their subtypes.
-const KINDS: [AppKind; 4] = [AppKind::Announce, AppKind::Join, AppKind::Accept, AppKind::Leave];
+const KINDS: [AppKind; 7] = [
+    AppKind::Announce,
+    AppKind::Join,
+    AppKind::Accept,
+    AppKind::Leave,
+    AppKind::Ask,
+    AppKind::Challenge,
+    AppKind::Full,
+];
 
 const NAME: [u8; 4] = *b"ANTI";
 
@@ -67,8 +83,8 @@ mod tests {
         // Version 2, subtype 1, APP = 204, 6 words after the first, the source, the name, and the token.
         let bytes = b"\x81\xcc\x00\x06\x01\x02\x03\x04ANTIsixteen  letters";
         assert_eq!(&app.to_bytes(), bytes);
-        let kinds = [AppKind::Announce, AppKind::Join, AppKind::Accept, AppKind::Leave];
-        assert_eq!(kinds.map(|kind| App { kind, ..app }.to_bytes()[0]), [0x80, 0x81, 0x82, 0x83]);
+        let subtypes = KINDS.map(|kind| App { kind, ..app }.to_bytes()[0]);
+        assert_eq!(subtypes, [0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86]);
     }
 
     #[test]
@@ -82,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_are_read_as_written(ssrc in any::<u32>(), kind in 0usize..4, token in any::<Token>()) {
+        fn packets_are_read_as_written(ssrc in any::<u32>(), kind in 0usize..7, token in any::<Token>()) {
             let app = App { ssrc, kind: KINDS[kind], token };
             prop_assert_eq!(App::parse(&app.to_bytes()), Some(app));
             prop_assert!(crate::packet::classify(&app.to_bytes()) == Some(crate::packet::PacketKind::Rtcp));
@@ -95,7 +111,7 @@ mod tests {
             let mut changed = app.to_bytes();
             changed[at] ^= 1 << bit;
             // The SSRC and the lowest bits of the subtype may have any value.
-            prop_assert!(App::parse(&changed).is_none() || (4..8).contains(&at) || at == 0 && bit < 2);
+            prop_assert!(App::parse(&changed).is_none() || (4..8).contains(&at) || at == 0 && bit < 3);
         }
     }
 }

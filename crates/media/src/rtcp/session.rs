@@ -13,6 +13,7 @@ use antiphon_core::wire::UDP_IPV4_HEADERS;
 use antiphon_core::{Epoch, Instant, Rng};
 
 pub use compound::MAX_REPORT;
+pub use sources::Cname;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
 use super::{GroupSize, PlayoutDelay, Reception, RtcpError, RtcpItem, visit_compound};
@@ -64,7 +65,7 @@ impl RtcpSession {
             reported: false,
             // A report with one block and a short name, with UDP and IP around it.
             average_size: 112.0,
-            own: vec![Own::new(config.ssrc)],
+            own: vec![Own::new(config.ssrc, config.clock_rate)],
             said_at: VecDeque::with_capacity(REMEMBERED_REPORTS),
             next_own: 0,
             heard: Vec::with_capacity(1),
@@ -82,16 +83,21 @@ impl RtcpSession {
         session
     }
 
-    /// Adds an SSRC of ours: another channel group, or another kind of media on the same clock. Reports are sent
-    /// together (RFC 8108 §5.3.1), as many as one compound packet of [`MAX_REPORT`] bytes holds.
+    /// Adds an SSRC of ours: another channel group. Reports are sent together (RFC 8108 §5.3.1), as many as one compound
+    /// packet of [`MAX_REPORT`] bytes holds.
     pub fn add_source(&mut self, ssrc: u32) {
-        self.own.push(Own::new(ssrc));
+        self.add_source_at(ssrc, self.config.clock_rate);
+    }
+
+    /// The same of another medium, whose time stamps count at `rate` Hz.
+    pub fn add_source_at(&mut self, ssrc: u32, rate: u32) {
+        self.own.push(Own::new(ssrc, rate));
     }
 
     /// Another SSRC takes the place of one of ours (§8.2); its counts begin again.
     pub fn set_ssrc(&mut self, old: u32, new: u32) {
         for own in self.own.iter_mut().filter(|own| own.ssrc == old) {
-            *own = Own::new(new);
+            *own = Own::new(new, own.rate);
         }
         if self.config.ssrc == old {
             self.config.ssrc = new;
@@ -114,8 +120,13 @@ impl RtcpSession {
 
     /// Counts an RTP packet of a source that we receive. Each source is counted separately.
     pub fn on_received(&mut self, now: Instant, ssrc: u32, sequence: u16, timestamp: u32) {
+        self.on_received_at(now, ssrc, (sequence, timestamp), self.heard_rate);
+    }
+
+    /// The same of another medium, whose time stamps count at `rate` Hz.
+    pub fn on_received_at(&mut self, now: Instant, ssrc: u32, (sequence, timestamp): (u16, u32), rate: u32) {
         let known = self.heard.iter().position(|heard| heard.ssrc == ssrc);
-        let Some(at) = known.or_else(|| self.place_for(ssrc)) else {
+        let Some(at) = known.or_else(|| self.place_for(ssrc, rate)) else {
             self.counters.overlooked += 1;
             return;
         };
@@ -132,8 +143,8 @@ impl RtcpSession {
     }
 
     /// The entry for a new source: an unused one, or that of a source that fell silent.
-    fn place_for(&mut self, ssrc: u32) -> Option<usize> {
-        let reception = Reception::new(self.heard_rate);
+    fn place_for(&mut self, ssrc: u32, rate: u32) -> Option<usize> {
+        let reception = Reception::new(rate.max(1));
         let fresh = Heard::new(ssrc, reception);
         if self.heard.len() < MAX_SOURCES {
             self.heard.push(fresh);
@@ -149,6 +160,26 @@ impl RtcpSession {
     pub fn begin_receiving(&mut self, rate: u32) {
         self.heard.clear();
         self.heard_rate = rate.max(1);
+    }
+
+    /// The same of one of several senders; the others' counts go on.
+    pub fn begin_source(&mut self, ssrc: u32, rate: u32) {
+        self.forget_source(ssrc);
+        self.heard_rate = rate.max(1);
+        if let Some(at) = self.place_for(ssrc, self.heard_rate) {
+            // A place that another source had, too.
+            self.heard[at].since_report = true;
+        }
+    }
+
+    /// A sender is not received any more.
+    pub fn forget_source(&mut self, ssrc: u32) {
+        self.heard.retain(|heard| heard.ssrc != ssrc);
+    }
+
+    /// The name that a sender that we receive gave itself, once it has.
+    pub fn cname_of(&self, ssrc: u32) -> Option<Cname> {
+        self.heard.iter().find(|heard| heard.ssrc == ssrc)?.cname
     }
 
     /// Reports to senders how long we buffer their packets (RFC 7005); `None`: no report.
@@ -195,6 +226,11 @@ impl RtcpSession {
                     each(RtcpEvent::Collision);
                 }
             }
+            RtcpItem::Cname { ssrc, name } => {
+                if let Some(heard) = self.heard.iter_mut().find(|heard| heard.ssrc == ssrc) {
+                    heard.cname = Some(Cname::new(name));
+                }
+            }
             RtcpItem::Bye { ssrc } if !self.is_own(ssrc) => {
                 self.forget_member(now, ssrc);
                 each(RtcpEvent::Bye { ssrc });
@@ -209,13 +245,12 @@ impl RtcpSession {
             RtcpItem::Buffered { ssrc, told } if !self.is_own(ssrc) && self.is_own(told.source) => {
                 each(RtcpEvent::Playout { from: ssrc, delay: told.delay });
             }
-            RtcpItem::Group { ssrc, size } if self.heard.iter().any(|heard| heard.ssrc == ssrc) => {
+            RtcpItem::Group { ssrc, size }
+                if !self.config.any_source && self.heard.iter().any(|heard| heard.ssrc == ssrc) =>
+            {
                 self.on_group_size(now, size);
             }
-            RtcpItem::Cname { .. }
-            | RtcpItem::Buffered { .. }
-            | RtcpItem::Group { .. }
-            | RtcpItem::Other { .. } => {}
+            RtcpItem::Buffered { .. } | RtcpItem::Group { .. } | RtcpItem::Other { .. } => {}
         });
         match result {
             Ok(()) if foreign => {

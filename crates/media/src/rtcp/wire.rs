@@ -380,7 +380,7 @@ fn write_words(
 }
 
 /// Writes the header of the packet that fills `packet`.
-fn write_header(packet: &mut [u8], packet_type: u8, count: usize) {
+pub(super) fn write_header(packet: &mut [u8], packet_type: u8, count: usize) {
     let words = (packet.len() / 4 - 1) as u16;
     packet[..2].copy_from_slice(&[VERSION | count as u8, packet_type]);
     packet[2..HEADER].copy_from_slice(&words.to_be_bytes());

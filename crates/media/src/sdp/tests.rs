@@ -37,7 +37,7 @@ fn reads_the_layout_of_ffmpeg() {
     let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:libavformat\n\
         m=audio 7710 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n";
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
-    assert_eq!((stream.sample, stream.payload_type, stream.port), (SampleFormat::L16, 97, Some(7710)));
+    assert_eq!((stream.coding, stream.payload_type, stream.port), (SampleFormat::L16.into(), 97, Some(7710)));
     assert_eq!((stream.format.rate(), stream.format.channels()), (48_000, 2));
     assert_eq!(stream.address, Some("127.0.0.1".parse().unwrap()));
     assert!(!stream.rtcp_mux && stream.extensions == ExtensionIds::NONE);
@@ -45,10 +45,13 @@ fn reads_the_layout_of_ffmpeg() {
 
 #[test]
 fn static_types_need_no_map_and_others_are_passed_over() {
-    let text = "v=0\r\nm=video 1 RTP/AVP 31\r\nm=audio 5006 RTP/AVP 111 0 8\r\na=rtpmap:111 opus/48000/2\r\n\
+    let text = "v=0\r\nm=video 1 RTP/AVP 31\r\nm=audio 5006 RTP/AVP 111 0 8\r\na=rtpmap:111 G722/8000\r\n\
         c=IN IP6 ff15::1\r\na=extmap:3/sendonly urn:ietf:params:rtp-hdrext:ntp-64\r\n";
     let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
-    assert_eq!((stream.sample, stream.payload_type, stream.format.rate()), (SampleFormat::MuLaw, 0, 8_000));
+    assert_eq!(
+        (stream.coding, stream.payload_type, stream.format.rate()),
+        (SampleFormat::MuLaw.into(), 0, 8_000)
+    );
     assert_eq!(stream.address, Some("ff15::1".parse().unwrap()));
     assert_eq!(stream.extensions, ExtensionIds { ntp: Some(3), ..ExtensionIds::NONE });
 }
@@ -59,8 +62,8 @@ fn refusals_name_the_remedy() {
     assert!(error("RIFF....WAVE").contains("v=0"));
     assert!(error("v=0\nm=video 1 RTP/AVP 31\n").contains("m=audio"));
     assert!(error("v=0\nm=audio 1 RTP/SAVP 0\n").contains("unencrypted"));
-    let opus = error("v=0\nm=audio 1 RTP/AVP 111\na=rtpmap:111 opus/48000/2\n");
-    assert!(opus.contains("opus/48000/2") && opus.contains("L16"), "{opus}");
+    let other = error("v=0\nm=audio 1 RTP/AVP 111\na=rtpmap:111 G722/8000\n");
+    assert!(other.contains("G722/8000") && other.contains("L16"), "{other}");
     assert!(error("v=0\nm=audio 1 RTP/AVP 96\na=rtpmap:96 L16/4000/1\n").contains("8kHz to 192kHz"));
     assert!(error(&"v".repeat(70_000)).contains("too long"));
     let short = |text: &str| text.parse::<StreamDescription>().unwrap_err().to_string();
@@ -72,6 +75,37 @@ fn refusals_name_the_remedy() {
     assert_eq!(mulaw.payload_type, 0);
     assert!(mulaw.clone().with_payload_type(72).unwrap_err().to_string().contains("96 to 127"));
     assert_eq!(mulaw.with_payload_type(100).unwrap().payload_type, 100);
+}
+
+#[test]
+fn opus_is_described_as_rfc_7587_has_it() {
+    let mut stream: StreamDescription = "opus/48000/2".parse().unwrap();
+    stream.ptime = Some(Duration::from_micros(2_500));
+    let text = stream.to_sdp(&options());
+    let expected = "m=audio 5004 RTP/AVP 96\r\na=rtpmap:96 opus/48000/2\r\na=fmtp:96 stereo=1;sprop-stereo=1\r\n\
+        a=ptime:2.5\r\na=maxptime:2.5\r\n";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(StreamDescription::from_sdp(text.as_bytes()).unwrap().format, stream.format);
+    let mono: StreamDescription = "opus/48000".parse().unwrap();
+    let text = mono.to_sdp(&options());
+    assert!(text.contains("opus/48000/2\r\na=fmtp:96 stereo=0;sprop-stereo=0\r\n"), "{text}");
+    assert_eq!(StreamDescription::from_sdp(text.as_bytes()).unwrap().format, mono.format);
+    for refused in ["opus/44100/2", "opus/48000/6"] {
+        assert!(refused.parse::<StreamDescription>().is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn opus_of_others_has_the_channels_that_it_may_have() {
+    let channels = |parameters: &str| {
+        let text = format!("v=0\nm=audio 5004 RTP/AVP 97\na=rtpmap:97 OPUS/48000/2\n{parameters}\n");
+        let stream = StreamDescription::from_sdp(text.as_bytes()).unwrap();
+        assert_eq!((stream.coding, stream.format.rate()), (Coding::Opus, 48_000));
+        stream.format.channels()
+    };
+    assert_eq!(channels("a=fmtp:97 sprop-stereo=1"), 2);
+    assert_eq!(channels("a=fmtp:97 minptime=10; useinbandfec=1; sprop-stereo=0"), 1);
+    assert_eq!((channels("a=ptime:20"), channels("a=fmtp:96 sprop-stereo=0")), (2, 2));
 }
 
 #[test]
@@ -139,7 +173,8 @@ fn groups_are_described_together() {
     }
     assert!(text.contains(&format!("a=extmap:3 {}\r\n", ExtensionIds::GROUP_URI)));
     let read = StreamDescription::from_sdp(text.as_bytes()).unwrap();
-    assert!(read.is_part && read.extensions == ExtensionIds::default());
+    let sent = ExtensionIds { group: Some(3), ..ExtensionIds::UNDIVIDED };
+    assert!(read.is_part && read.extensions == sent, "{:?}", read.extensions);
     // Synchronised with video, or alone, the stream holds all of the sound.
     let with_picture = text.replacen("m=audio 5004 RTP/AVP 97", "m=video 5004 RTP/AVP 97", 1);
     assert!(!StreamDescription::from_sdp(with_picture.as_bytes()).unwrap().is_part);

@@ -14,7 +14,7 @@ pub struct ByteClock {
 }
 
 impl ByteClock {
-    /// A clock that begins at `began` and runs `ppm` parts per million faster than the run's clock, within ±100 000.
+    /// A clock that begins at `began` and runs `ppm` parts per million faster than the run's clock, within ±[`MOST_PPM`].
     pub fn new(began: Instant, ppm: i32) -> Self {
         let ppm = i64::from(ppm.clamp(-MOST_PPM, MOST_PPM));
         ByteClock { began, speed: MILLION.saturating_add_signed(ppm) }
@@ -35,11 +35,11 @@ impl ByteClock {
     }
 }
 
-/// Nanoseconds of a byte: 125 us.
-const NANOS: u64 = 125_000;
+/// Nanoseconds of a byte.
+pub(super) const NANOS: u64 = 1_000_000_000 / super::VOICE_RATE as u64;
 const MILLION: u64 = 1_000_000;
-/// Far beyond any crystal.
-const MOST_PPM: i32 = 100_000;
+/// How much faster or slower a clock may run than the run's, in parts per million: far beyond any crystal.
+pub const MOST_PPM: i32 = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,11 @@
 //!
 //! Data go in as they arrive, and a sink takes a byte every 125 us. An empty FIFO underflows: the sink gets something else,
 //! and what comes then is taken later than it would have been. A full FIFO overflows: bytes that find no room are dropped,
-//! and what follows is taken earlier. So clocks that differ are borne without measuring them.
+//! and what follows is taken earlier. So nobody has to measure by how much two clocks differ.
 //!
 //! Transports may lose data or deliver them out of order, so bytes stand at the places that their time stamps tell. A place
-//! whose bytes have not come when the sink gets there is passed over, as [`Piece::Missing`].
+//! whose bytes have not come when the sink gets there is passed over, as [`Piece::Missing`]. A pause that is shorter than what
+//! the FIFO holds has places too, so that it keeps its length.
 
 use super::{NoiseLevel, QUIET};
 
@@ -72,11 +73,13 @@ pub struct VoiceFifo {
     end: u64,
     /// Where that is in the sender's stream.
     end_sent: u64,
-    /// Places before `end` whose bytes have not come, ascending.
+    /// Places before `end` without bytes of the sender, ascending.
     holes: Vec<Hole>,
+    /// Places before `end` that are counted and filled with silence, as more holes could not be remembered.
+    filled: u64,
     /// What the sink wanted since the FIFO is empty: an underflow if the sender goes on, and nothing if that was the end.
     idle: u64,
-    pause: Option<NoiseLevel>,
+    pause: Option<Pause>,
     started: bool,
     counters: FifoCounters,
 }
@@ -87,6 +90,26 @@ struct Hole {
     len: u64,
     /// Its first byte in the sender's stream.
     sent: u64,
+    why: Why,
+}
+
+/// Why there are no bytes at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// They have not come, and may still.
+    Late,
+    /// They are of a stream before this one, and would not be known any more.
+    Gone,
+    /// The sender pauses.
+    Pause(NoiseLevel),
+}
+
+/// The sender sends nothing.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    level: NoiseLevel,
+    /// Where it began in the sender's stream.
+    began: u64,
 }
 
 impl VoiceFifo {
@@ -98,6 +121,7 @@ impl VoiceFifo {
             end: 0,
             end_sent: 0,
             holes: Vec::with_capacity(MOST_HOLES),
+            filled: 0,
             idle: 0,
             pause: None,
             started: false,
@@ -129,9 +153,22 @@ impl VoiceFifo {
         len - had
     }
 
-    /// Whether the sender pauses and everything before the pause was taken.
-    pub fn is_pausing(&self) -> bool {
-        self.pause.is_some() && self.end == self.read
+    /// The noise of the pause that the sink has come to: the sender pauses, and everything before the pause was taken.
+    pub fn pausing(&self) -> Option<NoiseLevel> {
+        self.pause.filter(|_| self.end == self.read).map(|pause| pause.level)
+    }
+
+    /// The sink takes so many bytes of a pause that has ended while it waits for the sound behind it.
+    pub fn wait(&mut self, bytes: u64, level: NoiseLevel, each: &mut impl FnMut(Piece<'_>)) {
+        if bytes > 0 {
+            self.counters.pause += bytes;
+            each(Piece::Pause(bytes, level));
+        }
+    }
+
+    /// What comes next may stand anywhere in the sender's stream: the sender was gone for a while.
+    pub fn restart(&mut self) {
+        (self.started, self.pause, self.idle) = (false, None, 0);
     }
 
     /// Takes in bytes that arrived; `timestamp` says where in the sender's stream they stand.
@@ -144,11 +181,11 @@ impl VoiceFifo {
         if old == sound.len() {
             return;
         }
-        let gap = (place + old as u64) - self.end_sent;
-        // Nothing was sent during a pause.
-        let gap = if self.pause.take().is_some() { 0 } else { gap };
-        self.pass_gap(gap, each);
-        let new = &sound[old..];
+        let (begins, new) = (place + old as u64, &sound[old..]);
+        match self.pause.take() {
+            Some(pause) => self.pass_pause(pause, begins, new.len(), each),
+            None => self.pass_gap(begins - self.end_sent, each),
+        }
         let room = new.len().min(self.bytes.len() - self.level());
         self.write(self.end, &new[..room]);
         self.end += room as u64;
@@ -163,8 +200,14 @@ impl VoiceFifo {
             // Sound that was sent later has overtaken it.
             return;
         }
-        let gap = if self.pause.replace(level).is_some() { 0 } else { place - self.end_sent };
-        self.pass_gap(gap, each);
+        let began = match self.pause {
+            Some(pause) => pause.began,
+            None => {
+                self.pass_gap(place - self.end_sent, each);
+                place
+            }
+        };
+        self.pause = Some(Pause { level, began });
         self.end_sent = place;
     }
 
@@ -183,10 +226,7 @@ impl VoiceFifo {
         }
         match self.pause {
             _ if beyond == 0 || !self.started => {}
-            Some(level) => {
-                self.counters.pause += beyond;
-                each(Piece::Pause(beyond, level));
-            }
+            Some(pause) => self.wait(beyond, pause.level, each),
             None => self.idle += beyond,
         }
     }
@@ -198,7 +238,10 @@ impl VoiceFifo {
             // Begins anew here: no old place may be negative.
             self.started = true;
             self.end_sent = (1 << 32) + u64::from(timestamp);
-            self.holes.clear();
+            self.holes.iter_mut().filter(|hole| hole.why == Why::Late).for_each(|hole| hole.why = Why::Gone);
+            if let Some(pause) = &mut self.pause {
+                pause.began = self.end_sent;
+            }
             return Some(self.end_sent);
         }
         self.end_sent.checked_add_signed(ahead)
@@ -217,20 +260,38 @@ impl VoiceFifo {
         if idle > passed {
             each(Piece::Underflow(idle - passed));
         }
-        let room = (self.bytes.len() - self.level()) as u64;
-        let (at, len, sent) = (self.end, (gap - passed).min(room), self.end_sent + passed);
+        let len = (gap - passed).min((self.bytes.len() - self.level()) as u64);
         // What there is no room to wait for is missing at once.
         self.counters.missing += gap - passed - len;
-        self.end += len;
+        self.leave_out(len, self.end_sent + passed, Why::Late);
+    }
+
+    /// The FIFO goes on behind a pause that ends at `ends` of the sender's stream, with a datum of so many bytes. A sink that
+    /// has come to the pause has heard it, for as long as that was; another one has it before it, as far as it has room beside the datum.
+    fn pass_pause(&mut self, pause: Pause, ends: u64, datum: usize, each: &mut impl FnMut(Piece<'_>)) {
+        self.pass_gap(0, each);
+        if self.level() > 0 {
+            let room = self.bytes.len().saturating_sub(self.level() + datum) as u64;
+            self.leave_out((ends - pause.began).min(room), pause.began, Why::Pause(pause.level));
+        }
+    }
+
+    /// So many places at the end have no bytes; `sent`: where the first is in the sender's stream.
+    fn leave_out(&mut self, len: u64, sent: u64, why: Why) {
         if len == 0 {
             return;
         }
+        let at = self.end;
+        self.end += len;
         if self.holes.len() < MOST_HOLES {
-            self.holes.push(Hole { at, len, sent });
-        } else {
-            self.counters.missing += len;
-            self.fill(at, len as usize);
+            return self.holes.push(Hole { at, len, sent, why });
         }
+        match why {
+            Why::Pause(_) => self.counters.pause += len,
+            Why::Late | Why::Gone => self.counters.missing += len,
+        }
+        self.filled += len;
+        self.fill(at, len as usize);
     }
 
     /// Puts bytes of an earlier place where they are missing.
@@ -240,7 +301,7 @@ impl VoiceFifo {
         while let Some(hole) = self.holes.get(at).copied() {
             let from = place.max(hole.sent);
             let to = (place + sound.len() as u64).min(hole.sent + hole.len);
-            if from >= to {
+            if from >= to || hole.why != Why::Late {
                 at += 1;
                 continue;
             }
@@ -251,7 +312,7 @@ impl VoiceFifo {
             }
             self.write(hole.at + before, &sound[(from - place) as usize..(to - place) as usize]);
             late -= to - from;
-            let rest = Hole { at: hole.at + hole.len - behind, len: behind, sent: to };
+            let rest = Hole { at: hole.at + hole.len - behind, len: behind, sent: to, ..hole };
             match (before, behind) {
                 (0, 0) => drop(self.holes.remove(at)),
                 (0, _) => self.holes[at] = rest,
@@ -273,7 +334,10 @@ impl VoiceFifo {
             each(Piece::Sound(&self.bytes[..len - first]));
         }
         self.read += len as u64;
-        self.counters.taken += len as u64;
+        // Which of them are silence is not known any more; when all are taken the sum is right.
+        let filled = self.filled.min(len as u64);
+        self.filled -= filled;
+        self.counters.taken += len as u64 - filled;
     }
 
     /// The sink passes the first bytes of the first hole.
@@ -281,9 +345,12 @@ impl VoiceFifo {
         if len == hole.len {
             self.holes.remove(0);
         } else {
-            self.holes[0] = Hole { at: hole.at + len, len: hole.len - len, sent: hole.sent + len };
+            self.holes[0] = Hole { at: hole.at + len, len: hole.len - len, sent: hole.sent + len, ..hole };
         }
         self.read += len;
+        if let Why::Pause(level) = hole.why {
+            return self.wait(len, level, each);
+        }
         self.counters.missing += len;
         each(Piece::Missing(len));
     }

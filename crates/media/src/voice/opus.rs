@@ -74,8 +74,8 @@ impl VoiceDecoder {
     }
 }
 
-/// Samples of the longest of [`OPUS_SIZES`].
-const MOST_SENT: usize = 480;
+/// Samples of the longest that is sent.
+const MOST_SENT: usize = OPUS_SIZES[OPUS_SIZES.len() - 1];
 /// Samples of the longest packet: 120 ms (RFC 6716 §3.2.5).
 const MOST_RECEIVED: usize = 960;
 /// Of 0 to 10: half the time of the best for nearly its quality.

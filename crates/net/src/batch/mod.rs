@@ -12,6 +12,8 @@ mod send;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
+use crate::system;
+
 pub(crate) use receive::{Ask, Datagram, ReceiveBatch};
 pub(crate) use send::{Batch, SendBatch, Taken};
 
@@ -27,7 +29,7 @@ fn zeroed<T: Plain>() -> T {
 /// C structures for which all bits zero is valid.
 trait Plain {}
 impl Plain for libc::sockaddr_storage {}
-impl Plain for libc::mmsghdr {}
+impl Plain for system::mmsghdr {}
 
 /// The address that the kernel wrote, of either version of IP.
 pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {

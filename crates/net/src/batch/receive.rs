@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::{BATCH, socket_address, zeroed};
-use crate::control;
+use crate::{control, system};
 
 /// Room per received datagram: the largest possible. Pages that no datagram touches cost no memory.
 const RECEIVE_ROOM: usize = 65_536;
@@ -24,7 +24,7 @@ pub(crate) struct ReceiveBatch {
     control: Vec<[u64; CONTROL_ROOM / 8]>,
     names: Vec<libc::sockaddr_storage>,
     vectors: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
+    headers: Vec<system::mmsghdr>,
     /// Datagrams that the last call asked for.
     asked: usize,
     /// Whether more than one datagram is likely to wait: one was read late, or several were read.
@@ -77,7 +77,7 @@ impl ReceiveBatch {
             // SAFETY: every header points into buffers owned by self, of the lengths given, which outlive the call.
             _ => unsafe {
                 let headers = self.headers.as_mut_ptr();
-                libc::recvmmsg(fd, headers, count as u32, flags as _, std::ptr::null_mut())
+                system::recvmmsg(fd, headers, count as u32, flags as _, std::ptr::null_mut())
             },
         };
         // The time stamp of a single datagram tells whether there are more, see `fall_behind`.

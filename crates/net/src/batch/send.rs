@@ -11,6 +11,7 @@ use socket2::SockAddr;
 use super::{BATCH, zeroed};
 use crate::control::{self, Control};
 use crate::datagrams::{Trouble, classify, is_unroutable};
+use crate::system;
 
 /// One datagram to send.
 pub(crate) struct Outgoing<'a> {
@@ -57,7 +58,7 @@ pub(crate) struct SendBatch {
     control: Vec<Control>,
     control_len: Vec<usize>,
     vectors: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
+    headers: Vec<system::mmsghdr>,
     len: usize,
 }
 
@@ -189,7 +190,7 @@ impl SendBatch {
         // SAFETY: headers[first..len] point into buffers owned by self, set just above.
         unsafe {
             let headers = self.headers[first..].as_mut_ptr();
-            libc::sendmmsg(fd, headers, (self.len - first) as u32, flags as _)
+            system::sendmmsg(fd, headers, (self.len - first) as u32, flags as _)
         }
     }
 

@@ -107,6 +107,7 @@ impl Layers {
                     Dissected::Fragment(piece) => {
                         joiner.take(flow, &piece).map_or(Ok(()), |frame| pages.frame(place, frame))
                     }
+                    Dissected::Part(_) => Ok(()),
                 };
             }
         });

@@ -65,6 +65,10 @@ impl Packet for Pooled {
         self.buffer.len() + self.overhead
     }
 
+    fn priority(&self) -> Option<u16> {
+        None
+    }
+
     /// Copies count against the budget, but are not refused: a link makes at most one of each packet.
     fn duplicate(&self) -> Self {
         self.pool.copy(&self.buffer, self.overhead)

@@ -7,13 +7,12 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use antiphon_core::Instant;
-use nix::sys::epoll::EpollEvent;
 
 use super::EmulatorError;
 use crate::clock::OsClock;
 use crate::poll::Readiness;
-use crate::poller::Poller;
 use crate::realtime::{self, Scheduling};
+use crate::system::{Poller, no_event};
 use crate::wake::Waker;
 
 /// With nothing due: longer than any process runs.
@@ -198,7 +197,7 @@ fn run<W: Worker>(
     inbox: &mpsc::Receiver<Request<W::Report>>,
     scheduling: &Scheduling,
 ) {
-    let mut events = [EpollEvent::empty(); 64];
+    let mut events = [no_event(); 64];
     loop {
         let until = worker.poll_timeout().unwrap_or(NEVER);
         let count = poller.wait(&clock, Some(until), &mut events);

@@ -17,8 +17,8 @@ use crate::netns::{
     Configured, Means, Namespace, Netlink, NetnsError, Port, disable_offloads, probe, tun_port, veth_port,
 };
 use crate::poll::Readiness;
-use crate::poller::Poller;
 use crate::realtime::Scheduling;
+use crate::system::Poller;
 
 /// How to run a [`Router`].
 #[derive(Clone, Debug, Default)]

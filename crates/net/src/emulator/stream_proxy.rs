@@ -14,8 +14,8 @@ use super::reactor::{Ended, LISTEN, Proxy, Worker};
 use crate::allow::AllowList;
 use crate::clock::OsClock;
 use crate::poll::Readiness;
-use crate::poller::Poller;
 use crate::realtime::Scheduling;
+use crate::system::Poller;
 
 /// How to run a [`StreamProxy`].
 #[derive(Clone, Debug)]

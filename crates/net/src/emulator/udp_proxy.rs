@@ -16,8 +16,8 @@ use crate::address::any_for;
 use crate::allow::AllowList;
 use crate::clock::OsClock;
 use crate::poll::Readiness;
-use crate::poller::Poller;
 use crate::realtime::Scheduling;
+use crate::system::Poller;
 
 /// How to run a [`UdpProxy`].
 #[derive(Clone, Debug)]

@@ -14,11 +14,10 @@ mod wires;
 use std::net::SocketAddr;
 
 use antiphon_core::{Instant, PathId, WireId};
-use nix::sys::epoll::EpollEvent;
 
 use crate::line::{Line, LineError, LineStats};
 use crate::poll::Readiness;
-use crate::poller::Poller;
+use crate::system::{Poller, PollerEvent, no_event};
 use crate::tcp_listening::TcpListening;
 use crate::wake::Waker;
 pub use handover::{Handover, Opened};
@@ -33,7 +32,7 @@ pub struct Lines<'a> {
     next_look: Instant,
     /// Created when it is first needed.
     poller: Option<Poller>,
-    events: Vec<EpollEvent>,
+    events: Vec<PollerEvent>,
     wakers: Vec<Waker>,
     handover: Option<rtrb::Consumer<(WireId, Opened)>>,
     observer: Option<Box<dyn LineObserver + 'a>>,
@@ -68,7 +67,7 @@ impl<'a> Lines<'a> {
             alone: None,
             next_look: Instant::ZERO,
             poller: None,
-            events: vec![EpollEvent::empty(); MOST_EVENTS],
+            events: vec![no_event(); MOST_EVENTS],
             wakers: Vec::new(),
             handover: None,
             observer: None,

@@ -11,7 +11,7 @@ use super::{Lines, MOST_FAILURES};
 use crate::clock::OsClock;
 use crate::line::{IDLE, LineError, Wait};
 use crate::poll::Readiness;
-use crate::poller::Poller;
+use crate::system::Poller;
 
 impl Lines<'_> {
     /// Waits as told, then hands what has arrived to the participant; returns the time when it last read the clock. An
@@ -263,6 +263,12 @@ impl Lines<'_> {
     /// Whether everything that was transmitted has left this machine.
     pub(crate) fn is_flushed(&self) -> bool {
         self.slots.held().filter_map(Held::line).all(|line| line.is_flushed())
+    }
+
+    /// Whether everything that was transmitted on `wire` has left this machine, or there is no such wire any more.
+    pub fn has_flushed(&self, wire: WireId) -> bool {
+        let held = self.slots.find(wire).and_then(|key| self.slots.get(key));
+        held.and_then(Held::line).is_none_or(|line| line.is_flushed())
     }
 
     /// Datagrams and reads so far: a change means that input came.

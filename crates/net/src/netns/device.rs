@@ -119,7 +119,7 @@ pub(crate) fn disable_offloads(name: &str) -> Result<(), NetnsError> {
         let mut request = request(name);
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads one ifreq and the ethtool_value it points to; both live through the call.
-        let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         match Errno::result(result) {
             // Segmentation offload that the device never had, or that ended with the checksums.
             Ok(_) | Err(Errno::EOPNOTSUPP) => {}

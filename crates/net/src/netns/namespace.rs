@@ -1,6 +1,5 @@
 //! A network namespace as a handle, and how a thread enters it.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,29 +7,7 @@ use std::sync::Arc;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use super::netlink::Netlink;
-
-/// Why namespaces or their devices are not available.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {source}{remedy}")]
-pub struct NetnsError {
-    what: String,
-    source: std::io::Error,
-    remedy: &'static str,
-}
-
-impl NetnsError {
-    pub(crate) fn new(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        let source = source.into();
-        let remedy = match source.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                "; run as root, or allow unprivileged user namespaces (sysctl user.max_user_namespaces, \
-                 kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
-            }
-            _ => "",
-        };
-        NetnsError { what: what.into(), source, remedy }
-    }
-}
+use super::{NetnsError, Privilege};
 
 /// A network namespace that exists as long as a handle or a socket in it.
 #[derive(Clone, Debug)]
@@ -111,22 +88,6 @@ fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> 
             Err(error) => Err(NetnsError::new("cannot start a thread", error)),
         }
     })
-}
-
-/// Addresses of a device, set up by [`Netlink::configure`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Configured {
-    pub v4: Ipv4Addr,
-    pub v6: Ipv6Addr,
-}
-
-/// The privilege by which this process can create network namespaces.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Privilege {
-    /// It had the capabilities (root).
-    Root,
-    /// It is now root of a user namespace of its own, with the same user and group number.
-    UserNamespace,
 }
 
 /// Gets the right to create network namespaces. Call it at the beginning of a program, while it has only one thread:

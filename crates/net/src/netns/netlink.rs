@@ -15,15 +15,14 @@
 //! +---------------------------------------------------------------+
 //! ```
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 
-use super::Configured;
-use super::namespace::{Namespace, NetnsError};
+use super::{Configured, Namespace, NetnsError};
 
 /// A netlink socket in the namespace of the thread that opened it.
 pub(crate) struct Netlink {
@@ -285,18 +284,6 @@ impl Message {
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
         self.bytes
-    }
-}
-
-impl Configured {
-    /// Addresses of one side (1 near, 2 far) of a lane: 10.64.0.0/10 and fd61:6e74::/32, private in both families (RFC
-    /// 1918, RFC 4193), and a separate network for each lane so that captures distinguish them.
-    pub fn of_lane(lane: u16, side: u8) -> Self {
-        let [high, low] = lane.to_be_bytes();
-        Configured {
-            v4: Ipv4Addr::new(10, 64 + (high & 0x3f), low, side),
-            v6: Ipv6Addr::new(0xfd61, 0x6e74, 0, lane, 0, 0, 0, u16::from(side)),
-        }
     }
 }
 

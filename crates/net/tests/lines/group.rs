@@ -25,17 +25,25 @@ fn a_group_is_joined_by_interface_name_or_address() {
     // Organisation-local, and link-local, which has no meaning without an interface.
     for group in ["239.1.2.3", "ff18::123", "ff02::4:123"] {
         let group: IpAddr = group.parse().expect("an address");
-        for by_name in [true, false] {
+        // With a socket of its own for what is for it alone, a receiver's answers come from there.
+        for (by_name, members) in [(true, false), (false, false), (true, true)] {
+            let with = |interface, ttl| {
+                let mut options = options(interface, ttl);
+                options.multicast.members = members;
+                options
+            };
             let interface = |side| {
                 Some(if by_name { "antiphon0".into() } else { address(side, group.is_ipv6()).to_string() })
             };
-            let join = || UdpLine::listen(SocketAddr::new(group, 0), &options(interface(&lane.far), 1));
+            let join = || UdpLine::listen(SocketAddr::new(group, 0), &with(interface(&lane.far), 1));
             let joined = lane.far.namespace.run(join).expect("a namespace");
-            let joined = joined.unwrap_or_else(|error| panic!("{group}, by name: {by_name}: {error}"));
+            let joined = joined
+                .unwrap_or_else(|error| panic!("{group}, by name: {by_name}, members: {members}: {error}"));
             let to = SocketAddr::new(group, joined.local_address().port());
-            let call = || UdpLine::call(to, &options(interface(&lane.near), 4));
+            let call = || UdpLine::call(to, &with(interface(&lane.near), 4));
             let caller = lane.near.namespace.run(call).expect("a namespace");
-            let caller = caller.unwrap_or_else(|error| panic!("{group}, by name: {by_name}: {error}"));
+            let caller = caller
+                .unwrap_or_else(|error| panic!("{group}, by name: {by_name}, members: {members}: {error}"));
             let (mut near, mut far) = (Node::udp(caller, &clock), Node::udp(joined, &clock));
             for n in 0..20 {
                 near.send(message(n, 300));

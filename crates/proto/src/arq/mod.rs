@@ -64,7 +64,7 @@ static MODES: TwoModes<Settings> = TwoModes {
     },
     is_published: speaks_text,
     looks: ByLooks { begins: begins_an_association, place: place_of },
-    dissector: EachDatagram(dissector::dissect),
+    dissector: EachDatagram::new(dissector::dissect),
 };
 
 fn speaks_text(datagram: &[u8]) -> Option<bool> {

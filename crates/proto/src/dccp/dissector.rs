@@ -60,6 +60,7 @@ mod tests {
                 assert!(piece.first && piece.last);
                 messages.push((piece.line, piece.number, piece.bytes.to_vec()));
             }
+            Dissected::Part(_) => panic!("DCCP cuts nothing"),
         });
         (packets, messages)
     }

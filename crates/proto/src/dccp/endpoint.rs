@@ -274,6 +274,7 @@ impl Endpoint for DccpEndpoint {
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            priorities: false,
             reliable: false,
             streams: 1,
             calls_with_first_message: false,

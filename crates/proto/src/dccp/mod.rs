@@ -96,5 +96,5 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     other_peers: one_address,
     stack: stack::stack,
-    dissector: || Box::new(EachDatagram(dissector::dissect)),
+    dissector: || Box::new(EachDatagram::new(dissector::dissect)),
 };

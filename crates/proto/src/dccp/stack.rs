@@ -39,7 +39,7 @@ impl Stack for DccpStack {
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {
-        Box::new(EachDatagram(super::dissector::dissect))
+        Box::new(EachDatagram::new(super::dissector::dissect))
     }
 
     fn over_ip(&self) -> Option<&dyn OverIp> {

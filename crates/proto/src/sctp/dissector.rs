@@ -50,6 +50,7 @@ mod tests {
                 packets += 1;
             }
             Dissected::Fragment(p) => pieces.push((p.line, p.number, p.first, p.last, p.bytes.to_vec())),
+            Dissected::Part(_) => panic!("SCTP numbers its fragments"),
         });
         (packets, pieces)
     }

@@ -256,6 +256,7 @@ impl Endpoint for Sctp {
             acknowledged: true,
             ordered: self.settings.ordered && self.settings.streams == 1,
             retransmits: self.settings.reliability != Reliability::Retransmissions(0),
+            priorities: false,
             // Except for chunks cut for a path that now takes only smaller packets (see the module's comment).
             reliable: matches!(self.settings.reliability, Reliability::Deadline | Reliability::Full),
             streams: self.settings.streams,

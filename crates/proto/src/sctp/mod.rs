@@ -104,5 +104,5 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     other_peers: settings::other_peers,
     stack: stack::stack,
-    dissector: || Box::new(EachDatagram(dissector::dissect)),
+    dissector: || Box::new(EachDatagram::new(dissector::dissect)),
 };

@@ -43,7 +43,7 @@ impl Stack for SctpStack {
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {
-        Box::new(EachDatagram(super::dissector::dissect))
+        Box::new(EachDatagram::new(super::dissector::dissect))
     }
 
     fn over_ip(&self) -> Option<&dyn OverIp> {

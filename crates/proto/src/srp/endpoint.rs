@@ -218,6 +218,7 @@ impl Protocol for Srp {
             acknowledged: self.full,
             ordered: !is_improved,
             retransmits: self.retransmits,
+            priorities: is_improved,
             // Otherwise a sender keeps messages only for a while, and the receiver decides which it requests.
             reliable: self.full,
             capabilities: Capabilities {

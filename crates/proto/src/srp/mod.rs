@@ -113,7 +113,7 @@ static MODES: TwoModes<Settings> = TwoModes {
     },
     is_published: speaks_as_published,
     looks: ByLooks { begins: begins_an_association, place: place_of },
-    dissector: EachDatagram(dissector::dissect),
+    dissector: EachDatagram::new(dissector::dissect),
 };
 
 fn speaks_as_published(datagram: &[u8]) -> Option<bool> {

@@ -90,6 +90,10 @@ impl Dissector for Lengths {
     fn message_len(&self, header: &[u8]) -> usize {
         wire::message_len(header)
     }
+
+    fn priority(&self, _datagram: &[u8]) -> Option<u16> {
+        None
+    }
 }
 
 #[derive(Debug)]
@@ -204,6 +208,7 @@ impl Endpoint for Tcp {
             acknowledged: false,
             ordered: true,
             retransmits: true,
+            priorities: false,
             reliable: true,
             streams: 1,
             calls_with_first_message: false,

@@ -14,6 +14,7 @@ use super::outgoing::Outgoing;
 use super::pace::Pace;
 use super::settings::{Flow, Reliability, Settings};
 use super::timers::IDLE;
+use super::transmit::FIRST_NARROW;
 use super::validator::{Introduction, XtpValidator, id};
 use super::wire::{self, HEADER, Key, TAG};
 use crate::inbox::Inbox;
@@ -47,6 +48,8 @@ pub(super) struct Xtp {
     pub(super) alloc: u64,
     /// Position of our byte that the peer waits for.
     pub(super) peer_next: u64,
+    /// Ranges above the first gap that the peer holds, by its latest status.
+    pub(super) peer_ranges: usize,
     /// The greatest `sync` of the peer.
     pub(super) echo: Option<u32>,
     /// Option EDGE of its last packet.
@@ -69,10 +72,13 @@ pub(super) struct Xtp {
     pub(super) closing: Option<Instant>,
     /// Until when packets are small, as large ones were lost one after another.
     pub(super) narrow_until: Option<Instant>,
+    /// How long they are small when that happens again.
+    pub(super) narrow_for: Duration,
     /// The peer sends nothing more, and has received everything of ours.
     pub(super) peer_closed: bool,
     pub(super) reserved: usize,
     pub(super) told_id: bool,
+    pub(super) draws: Rng,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +156,7 @@ impl Xtp {
             peer_first: 0,
             alloc: 0,
             peer_next: 0,
+            peer_ranges: 0,
             echo: None,
             edge: false,
             asked_fetched: None,
@@ -164,9 +171,11 @@ impl Xtp {
             answers: VecDeque::new(),
             closing: None,
             narrow_until: None,
+            narrow_for: FIRST_NARROW,
             peer_closed: false,
             reserved: 0,
             told_id: false,
+            draws,
         };
         if xtp.due.step {
             xtp.arm(now);
@@ -293,6 +302,11 @@ impl Xtp {
         self.incoming.next()
     }
 
+    /// Ranges above the first gap that have come.
+    pub fn ranges(&self) -> usize {
+        self.incoming.spans().count()
+    }
+
     /// The number of our first byte.
     pub fn first(&self) -> u64 {
         self.own_first
@@ -328,6 +342,7 @@ impl Endpoint for Xtp {
             acknowledged: reliability != Reliability::None,
             ordered,
             retransmits: reliability != Reliability::None,
+            priorities: self.settings.sort,
             reliable: reliability != Reliability::None,
             streams: 1,
             calls_with_first_message: false,

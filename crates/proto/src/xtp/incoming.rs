@@ -181,7 +181,14 @@ impl Incoming {
     /// What is missing before `position` is given up by the sender.
     pub fn give_up(&mut self, position: u64, inbox: &mut Inbox) {
         // It may all have been lost, but it was sent.
-        if position <= self.next || !self.is_in_window(position) {
+        if self.is_in_window(position) {
+            self.skip_to(position, inbox);
+        }
+    }
+
+    /// The same where a sender may have sent more than the window since it was heard last.
+    pub fn skip_to(&mut self, position: u64, inbox: &mut Inbox) {
+        if position <= self.next {
             return;
         }
         self.next = position;

@@ -16,10 +16,12 @@
 //!   and a receiver in order does not wait for it.
 //! * `sort` is the message's priority, 0 the most urgent; with `sort=on` queues on both sides honour it.
 //! * Time-outs are for budgets under 200 ms, as our other transports': an unanswered request is repeated as a control packet
-//!   after two round trips, ever more rarely, up to 0.5 s. With `reliability=full` nothing else leaves meanwhile, and a
+//!   after two round trips, ever more rarely, up to 0.5 s; with `wtimer`, from the second time on up to a quarter later, by chance: a path
+//!   that loses at regular times does not lose all of them. With `reliability=full` nothing else leaves meanwhile, and a
 //!   window as TCP's bounds what is on its way (RFC 5681).
-//! * Packets are of the size that the driver gives until three large ones in a row are lost while later packets arrive;
-//!   then of 1200 bytes for ten minutes (RFC 8899), what is lost being cut anew. Larger sizes are not searched for in between.
+//! * Packets are of the size that the driver gives until three large ones in a row are lost while later packets arrive; then of
+//!   1200 bytes (RFC 8899), what is lost being cut anew: for a second, then for two and so on up to ten minutes, until a large one
+//!   arrives. Larger sizes are not searched for in between.
 //! * An association ends by WCLOSE, RCLOSE with WCLOSE, and both with END; it is abandoned by END alone, or 40 s after the
 //!   first request that nothing answers.
 //!
@@ -44,7 +46,8 @@ mod transmit;
 mod validator;
 mod wire;
 
-use crate::dissect::EachDatagram;
+pub use group::MOST_MEMBERS;
+
 use crate::registry::one_address;
 use crate::{DEFAULT_PORT, Substrate, Transport};
 
@@ -65,7 +68,7 @@ pub(crate) static TRANSPORT: Transport = Transport {
     keys: settings::KEYS,
     other_peers: one_address,
     stack: stack::stack,
-    dissector: || Box::new(EachDatagram(dissector::dissect)),
+    dissector: || Box::new(dissector::DISSECTOR),
 };
 
 /// The longest message: as SCTP's.

@@ -19,7 +19,7 @@ use crate::mtu::{BASE, SUSPICIOUS};
 use crate::queue::{Queued, SendQueue};
 use crate::rack::{MISSES, Rack};
 use crate::rtt::RttEstimator;
-use timeouts::{Known, just_after, lost_at};
+use timeouts::{Known, lost_at};
 
 /// Messages on their way.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Outgoing {
     given_up_to: u64,
     /// Transmissions of large parts that were lost since one arrived, and the latest that arrived.
     large_lost: (u32, u64),
+    /// A large part has arrived since this was asked.
+    large_arrived: bool,
     /// Parts of `parts` that were sent more than once. Where there are none, those that left later stand behind those that left
     /// earlier.
     repeated: usize,
@@ -128,6 +130,7 @@ impl Outgoing {
             in_flight: 0,
             given_up_to: 0,
             large_lost: (0, 0),
+            large_arrived: false,
             repeated: 0,
             unreported: 0,
             first_deadline: None,
@@ -143,6 +146,11 @@ impl Outgoing {
             self.large_lost.0 = 0;
         }
         found
+    }
+
+    /// Whether a large packet has arrived since the last call.
+    pub fn take_large_arrived(&mut self) -> bool {
+        std::mem::take(&mut self.large_arrived)
     }
 
     /// Reserves memory for so many messages on their way.
@@ -166,6 +174,11 @@ impl Outgoing {
         self.in_flight
     }
 
+    /// Parts from the first that is not settled to the last that was sent.
+    pub fn unsettled_parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The latest deadline of what is on its way; the end of time where there is none.
     pub fn last_deadline(&self) -> Option<Instant> {
         self.messages.iter().map(|sent| sent.deadline.unwrap_or(Instant::from_nanos(u64::MAX))).max()
@@ -187,7 +200,7 @@ impl Outgoing {
         let Queued { tag, bytes, deadline, priority, .. } = message;
         let sort = u16::from(priority);
         self.first_deadline = sooner(self.first_deadline, deadline);
-        let due = deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
+        let due = self.expires_at(deadline);
         let with_it = |known: Known| Known { at: sooner(known.at, due), ..known };
         self.known.set(self.known.get().map(with_it));
         self.messages.push_back(Sent { tag, bytes, deadline, sort, cut: 0, open: 0, given_up: false });
@@ -330,6 +343,7 @@ impl Outgoing {
         let Part { sending, len, message, .. } = *part;
         if len > LARGE && sending > self.large_lost.1 {
             self.large_lost = (0, sending);
+            self.large_arrived = true;
         }
         self.in_flight -= len as u64;
         self.rack.on_arrival(sending, repeated, elapsed, rtt.smoothed());

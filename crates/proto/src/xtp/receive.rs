@@ -173,10 +173,12 @@ impl Xtp {
         let rseq = status.rseq.wrapping_sub(first);
         let Some(echo) = self.number_of(status.echo) else { return };
         let mut sound = true;
+        let mut ranges = 0;
         let next = self.out.next();
         let spans = spans.map(|(left, right)| (left.wrapping_sub(first), right.wrapping_sub(first)));
         let spans = spans.take_while(|(_, right)| {
             sound &= *right <= next;
+            ranges += usize::from(sound);
             sound
         });
         if self.stage == Stage::Proving {
@@ -189,6 +191,7 @@ impl Xtp {
         self.out.limit.on_heard(received_at);
         let settled =
             self.out.on_status(received_at, rseq, spans, (echo, echoed_at), &self.rtt, &mut self.queue);
+        self.peer_ranges = ranges;
         if !sound {
             self.tally.on_malformed();
         }

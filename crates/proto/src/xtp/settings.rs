@@ -123,10 +123,7 @@ pub(super) const KEYS: &[Key] = &[
 
 /// Reads the query keys; `max_data` is the largest segment of data, `group` whether the address is that of a group.
 pub(super) fn read(query: &Query, max_data: usize, group: bool) -> Result<Settings, UriError> {
-    if !group {
-        let why = "is for a multicast group: send to an address such as 239.1.2.3, or leave it out";
-        refuse(query, &["members", "parity"], why)?;
-    }
+    refuse_elsewhere(query, group)?;
     let service = query.read("service", |text| choose(text, SERVICES))?.unwrap_or(Service::Stream);
     if service == Service::Datagram {
         let stream = [
@@ -143,16 +140,7 @@ pub(super) fn read(query: &Query, max_data: usize, group: bool) -> Result<Settin
         ];
         refuse(query, &stream, "a datagram service has none: use service=stream")?;
     }
-    let reliability = query.read("reliability", |text| choose(text, RELIABILITIES))?;
-    let acks = query.read("acks", read_acks)?;
-    let (acks, reliability) = match (acks, reliability) {
-        (Some(Acks::Never), None) => (Acks::Never, Reliability::None),
-        (acks, reliability) => (acks.unwrap_or(Acks::Every(1)), reliability.unwrap_or(Reliability::Deadline)),
-    };
-    if acks == Acks::Never && reliability != Reliability::None {
-        let why = "without acknowledgements nothing is repaired: use reliability=none, or acks=gap";
-        return Err(bad(query, "reliability", why.into()));
-    }
+    let (acks, reliability) = read_repair(query, group)?;
     let flow = query.read("flow", |text| choose(text, FLOWS))?;
     if acks == Acks::Never && flow.is_some_and(|flow| flow != Flow::Off) {
         return Err(bad(
@@ -183,6 +171,43 @@ pub(super) fn read(query: &Query, max_data: usize, group: bool) -> Result<Settin
             .read("members", read_members)?
             .unwrap_or(usize::from(reliability != Reliability::None)),
     })
+}
+
+/// Refuses what has no effect for a group, or for one receiver.
+fn refuse_elsewhere(query: &Query, group: bool) -> Result<(), UriError> {
+    match group {
+        false => {
+            let why = "is for a multicast group: send to an address such as 239.1.2.3, or leave it out";
+            refuse(query, &["members", "parity"], why)
+        }
+        true => {
+            let why =
+                "is for one receiver: the members of a group report and ask by themselves; leave it out";
+            refuse(query, &["flow", "wtimer"], why)
+        }
+    }
+}
+
+/// When acknowledgements are asked for, and how long what is lost is sent again.
+fn read_repair(query: &Query, group: bool) -> Result<(Acks, Reliability), UriError> {
+    let reliability = query.read("reliability", |text| choose(text, RELIABILITIES))?;
+    let acks = query.read("acks", read_acks)?;
+    if group && !matches!(acks, None | Some(Acks::Never | Acks::Every(1))) {
+        let why =
+            "is for one receiver: the members of a group report by themselves; use acks=all or acks=never";
+        return Err(bad(query, "acks", why.into()));
+    }
+    let (acks, reliability) = match (acks, reliability) {
+        (Some(Acks::Never), None) => (Acks::Never, Reliability::None),
+        (acks, reliability) => (acks.unwrap_or(Acks::Every(1)), reliability.unwrap_or(Reliability::Deadline)),
+    };
+    if acks == Acks::Never && reliability != Reliability::None {
+        let other = if group { "all" } else { "gap" };
+        let why =
+            format!("without acknowledgements nothing is repaired: use reliability=none, or acks={other}");
+        return Err(bad(query, "reliability", why));
+    }
+    Ok((acks, reliability))
 }
 
 fn read_wtimer(text: &str) -> Result<Duration, String> {
@@ -283,6 +308,10 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Result<Settings, String> {
+        read(&text.parse().expect("a query"), 1400, false).map_err(|error| error.to_string())
+    }
+
+    fn of_group(text: &str) -> Result<Settings, String> {
         read(&text.parse().expect("a query"), 1400, true).map_err(|error| error.to_string())
     }
 
@@ -326,16 +355,26 @@ mod tests {
             ("xtp-port=0", "1 to 65535"),
             ("wtimer=11s", "0ms to 10s"),
             ("order=orderd", "did you mean 'ordered'"),
-            ("members=1001", "0 to 1000"),
-            ("parity=101%25", "0% to 100%"),
             ("wtimer=1h", "use 0ms to"),
+            ("members=2", "239.1.2.3"),
+            ("parity=10%25", "239.1.2.3"),
         ] {
             let error = settings(text).unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");
         }
-        for text in ["members=2", "parity=10%25"] {
-            let error = read(&text.parse().expect("a query"), 1400, false).unwrap_err().to_string();
-            assert!(error.contains("239.1.2.3"), "{error}");
+        for (text, remedy) in [
+            ("members=1001", "0 to 1000"),
+            ("parity=101%25", "0% to 100%"),
+            ("flow=on", "leave it out"),
+            ("wtimer=500ms", "leave it out"),
+            ("acks=gap", "acks=never"),
+            ("acks=4", "acks=never"),
+            ("acks=10ms", "acks=never"),
+            ("acks=never&reliability=full", "acks=all"),
+        ] {
+            let error = of_group(text).unwrap_err();
+            assert!(error.contains(remedy), "{text}: {error}");
         }
+        assert_eq!(of_group("acks=all&members=2").map(|settings| settings.wait_for), Ok(2));
     }
 }

@@ -12,8 +12,7 @@ use super::settings::{self, Service, Settings};
 use super::validator::XtpValidator;
 use super::wire::{self, HEADER, TAG};
 use super::{MAX_PACKET, MIN_PACKET};
-use crate::dissect::EachDatagram;
-use crate::seeds::Seeds;
+use crate::seeds::{Seeds, dynamic_port};
 use crate::{OpenError, StackArgs};
 
 /// Endpoints of one URI.
@@ -24,6 +23,8 @@ struct XtpStack {
     packet: usize,
     /// Callers send to a group, and listeners receive what is sent to one.
     group: bool,
+    /// The port of all of its members of groups.
+    member_port: u16,
     seeds: Seeds,
 }
 
@@ -32,7 +33,8 @@ pub(super) fn stack(args: &StackArgs<'_>) -> Result<Rc<dyn Stack>, OpenError> {
     let packet = args.max_datagram.clamp(MIN_PACKET, MAX_PACKET);
     let settings = settings::read(args.query, packet - HEADER - TAG, args.group)?;
     let group = args.group && settings.service == Service::Stream;
-    Ok(Rc::new(XtpStack { settings, packet, group, seeds: Seeds::new(args.secret) }))
+    let member_port = dynamic_port(&mut args.secret.rng("xtp members"));
+    Ok(Rc::new(XtpStack { settings, packet, group, member_port, seeds: Seeds::new(args.secret) }))
 }
 
 impl Stack for XtpStack {
@@ -42,7 +44,9 @@ impl Stack for XtpStack {
             Service::Stream if self.group && role == Role::Caller => {
                 Box::new(GroupSender::open(settings, packet, seeds, now))
             }
-            Service::Stream if self.group => Box::new(GroupMember::open(settings, packet, seeds, now)),
+            Service::Stream if self.group => {
+                Box::new(GroupMember::open(settings, packet, self.member_port, seeds, now))
+            }
             Service::Stream => Box::new(Xtp::new(settings, packet, role, seeds, now)),
             Service::Datagram => Box::new(Datagrams::open(settings, packet, role, seeds)),
         }
@@ -57,7 +61,7 @@ impl Stack for XtpStack {
     }
 
     fn dissector(&self) -> Box<dyn Dissector> {
-        Box::new(EachDatagram(super::dissector::dissect))
+        Box::new(super::dissector::DISSECTOR)
     }
 
     fn over_ip(&self) -> Option<&dyn OverIp> {
@@ -79,7 +83,7 @@ impl OverIp for XtpOverIp {
     }
 
     fn ports(&self, packet: &[u8]) -> Option<(u16, u16)> {
-        wire::header(packet).map(|(header, _)| header.ports())
+        wire::ports(packet)
     }
 
     fn seal(&self, _packet: &mut [u8], _from: IpAddr, _to: IpAddr) {}

@@ -1,5 +1,7 @@
 //! Two ends and a path of 10 ms between them.
 
+mod repairs;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 

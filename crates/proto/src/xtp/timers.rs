@@ -20,7 +20,10 @@ impl Xtp {
                 .max(self.settings.wtimer),
         };
         let wait = backed_off(wait, self.timers.times, LONGEST_PAUSE);
-        self.timers.repeat = Some(now + wait);
+        // Requests at equal distances would meet the same moment of regular traffic each time, and be lost each time.
+        let again = self.timers.times > 0 && self.settings.wtimer > Duration::ZERO;
+        let longer = if again { wait.mul_f64(self.draws.unit() * MOST_LONGER) } else { Duration::ZERO };
+        self.timers.repeat = Some(now + wait + longer);
     }
 
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -81,5 +84,7 @@ impl Xtp {
     }
 }
 
+/// By how much of itself a wait with a `wtimer` is longer at most, but the first, which repairs wait for.
+const MOST_LONGER: f64 = 0.25;
 /// Silence after which the peer is asked whether it is there.
 pub(super) const IDLE: Duration = Duration::from_secs(15);

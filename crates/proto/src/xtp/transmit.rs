@@ -1,8 +1,11 @@
 //! Packets to send.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, PathId};
 
 use super::endpoint::{MOST_REQUESTS, Stage, Xtp};
+use super::incoming::MOST_SPANS;
 use super::outgoing::LARGE;
 use super::settings::{Acks, Flow, Reliability};
 use super::wire::{HEADER, Header, SPAN, STATUS, TAG, Writer, format, option, service};
@@ -157,16 +160,20 @@ impl Xtp {
         self.settings.reliability == Reliability::Full && (self.timers.times > 0 || !self.out.limit.allows())
     }
 
+    /// Whether only repairs leave: the peer holds many ranges, and more packets could make more of them than it holds, of
+    /// which it would drop the last. Where things are given up, the gaps are too, and live sound waits for none.
+    fn must_repair_first(&self) -> bool {
+        let full = self.settings.reliability == Reliability::Full;
+        full && self.peer_ranges >= MANY_RANGES && self.out.unsettled_parts() >= SAFE_PARTS
+    }
+
     pub(super) fn write_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         if self.is_held() || (self.stage == Stage::Proving && self.settings.reliability == Reliability::Full)
         {
             return None;
         }
         self.due.probe |= self.out.expire(now, &self.rtt, &mut self.queue);
-        if self.out.take_black_hole() {
-            self.narrow_until = Some(now + RAISE_TIMER);
-        }
-        self.narrow_until = self.narrow_until.filter(|until| *until > now);
+        self.find_narrow_path(now);
         let most = self.packet - HEADER - TAG;
         let most = if self.narrow_until.is_some() { most.min(LARGE) } else { most };
         if let Some(len) = self.out.peek_repeat(most) {
@@ -175,6 +182,9 @@ impl Xtp {
             }
             self.tally.on_repeat();
             return Some(self.write_part(now, true, most, buf));
+        }
+        if self.must_repair_first() {
+            return None;
         }
         if self.out.uncut() == 0 {
             let waiting = match self.settings.sort {
@@ -194,6 +204,19 @@ impl Xtp {
             }
         }
         Some(self.write_part(now, false, most, buf))
+    }
+
+    /// Packets are small for a while where large ones are lost one after another. Congestion and outages lose as many, so they are
+    /// tried again soon, and ever more rarely while none arrives.
+    fn find_narrow_path(&mut self, now: Instant) {
+        if self.out.take_large_arrived() && self.narrow_until.is_none() {
+            self.narrow_for = FIRST_NARROW;
+        }
+        if self.out.take_black_hole() {
+            self.narrow_until = Some(now + self.narrow_for);
+            self.narrow_for = (2 * self.narrow_for).min(RAISE_TIMER);
+        }
+        self.narrow_until = self.narrow_until.filter(|until| *until > now);
     }
 
     /// Whether the peer takes so many more bytes.
@@ -262,5 +285,11 @@ impl Xtp {
     }
 }
 
+/// How long packets are small at first: no longer than a burst of losses costs anyway.
+pub(super) const FIRST_NARROW: Duration = Duration::from_secs(1);
+/// Ranges that a path which loses little does not leave.
+const MANY_RANGES: usize = MOST_SPANS / 4;
+/// So many parts make no more ranges than a peer holds.
+const SAFE_PARTS: usize = 2 * MOST_SPANS;
 /// Packets after which a sender asks where the receiver reports gaps by itself.
 const REQUEST_AT_LEAST: u32 = 32;

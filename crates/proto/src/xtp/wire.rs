@@ -220,6 +220,11 @@ pub(super) fn parse(packet: &[u8]) -> Option<(Header, Segment<'_>)> {
         format::JCNTL => {
             let address: &[u8; ADDRESS] = body.get(KEYED_STATUS..)?.first_chunk()?;
             let group = address[4..8].first_chunk().copied()?;
+            // An answer, which is as long, goes to an address that has proved nothing.
+            let whole = traffic(&body[KEYED_STATUS + ADDRESS..])?.1.is_empty();
+            if !whole {
+                return None;
+            }
             Segment::Join { status: status(body), key: key(body)?, group }
         }
         format::FIRST => {
@@ -250,6 +255,15 @@ pub(super) fn header(packet: &[u8]) -> Option<(Header, u8)> {
         seq: be64(&head[24..]),
     };
     Some((header, command as u8 & FORMAT))
+}
+
+/// Source and destination port of a packet. One that joins a group carries the key of the packets to the group, which has no
+/// port of the member: that is in the key that the member names for itself.
+pub(super) fn ports(packet: &[u8]) -> Option<(u16, u16)> {
+    let (header, format) = header(packet)?;
+    let (source, destination) = header.ports();
+    let named = (format == format::JCNTL).then(|| packet.get(HEADER..JOIN).and_then(key)).flatten();
+    Some((named.map_or(source, Key::owner), destination))
 }
 
 fn status(body: &[u8]) -> Status {

@@ -291,8 +291,11 @@ fn every_axis_has_a_unit() {
         for axis in ["x", "y"] {
             assert_ne!(spec[axis]["unit"], "", "{axis} of {y}");
         }
+        if y.starts_with("packets") {
+            let x = ["label", "scale", "unit"].map(|field| &spec["x"][field]);
+            assert_eq!(x, ["mouth to ear", "linear", "ms"]);
+        }
     }
-    assert!(charts[0].contains("\"label\":\"mouth to ear\",\"scale\":\"linear\",\"unit\":\"ms\""));
 }
 
 #[test]

@@ -28,6 +28,10 @@ impl Associations {
 
     /// Removes the routes and wire of an association: nothing is received or sent for it any more.
     pub(super) fn detach(&mut self, id: AssociationId) {
+        if self.is_group(id) {
+            // Each of its members has a route.
+            self.routes.retain(|_, (other, _)| *other != id);
+        }
         let Some(association) = &mut self.slots[id.index()] else { return };
         let (wire, listener) = (association.wire.take(), association.listener.take());
         if let Some(wire) = wire {
@@ -55,7 +59,7 @@ impl Associations {
     pub(super) fn remove(&mut self, id: AssociationId) {
         self.detach(id);
         self.groups.retain(|_, group| *group != id);
-        if let Some(association) = self.slots[id.index()].take() {
+        if let Some(association) = self.slots[id.index()].take().filter(|one| !one.is_aside) {
             self.last_stats = association.endpoint.stats();
         }
         self.to_hear.clear(id.index());

@@ -18,7 +18,7 @@ fn push(store: &mut Store, number: u64, groups: usize) {
     let (group, index) = (number as usize % groups, number / groups as u64);
     let media = MediaTime::new(0, 48_000);
     let sequence = (65_530 + 100 * group as u64 + index) as u16;
-    let info = PacketInfo { sequence, timestamp: 0, media, frames: 1, marker: false };
+    let info = PacketInfo { sequence, timestamp: 0, media, frames: 1, payload: 2, marker: false };
     store.push(group, index, info, Instant::ZERO, &[0]);
 }
 

@@ -33,7 +33,7 @@ pub(super) enum Continues {
 impl ReceiveTrack {
     /// How a packet relates to the stream that was followed last.
     pub(super) fn continues(&self, view: &RtpView<'_>, part: &Part) -> Continues {
-        let stream = self.stream.as_ref().filter(|stream| stream.format() == (part.format, part.sample));
+        let stream = self.stream.as_ref().filter(|stream| stream.format() == (part.format, part.coding));
         if stream.is_none_or(|stream| stream.groups != part.groups) {
             return Continues::Not;
         }
@@ -65,8 +65,7 @@ impl ReceiveTrack {
     /// Remembers a packet that was sent after those before.
     pub(super) fn note_newest(&mut self, view: &RtpView<'_>, part: &Part) {
         let Some(newest) = self.newest.get_mut(part.origin.group) else { return };
-        let channels = part.groups.range(part.origin.group).map_or(1, |channels| channels.len());
-        let frames = (view.payload.len() / (part.sample.bytes() * channels)) as u32;
+        let frames = part.frames_in(view) as u32;
         let is_newer = |before: &Newest| (view.timestamp.wrapping_sub(before.timestamp) as i32) > 0;
         match newest {
             Some(before) if before.ssrc == view.ssrc && !is_newer(before) => {}

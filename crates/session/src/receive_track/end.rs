@@ -75,6 +75,26 @@ impl ReceiveTrack {
         }
     }
 
+    /// The sender sends another programme from now on, under this SSRC: what still comes of the one before is not followed.
+    pub(crate) fn go_over_to(&mut self, now: Instant, ssrc: u32) {
+        let is_followed = self.tracker.ssrc() == Some(ssrc);
+        if !is_followed {
+            self.forget_source();
+        }
+        self.awaited = (!is_followed).then_some((ssrc, now + GO_OVER));
+    }
+
+    /// Whether a packet of this sender may be followed.
+    pub(super) fn is_awaited(&mut self, now: Instant, sender: u32) -> bool {
+        let Some((ssrc, until)) = self.awaited else { return true };
+        self.goes_over |= ssrc == sender;
+        let over = ssrc == sender || now >= until;
+        if over {
+            self.awaited = None;
+        }
+        over
+    }
+
     /// The sound ends before RTP's time stamp `end`: gaps before it are concealed, and nothing after it.
     pub(crate) fn set_end(&mut self, end: u32) {
         self.end = Some(end);
@@ -86,6 +106,11 @@ impl ReceiveTrack {
     /// Whether the sender has ended its stream and no other is followed.
     pub(crate) fn has_ended(&self) -> bool {
         self.said_bye && self.lingering.is_none()
+    }
+
+    /// Whether the sender has ended its stream, and nothing of another came since.
+    pub(crate) fn has_said_bye(&self) -> bool {
+        self.said_bye
     }
 
     /// Until when packets still in flight, or the goodbyes of the sender's other channel groups, are waited for.
@@ -108,6 +133,8 @@ impl ReceiveTrack {
     }
 }
 
+/// How long packets of another programme are waited for: longer than a round trip takes.
+const GO_OVER: Duration = Duration::from_secs(1);
 /// How long no media may come after a goodbye that may be forged: many packets of any stream.
 pub(super) const DOUBT: Duration = Duration::from_millis(500);
 /// How long after a goodbye packets may come that were sent before it: half of [`LINGER`].

@@ -1,16 +1,25 @@
 //! Figures of a receive track.
 
-use antiphon_core::{Instant, Ppm};
-use antiphon_media::playout::PlayoutCounters;
+use std::time::Duration;
+
+use antiphon_core::{Instant, MediaTime, Ppm};
+use antiphon_media::playout::{AdaptedFigures, PlayoutCounters};
 use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 
 use super::{GroupFigures, ReceiveTrack, ReceiveTrackCounters};
+use crate::latency::Latency;
+use crate::observer::Arrived;
 use crate::player::Stream;
 
 impl ReceiveTrack {
     /// The SSRC of the sender that is followed.
     pub fn followed(&self) -> Option<u32> {
         self.tracker.ssrc()
+    }
+
+    /// Whether a source is the sender that is followed, or one of its channel groups.
+    pub fn is_of(&self, ssrc: u32) -> bool {
+        self.tracker.ssrc() == Some(ssrc) || self.tracker.group_of(ssrc).is_some()
     }
 
     /// When that sender was last heard.
@@ -37,9 +46,44 @@ impl ReceiveTrack {
         self.stream.as_ref().map(|stream| stream.groups)
     }
 
+    /// What an adaptive playout delay has done; `None` before the stream begins, and if the delay is fixed.
+    pub fn adapted(&self) -> Option<AdaptedFigures> {
+        self.stream.as_ref()?.playout.buffer().adapted()
+    }
+
+    /// What playout delays would have done: each with the share of packets that come later than that, as far as enough packets
+    /// have come to tell.
+    pub fn lateness(&self) -> [Option<Duration>; LATENESS.len()] {
+        let delays = self.stream.as_ref().and_then(|stream| stream.playout.buffer().delays());
+        LATENESS.map(|late| delays.and_then(|delays| delays.quantile_of_all(late)))
+    }
+
+    /// Whether the playout delay adapts.
+    pub(crate) fn adapts(&self) -> bool {
+        matches!(self.config.latency, Some(Latency::Auto(_)))
+    }
+
+    /// How long the transport needs to send a lost packet again; `None` if it does not.
+    pub(crate) fn set_repair(&mut self, time: Option<Duration>) {
+        if let Some(stream) = &mut self.stream {
+            stream.playout.buffer_mut().set_repair(time);
+        }
+    }
+
     /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
     pub fn playout_level(&self) -> u64 {
         self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level())
+    }
+
+    /// When the last sample frame that was captured before a packet was made is handed to the sink; `None` where sound has no time, as in a recording.
+    pub(crate) fn sink_time(&self, arrived: &Arrived) -> Option<Instant> {
+        let stream = self.stream.as_ref()?;
+        let (format, coding) = stream.format();
+        let begins = stream.playout.buffer().deadline_at(arrived.timestamp)?;
+        // What was captured last before the packet was made may be in the next one.
+        let frames = arrived.frames + coding.look_ahead();
+        let ends = begins + MediaTime::new(frames as u64, format.rate()).duration();
+        Some(ends.offset_nanos(stream.playout.lag_nanos()))
     }
 
     /// Rate and channels, once known.
@@ -62,3 +106,6 @@ impl ReceiveTrack {
         self.counters
     }
 }
+
+/// The shares of late packets that [`ReceiveTrack::lateness`] answers for.
+pub const LATENESS: [f64; 3] = [1e-2, 1e-3, 1e-4];

@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{SampleFormat, Sink, StreamDescription, StreamFormat};
+use antiphon_media::{Coding, SampleFormat, Sink, StreamDescription, StreamFormat};
 
 use crate::framing::StreamFraming;
 use crate::gaps::Gaps;
+use crate::latency::Latency;
 
-/// Opens the sink once the stream's format is known.
+/// Opens the sink once the stream's format is known: for a file, how it stores samples.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
 
 /// How a stream is received.
 #[derive(Clone, Debug)]
 pub struct ReceiveTrackConfig {
     /// Playout delay: from the arrival of an undelayed packet to its playout. `None` for a recording, which waits for
-    /// everything that the transport repairs.
-    pub latency: Option<Duration>,
+    /// everything that the transport repairs. One that adapts is for live sinks, whose samples then are not exactly those that were
+    /// sent.
+    pub latency: Option<Latency>,
     /// What to do about missing sound.
     pub conceal: Concealment,
     /// Missing sound will come later: until then there is silence, and the sound beside it stays as it came.
@@ -63,10 +65,26 @@ pub struct ReceiveTrackCounters {
     pub unknown_format: u64,
     /// Packets in another format than the sink was opened for.
     pub other_format: u64,
+    /// Packets of pictures, which are not received.
+    pub pictures: u64,
     /// Sample frames dropped because the sink was too slow.
     pub overrun_frames: u64,
     /// Sample frames of silence in place of gaps longer than the buffer.
     pub gap_frames: u64,
+}
+
+impl std::ops::AddAssign for ReceiveTrackCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.duplicates += other.duplicates;
+        self.malformed += other.malformed;
+        self.unknown_format += other.unknown_format;
+        self.other_format += other.other_format;
+        self.pictures += other.pictures;
+        self.overrun_frames += other.overrun_frames;
+        self.gap_frames += other.gap_frames;
+    }
 }
 
 /// Figures of a channel group.
@@ -82,7 +100,7 @@ pub struct GroupFigures {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Notice {
     /// Sound begins: the format, and how packets carry it.
-    Began(StreamFormat, SampleFormat),
+    Began(StreamFormat, Coding),
     /// Another sender, or the same one restarted.
     NewStream {
         /// Its SSRC.
@@ -94,7 +112,7 @@ pub enum Notice {
         ssrc: u32,
     },
     /// The sender changed the format, which the sink can't follow.
-    OtherFormat(StreamFormat, SampleFormat),
+    OtherFormat(StreamFormat, Coding),
     /// The format can't be told from the packets.
     UnknownFormat {
         /// The payload type seen.
@@ -105,6 +123,8 @@ pub enum Notice {
         /// The expected framing.
         ours: StreamFraming,
     },
+    /// The sender sends pictures as well, and they are not received.
+    Pictures,
     /// The sender ended its stream.
     Bye,
 }
@@ -124,6 +144,9 @@ pub enum ReceiveError {
     /// The sink failed; its `finish` says why.
     #[error("the sink failed")]
     SinkFailed,
+    /// Its user closed the sink.
+    #[error("the sink was closed")]
+    SinkClosed,
 }
 
 /// What was written to a sink without a clock.
@@ -131,8 +154,8 @@ pub enum ReceiveError {
 pub struct Written {
     /// Rate and channels.
     pub format: StreamFormat,
-    /// How the samples came.
-    pub sample: SampleFormat,
+    /// How packets held the sound.
+    pub coding: Coding,
     /// Sample frames.
     pub frames: u64,
     /// Those that are not of the sender.

@@ -26,6 +26,9 @@ pub enum ChangeFailure {
     /// It connected, but nobody took it.
     #[error("the receiver did not accept it: start it with --also for this address")]
     NotTaken,
+    /// Nobody is there, or no way leads there.
+    #[error("it cannot be reached")]
+    Unreachable,
     /// It has ended.
     #[error("it has ended")]
     Ended,

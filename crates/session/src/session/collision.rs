@@ -12,7 +12,13 @@ impl Session {
     /// recording over a reliable transport keeps what it was promised, packets that are numbered under the old SSRC.
     pub(super) fn on_collision(&mut self, now: Instant) {
         let delivers = self.peers.iter().flatten().any(|peer| peer.delivery.is_some());
-        if self.collided || delivers || self.config.reflected.is_some() || self.data.is_some() {
+        // One of many receivers must not make the others begin anew.
+        if self.serving.is_some()
+            || self.collided
+            || delivers
+            || self.config.reflected.is_some()
+            || self.data.is_some()
+        {
             return;
         }
         self.collided = true;
@@ -26,9 +32,13 @@ impl Session {
                 fresh.push(drawn);
             }
         }
+        self.on_renamed(now, &before);
         self.ssrc = fresh[0];
         if let Some(track) = &mut self.send {
             track.set_ssrcs(&fresh);
+        }
+        for track in self.video.tracks_mut() {
+            track.set_ssrc(track.ssrc(), fresh[0]);
         }
         for peer in self.peers.iter_mut().flatten() {
             for (old, new) in before.iter().zip(&fresh) {

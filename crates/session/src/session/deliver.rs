@@ -52,6 +52,7 @@ impl Session {
 
     /// Decides whether the peer at `at` gets every message: it records, and its transport loses nothing.
     pub(super) fn judge_delivery(&mut self, now: Instant, at: usize) {
+        let has_programmes = self.has_programmes();
         let Some(track) = &self.send else { return };
         let Some(peer) = &mut self.peers[at] else { return };
         let records = peer.playout_delay.unwrap_or(self.config.playout_delay) == PlayoutDelay::Unbounded;
@@ -61,7 +62,8 @@ impl Session {
             && is_reliable
             && self.config.reflected.is_none()
             && track.copies() == 1
-            && track.can_keep();
+            && track.can_keep()
+            && !has_programmes;
         match (&mut peer.delivery, all) {
             (None, true) => {
                 let groups = track.ssrcs().count();
@@ -102,7 +104,7 @@ impl Session {
         while let Some(number) = delivery.next(now, store) {
             let Some((stored, bytes)) = store.get(number) else { break };
             let mut send = |id: AssociationId| {
-                let message = Message::new(tag(Emit { number, copy: 0 }), bytes, None);
+                let message = Message::new(tag(0, Emit { number, copy: 0 }), bytes, None);
                 self.associations.send_media(now, id, stored.group, message)
             };
             outcomes.begin(number, destinations.ids().len());
@@ -128,7 +130,8 @@ impl Session {
             }
             counters.accepted += 1;
             counters.accepted_bytes += bytes.len() as u64;
-            rtcp.on_sent(now, track.ssrc_of(stored.group), stored.info.timestamp, track.payload_of(&stored));
+            let captured = track.captured_at(&stored);
+            rtcp.on_sent(now, track.ssrc_of(stored.group), captured, stored.info.payload);
             tell(&mut self.observers, now, &Seen::Sent(Sent::of(&stored, bytes.len(), result)));
         }
     }
@@ -177,16 +180,23 @@ impl Session {
 
     /// When that will be so.
     pub(super) fn next_silence(&self) -> Option<Instant> {
+        if self.serving.is_some() {
+            // The others go on.
+            return None;
+        }
         let store = self.send.as_ref()?.store();
         let owed = self.peers.iter().flatten().filter_map(|peer| peer.delivery.as_ref());
         let owed = owed.filter(|delivery| delivery.confirmed() < store.next());
         owed.map(|delivery| delivery.progress() + self.patience).min()
     }
 
-    /// The receivers of the peer at `at` have said goodbye: the stream ends, unless they are waited for.
+    /// The receivers of the peer at `at` have said goodbye: the stream ends, unless they are waited for. A group goes on, as others may
+    /// join it.
     pub(super) fn on_left(&mut self, now: Instant, at: usize) {
-        let waits = self.redial.as_ref().is_none_or(|redial| redial.always);
-        let called = self.listening.is_empty() && self.config.reflected.is_none();
+        let waits = self.group || self.redial.as_ref().is_none_or(|redial| redial.always);
+        // A call hears its peer's last sound first.
+        let called = self.listening.is_empty() && self.config.reflected.is_none() && self.two_way.is_none();
+        self.on_receiver_left(now, at);
         let Some(peer) = &self.peers[at] else { return };
         if !called || waits || self.state != State::Open || !peer.members.have_left() {
             return;
@@ -228,7 +238,7 @@ impl Session {
 
     /// A byte stream has broken under an association: a new association begins, whose messages are not behind old ones.
     pub(super) fn renew(&mut self, now: Instant, at: usize) {
-        let records = |peer: &&Peer| peer.delivery.is_some() && peer.further.is_empty();
+        let records = |peer: &&Peer| peer.delivery.is_some() && peer.further_of_sound().next().is_none();
         let Some(peer) = self.peers[at].as_deref().filter(records) else { return };
         if let (Some(id), Some(_)) = (peer.association, &self.redial) {
             self.associations.end(now, id, CloseReason::Peer);
@@ -260,6 +270,7 @@ impl Session {
         let Called { wire, paths, stack } = redial.called.clone();
         let id = self.associate(now, wire, &paths, &*stack);
         self.attach(now, id, at);
+        self.show_video_token(now, at);
     }
 
     /// When one of these has something to do.
@@ -272,4 +283,4 @@ impl Session {
 
 /// How long a call may take before it is made anew: the time-outs of a handshake double, and a path that is there again is
 /// to be used within a second.
-const CALL_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const CALL_AGAIN: Duration = Duration::from_secs(1);

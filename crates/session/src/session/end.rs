@@ -46,6 +46,12 @@ impl Session {
         match self.state {
             State::Open => self.step_open(now),
             State::SayingGoodbye { byes, next } => self.say_goodbye(now, byes, next),
+            State::Draining { until } if self.two_way.is_some() => {
+                let over = self.receive.as_ref().is_none_or(ReceiveTrack::is_over);
+                if (over || until <= now) && !self.hear_out(now) {
+                    self.close(now);
+                }
+            }
             State::Draining { until } => {
                 let over = self.receive.as_ref().is_none_or(ReceiveTrack::is_over);
                 if over || self.has_heard_all() || until <= now {
@@ -91,14 +97,22 @@ impl Session {
             self.peer_end.get_or_insert(PeerEnd::Silent);
             return self.close(now);
         }
-        if self.send.as_ref().is_some_and(SendTrack::is_drained) && !self.is_owed(now) {
+        let drained = self.send.is_some() && self.send_tracks().all(SendTrack::is_drained);
+        if drained && !self.is_owed(now) && self.is_video_over(now) {
             self.end_sending(now);
             self.state = State::SayingGoodbye { byes: 0, next: now };
             return self.say_goodbye(now, 0, now);
         }
+        if self.cannot_hear() {
+            return self.close(now);
+        }
+        if self.two_way.is_some() {
+            return self.step_two_way(now);
+        }
         let Some(track) = &self.receive else { return };
         let over = self.config.ends_with_stream && self.config.reflected.is_none() && track.is_over();
-        if over || track.error().is_some() {
+        let failed = track.error().is_some();
+        if failed || over && !self.waits_for_video(now) {
             self.close(now);
         }
     }
@@ -141,7 +155,7 @@ impl Session {
             self.state = State::SayingGoodbye { byes: byes + 1, next: now + BYE_GAP };
         } else if let Some(reflected) = self.config.reflected {
             self.state = State::Draining { until: now + reflected.drain };
-        } else {
+        } else if !self.hear_out(now) {
             self.close(now);
         }
     }
@@ -153,6 +167,13 @@ impl Session {
             let Some(peer) = &self.peers[at] else { return };
             let bytes = &peer.goodbyes[group];
             let len = bytes.len();
+            if self.says_goodbye_apart(group) {
+                // Of pictures, behind the last of them.
+                if let Some(id) = peer.video_way() {
+                    self.associations.send_control(now, id, Some(0), bytes);
+                }
+                continue;
+            }
             self.report[..len].copy_from_slice(bytes);
             self.send_report(now, at, len, Some(group));
         }
@@ -215,6 +236,7 @@ impl Session {
         match (&mut self.send, self.state) {
             (Some(track), State::Open) => {
                 track.end();
+                self.programmes.others.iter_mut().for_each(SendTrack::end);
                 let reflected = self.config.reflected.as_mut();
                 // Packets in flight may still arrive: waiting for them briefly gives true figures.
                 reflected.into_iter().for_each(|reflected| reflected.drain = reflected.drain.min(STOP_DRAIN));
@@ -236,14 +258,19 @@ impl Session {
 
     pub(super) fn on_closed(&mut self, now: Instant, id: AssociationId, at: usize, reason: CloseReason) {
         self.peer_of[id.index()] = None;
-        if self.goes_on_without(now, at, id) || self.calls_again(now, at) {
+        if self.goes_on_without(now, at, id) || self.calls_again(now, at) || self.on_hung_up(now, at, reason)
+        {
             return;
         }
         // What ends in answer to our goodbye ends well; a peer that answers no more does not.
         let ended_well = self.state != State::Open && reason != CloseReason::TimedOut;
-        if self.send.is_some() && !ended_well {
+        self.on_receiver_gone(at, reason);
+        let said_bye = self.receive.as_ref().is_some_and(ReceiveTrack::has_said_bye);
+        let left_us = self.asking.is_some() && !said_bye;
+        if (self.send.is_some() && self.serving.is_none() || left_us) && !ended_well {
             self.peer_end.get_or_insert(PeerEnd::Closed(reason));
         }
+        self.end_way_for_video(now, at);
         let Some(peer) = &mut self.peers[at] else { return };
         let ended = self.sending.and_then(|(_, end)| end).unwrap_or(now);
         let broken = peer.broken_lately(ended);
@@ -262,6 +289,10 @@ impl Session {
         // A session that called has no peer left; a session that listens waits for the next.
         let without_peers = self.listening.is_empty() && self.peers.iter().all(Option::is_none);
         let data_ended = self.data.as_ref().is_some_and(|data| data.ended.is_some());
+        // A sender that was called has ended its stream: the rest of it is heard.
+        if self.asking.is_some() && said_bye && self.receive.as_ref().is_some_and(|track| !track.is_over()) {
+            return;
+        }
         if self.state != State::Closing && (without_peers || data_ended) {
             self.close(now);
             self.state = State::Closing;

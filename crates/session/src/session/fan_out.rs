@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, sooner};
+use antiphon_core::{Instant, Message, SendError, sooner};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::change::Destinations;
@@ -17,13 +17,13 @@ use crate::send_track::{SendTrack, tag};
 use crate::store::Stored;
 
 impl Session {
-    /// Makes the track's messages that are due, and sends them to every peer, as far as the congestion manager lets it.
+    /// Makes the messages of every track that are due, and sends them to the peers that get it, as far as the congestion manager lets it.
     pub(super) fn run_track(&mut self, now: Instant) {
-        let Some(track) = &mut self.send else { return };
         if self.state == State::Open {
-            track.advance(now);
+            let tracks = self.send.iter_mut().chain(&mut self.programmes.others);
+            tracks.for_each(|track| track.advance(now));
         }
-        if self.held_until.is_some_and(|until| until > now) {
+        if self.send.is_none() || self.held_until.is_some_and(|until| until > now) {
             return;
         }
         let budget = self.manager.budget(now, TrackId::SOUND);
@@ -36,37 +36,45 @@ impl Session {
             manager: &mut *self.manager,
             observers: &mut self.observers,
             most: usize::MAX,
+            bounded: self.two_way.is_some(),
         };
-        loop {
-            if let Budget::Bytes(most, again) = budget
-                && used >= most
-            {
-                self.held_until = Some(again.max(now + SHORTEST_HOLD));
-                return;
-            }
-            let Some(emit) = track.poll(now) else {
-                // What follows is cut for the narrowest path.
-                if fan_out.most < usize::MAX {
-                    track.set_max_packet(fan_out.most);
+        let tracks = self.send.iter_mut().chain(&mut self.programmes.others);
+        for (programme, track) in tracks.enumerate() {
+            fan_out.most = usize::MAX;
+            loop {
+                if let Budget::Bytes(most, again) = budget
+                    && used >= most
+                {
+                    self.held_until = Some(again.max(now + SHORTEST_HOLD));
+                    return;
                 }
-                return;
-            };
-            let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
-            let mut of_use = false;
-            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.delivery.is_none()) {
-                of_use |= fan_out.to(peer, emit, track, &stored, bytes);
+                let Some(emit) = track.poll(now) else { break };
+                let Some((stored, bytes)) = track.store().get(emit.number) else { continue };
+                let mut of_use = false;
+                let gets =
+                    |peer: &&mut Box<Peer>| peer.delivery.is_none() && peer.served.programme == programme;
+                for peer in self.peers.iter_mut().flatten().filter(gets) {
+                    of_use |= fan_out.to(peer, emit, track, &stored, bytes);
+                }
+                used += if of_use { bytes.len() } else { 0 };
             }
-            used += if of_use { bytes.len() } else { 0 };
+            // What follows is cut for the narrowest path.
+            if fan_out.most < usize::MAX {
+                track.set_max_packet(fan_out.most);
+            }
         }
     }
 
     /// When [`Self::run_track`] has something to do.
     pub(super) fn next_fan_out(&self) -> Option<Instant> {
-        let track = self.send.as_ref().filter(|_| self.state == State::Open)?;
+        if self.send.is_none() || self.state != State::Open {
+            return None;
+        }
+        let soonest = |next: fn(&SendTrack) -> Option<Instant>| self.send_tracks().filter_map(next).min();
         match self.held_until {
             // Media is made in time, and waits in the store.
-            Some(until) => sooner(track.next_advance(), Some(until)),
-            None => track.poll_timeout(),
+            Some(until) => sooner(soonest(SendTrack::next_advance), Some(until)),
+            None => soonest(SendTrack::poll_timeout),
         }
     }
 }
@@ -81,6 +89,8 @@ struct FanOut<'a> {
     observers: &'a mut [Box<dyn Observer>],
     /// The largest message that every association takes, of those that were sent to.
     most: usize,
+    /// Peers that have called may be sent no more than their addresses are good for.
+    bounded: bool,
 }
 
 impl FanOut<'_> {
@@ -89,16 +99,26 @@ impl FanOut<'_> {
     fn to(&mut self, peer: &mut Peer, emit: Emit, track: &SendTrack, stored: &Stored, bytes: &[u8]) -> bool {
         let destinations = Destinations::of(peer);
         let Some((first, others)) = destinations.ids().split_first() else { return false };
+        let programme = peer.served.programme;
         let deadline = peer.playout_delay.unwrap_or(self.delay).deadline(stored.due);
-        let Self { now, associations, manager, most, .. } = self;
+        let Self { now, associations, manager, most, bounded, .. } = self;
         let now = *now;
         let of_use = deadline.is_none_or(|deadline| deadline >= now);
+        let video = peer.video_way();
         let mut send = |id| {
             *most = associations.profile(id).map_or(*most, |profile| profile.max_message.min(*most));
-            if of_use {
-                manager.on_sent(now, id, TrackId::SOUND, bytes.len());
+            if *bounded && !associations.may_stream(id, bytes.len()) {
+                return Err(SendError::Blocked { queued: 0 });
             }
-            associations.send_media(now, id, stored.group, Message::new(tag(emit), bytes, deadline))
+            if let (true, Some(path)) = (of_use, Session::path_of_sound(associations, video, id)) {
+                manager.on_sent(now, path, TrackId::SOUND, bytes);
+            }
+            associations.send_media(
+                now,
+                id,
+                stored.group,
+                Message::new(tag(programme, emit), bytes, deadline),
+            )
         };
         if emit.copy == 0 {
             peer.outcomes.begin(emit.number, destinations.ids().len());
@@ -111,8 +131,8 @@ impl FanOut<'_> {
             peer.counters.accepted += u64::from(result.is_ok());
             peer.counters.accepted_bytes += if result.is_ok() { bytes.len() as u64 } else { 0 };
             peer.counters.refused += u64::from(result.is_err());
-            let (ssrc, payload) = (track.ssrc_of(stored.group), track.payload_of(stored));
-            peer.rtcp.on_sent(now, ssrc, stored.info.timestamp, payload);
+            let (ssrc, captured) = (track.ssrc_of(stored.group), track.captured_at(stored));
+            peer.rtcp.on_sent(now, ssrc, captured, stored.info.payload);
             tell(self.observers, now, &Seen::Sent(Sent::of(stored, bytes.len(), result)));
         }
         of_use
@@ -120,4 +140,4 @@ impl FanOut<'_> {
 }
 
 /// A manager that names no later instant is asked again after this time, so that a thread does not spin.
-const SHORTEST_HOLD: Duration = Duration::from_millis(1);
+pub(super) const SHORTEST_HOLD: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
 
 use super::Session;
 use crate::associations::AdmissionCounters;
-use crate::members::Member;
+use crate::members::{Joined, Member};
 use crate::peer::{Peer, PeerCounters, PeerEnd};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::{SendTrack, SendTrackCounters};
@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// The first peer; the last one, once it is gone.
-    fn shown(&self) -> Option<&Peer> {
+    pub(super) fn shown(&self) -> Option<&Peer> {
         self.peers().next().or(self.gone.as_deref())
     }
 
@@ -57,7 +57,8 @@ impl Session {
         let mut peers = self.past;
         let messages = self.send.as_ref().map_or(0, |track| track.store().next());
         self.peers().for_each(|peer| peers += peer.counted(messages));
-        let track = self.send.as_ref().map_or_else(SendTrackCounters::default, SendTrack::counters);
+        let mut track = SendTrackCounters::default();
+        self.send_tracks().for_each(|one| track += one.counters());
         SenderCounters { track, peers }
     }
 
@@ -69,6 +70,16 @@ impl Session {
     /// The first peer's receivers by their reports; the last ones, once it is gone.
     pub fn members(&self) -> &[Member] {
         self.shown().map_or(&[], Peer::members)
+    }
+
+    /// Whether the peer is a multicast group.
+    pub fn is_to_group(&self) -> bool {
+        self.group
+    }
+
+    /// Who gets repairs of the group that is sent to: nobody where the transport has no members.
+    pub fn joined(&self) -> Joined {
+        self.joined
     }
 
     /// The last report of any peer on any channel group.
@@ -122,7 +133,10 @@ impl Session {
     /// other reports that it must be gone.
     pub fn silence_at_end(&self) -> Option<Duration> {
         let (_, Some(end)) = self.sending? else { return None };
-        let silence = end.since(self.last_report()?.at);
+        // Sound may end before the pictures do, and reports on it with it.
+        let report = self.last_report()?.at;
+        let heard = self.arrivals.heard().map_or(report, |told| report.max(told));
+        let silence = end.since(heard);
         let usual = self.longest_gap.map_or(SLOWEST_REPORTS, |gap| gap.max(SHORTEST_GAP));
         (silence > 3 * usual).then_some(silence)
     }

@@ -24,18 +24,18 @@ use crate::peer::{Further, Joining, Peer};
 #[derive(Default)]
 pub(super) struct FurtherState {
     /// The token that this sender announces.
-    own: Token,
+    pub(super) own: Token,
     /// The token that the sender announced that is followed.
-    announced: Option<Token>,
+    pub(super) announced: Option<Token>,
     /// How each further wire was called.
     stacks: Vec<Called>,
     /// The peer with several associations; sessions with many peers have none.
     at: Option<usize>,
     /// When to announce and show the token next.
-    tell_at: Option<Instant>,
-    changes: VecDeque<Change>,
+    pub(super) tell_at: Option<Instant>,
+    pub(super) changes: VecDeque<Change>,
     /// Associations on further listening wires that have not shown the token.
-    candidates: Vec<AssociationId>,
+    pub(super) candidates: Vec<AssociationId>,
 }
 
 impl Session {
@@ -62,7 +62,7 @@ impl Session {
         }
         let id = self.associations.call(now, wire, paths, &**stack);
         self.further.stacks.push(Called { wire, paths: paths.to_vec(), stack: Rc::clone(stack) });
-        self.attach_further(now, id, at, joining, false);
+        self.attach_further(now, (id, false), at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
         }
@@ -83,25 +83,28 @@ impl Session {
         {
             return Err(ChangeFailure::Moving);
         }
-        if peer.further.len() + 1 >= MOST_ASSOCIATIONS {
+        if peer.further_of_sound().count() + 1 >= MOST_ASSOCIATIONS {
             return Err(ChangeFailure::TooMany { most: MOST_ASSOCIATIONS });
         }
         Ok(at)
     }
 
-    fn attach_further(
+    pub(super) fn attach_further(
         &mut self,
         now: Instant,
-        id: AssociationId,
+        (id, is_for_video): (AssociationId, bool),
         at: usize,
         joining: Joining,
         connected: bool,
     ) {
         self.map_to_peer(id, at);
+        if is_for_video {
+            self.associations.set_aside(id);
+        }
         let (wire, joining) = (self.associations.wire_of(id), Some(joining));
         let Some(peer) = &mut self.peers[at] else { return };
         self.further.at = Some(at);
-        peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None });
+        peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None, is_for_video });
         self.hold(self.associations.profile(id).map_or(0, |profile| profile.max_receive));
         if self.room > 0 {
             self.associations.reserve_messages(id, self.room);
@@ -121,8 +124,11 @@ impl Session {
             let listener = self.associations.listener_of(*first);
             listener.is_some() && listener != self.associations.listener_of(id)
         };
-        let alive =
-            first.filter(elsewhere).is_some_and(|first| self.associations.is_alive(now, first, self.silence));
+        let is_for_video = self.is_listener_for_video(id);
+        let alive = is_for_video
+            || first
+                .filter(elsewhere)
+                .is_some_and(|first| self.associations.is_alive(now, first, self.silence));
         if alive {
             self.further.candidates.push(id);
         }
@@ -145,10 +151,17 @@ impl Session {
         match App::parse(bytes) {
             Some(App { kind: AppKind::Join, token, .. }) if self.further.announced == Some(token) => {
                 self.further.candidates.retain(|one| *one != id);
-                self.attach_further(now, id, at, Joining::Beside, true);
+                let is_for_video = self.is_listener_for_video(id);
+                if is_for_video {
+                    self.make_way_for_video(at);
+                    self.associations.keep(id);
+                }
+                self.attach_further(now, (id, is_for_video), at, Joining::Beside, true);
                 self.tell(now, id, AppKind::Accept, token);
             }
-            _ if classify(bytes) == Some(PacketKind::Rtp) => {
+            _ if classify(bytes) != Some(PacketKind::Rtp) => {}
+            _ if self.is_listener_for_video(id) => self.unknown_sources += 1,
+            _ => {
                 let first = self.peers[at].as_ref().and_then(|peer| peer.association);
                 if first.is_some_and(|first| self.associations.is_alive(now, first, self.silence)) {
                     self.unknown_sources += 1;
@@ -158,7 +171,6 @@ impl Session {
                     self.replace(now, id, at);
                 }
             }
-            _ => {}
         }
     }
 
@@ -176,6 +188,9 @@ impl Session {
                 if let Some(one) = peer.further_mut(id).filter(|one| one.accepted.is_none()) {
                     one.accepted = Some(now);
                     self.further.changes.extend(one.wire.map(Change::Joined));
+                    if one.is_for_video {
+                        self.on_way_for_video(now);
+                    }
                 }
             }
             AppKind::Leave if self.receive.is_some() && self.further.announced == Some(app.token) => {
@@ -187,6 +202,9 @@ impl Session {
                     one.joining = None;
                 }
             }
+            AppKind::Ask => self.on_ask(now, id, at, app.token),
+            AppKind::Challenge => self.on_challenge(now, app.token),
+            AppKind::Full => self.on_full(now, id),
             _ => {}
         }
         true
@@ -196,7 +214,7 @@ impl Session {
     /// one stays, and is sent nothing. Returns the one that was promoted, if there was one.
     fn promote(&mut self, now: Instant, at: usize) -> Option<Further> {
         let peer = self.peers[at].as_mut()?;
-        let usable = |one: &Further| one.connected && one.joining.is_some();
+        let usable = Further::carries_sound;
         let taken = peer.further.iter().position(|one| usable(one) && one.accepted.is_some());
         let place = taken.or_else(|| peer.further.iter().position(usable))?;
         let next = peer.further.remove(place);
@@ -220,12 +238,19 @@ impl Session {
         for one in std::mem::take(&mut peer.further) {
             self.peer_of[one.id.index()] = None;
             self.associations.release(one.id);
+            if one.is_for_video {
+                // It may be the next one's: it goes on to show its token.
+                self.further.candidates.push(one.id);
+            }
         }
     }
 
     /// An event of an association that is not the first one.
-    pub(super) fn on_further_event(&mut self, at: usize, id: AssociationId, event: &Event) {
+    pub(super) fn on_further_event(&mut self, now: Instant, at: usize, id: AssociationId, event: &Event) {
         let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.further_mut(id)) else { return };
+        if one.is_for_video {
+            return self.on_video_apart_event(now, at, event);
+        }
         match event {
             Event::Connected => one.connected = true,
             Event::Closed(_) => self.remove_further(at, id),
@@ -285,17 +310,20 @@ impl Session {
         }
         let Some(peer) = &self.peers[at] else { return };
         let unaccepted = |one: &Further| one.joining.is_some() && one.accepted.is_none();
+        // A receiver that was started again knows nothing of the one for pictures, and nothing else tells so.
+        let told = |one: &Further| unaccepted(one) || one.is_for_video;
         let (first, count) = (peer.association.filter(|_| peer.connected), peer.further.len());
         let youngest = peer.further.iter().filter(|one| unaccepted(one)).map(|one| one.began).max();
-        self.further.tell_at =
-            youngest.map(|began| now + if now.since(began) < EAGER { TELL_SOON } else { TELL_LATER });
+        let is_young = youngest.is_some_and(|began| now.since(began) < EAGER);
+        let tells = peer.further.iter().any(told);
+        self.further.tell_at = tells.then(|| now + if is_young { TELL_SOON } else { TELL_LATER });
         let token = self.further.own;
-        if let (Some(first), Some(_)) = (first, youngest) {
+        if let (Some(first), true) = (first, tells) {
             self.tell(now, first, AppKind::Announce, token);
         }
         for place in 0..count {
             let one = self.peers[at].as_ref().map(|peer| peer.further[place]);
-            if let Some(one) = one.filter(|one| one.connected && unaccepted(one)) {
+            if let Some(one) = one.filter(|one| one.connected && told(one)) {
                 self.tell(now, one.id, AppKind::Join, token);
             }
         }

@@ -3,9 +3,11 @@
 use antiphon_core::{Instant, Profile, Received, Wire};
 use antiphon_media::packet::{PacketKind, classify, unmark_returned};
 
+use super::reports::ReportFrom;
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::observer::Seen;
+use crate::peer::Peer;
 use crate::receive_track::{ReceiveTrack, Told};
 
 impl Session {
@@ -29,7 +31,7 @@ impl Session {
             }
             let bytes = &buf[..received.len];
             let kind = classify(bytes);
-            if !self.has_place(now, id, kind) {
+            if !self.has_place(now, id, kind, bytes) {
                 continue;
             }
             let bytes = &buf[..received.len];
@@ -37,13 +39,21 @@ impl Session {
                 self.on_candidate(now, id, bytes);
                 continue;
             };
-            if let Some(peer) = &mut self.peers[at] {
+            let of_sound = |peer: &&mut Box<Peer>| peer.for_video().is_none_or(|one| one.id != id);
+            if let Some(peer) = self.peers[at].as_mut().filter(of_sound) {
                 (peer.answered, peer.broken) = (true, None);
             }
             match kind {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
-                Some(PacketKind::Rtcp) => self.on_rtcp(now, at, bytes, received.repaired, true),
+                Some(PacketKind::Rtcp) if self.on_arrivals_told(now, id, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_delays(now, id, received, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_clock(now, at, received, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_programmes(now, id, at, bytes) => {}
+                Some(PacketKind::Rtcp) => {
+                    self.on_rtcp(now, at, bytes, received.repaired, ReportFrom::Media(received.path));
+                }
+                Some(PacketKind::Rtp) if self.on_video(now, (at, id), received, bytes) => {}
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
             }
@@ -57,12 +67,14 @@ impl Session {
         self.buf = buf;
         self.judge_framing();
         self.hold_ready();
+        self.hold_ready_for_parties();
     }
 
     /// A message of this kind came over an association: returns whether it has a place here. One that waited for the place of
     /// a single peer may get it now.
-    fn has_place(&mut self, now: Instant, id: AssociationId, kind: Option<PacketKind>) -> bool {
+    fn has_place(&mut self, now: Instant, id: AssociationId, kind: Option<PacketKind>, bytes: &[u8]) -> bool {
         let of_use = match kind {
+            _ if self.is_listener_for_video(id) && self.peer_at(id).is_none() => self.shows_token(bytes),
             Some(PacketKind::Rtp) => true,
             // A receiver sends nothing else, a sender both.
             Some(PacketKind::Rtcp) => self.receive.is_none(),
@@ -89,10 +101,16 @@ impl Session {
         if let Some(track) = &mut self.receive {
             track.on_malformed();
         }
+        if let Some(parties) = self.parties_mut() {
+            parties.on_malformed();
+        }
         self.foreign += u64::from(self.config.reflected.is_some());
     }
 
     pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
+        if self.on_party_rtp(now, at, received, bytes) {
+            return;
+        }
         let tells_receipts = self.tells_receipts(at);
         if self.receive.is_none() {
             return;
@@ -109,12 +127,21 @@ impl Session {
         let tells_receipts = tells_receipts && !reflected;
         let Some(track) = &mut self.receive else { return };
         let (peer, observers, receipts) = (&mut self.peers[at], &mut self.observers, &mut self.receipts);
+        let first = peer.as_ref().and_then(|peer| peer.association);
+        let is_told =
+            first.and_then(|id| self.associations.profile(id)).is_some_and(|one| one.wire == Wire::Datagram);
+        let (two_way, mut came) = (&mut self.two_way, None);
+        let mut video = self.video.receive_mut();
+        let arrivals = &mut self.arrivals;
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {
                 if let Some(peer) = peer {
                     peer.rtcp.begin_receiving(rate);
                 }
                 receipts.begin();
+                arrivals.begin();
+                video.iter_mut().for_each(|video| video.on_sound(rate));
+                two_way.iter_mut().for_each(|two_way| two_way.on_began(now));
                 tell(observers, now, &Seen::Began { rate });
             }
             Told::Skipped { ssrc, packets } => {
@@ -131,9 +158,15 @@ impl Session {
                 if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind && !reflected) {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);
                 }
+                if is_told {
+                    arrivals.on_sound(at, (ssrc, arrived.sequence), received);
+                }
+                video.iter_mut().for_each(|video| video.on_arrived(now, arrived));
+                came = Some(*arrived);
                 tell(observers, now, &Seen::Arrived(*arrived));
             }
         });
+        came.iter().for_each(|arrived| self.meter_sound(now, arrived));
     }
 
     /// A datagram of an unknown source. It may be our sender's RTCP, which over bare RTP may come from a port of its
@@ -149,7 +182,7 @@ impl Session {
             && classify(bytes) == Some(PacketKind::Rtcp)
             && bytes.get(4..8).is_some_and(of_our_sender);
         match self.single.filter(|_| is_rtcp) {
-            Some(at) => self.on_rtcp(now, at, bytes, false, false),
+            Some(at) => self.on_rtcp(now, at, bytes, false, ReportFrom::Elsewhere),
             None => {
                 self.unknown_sources += 1;
                 self.look_for_framing(bytes);

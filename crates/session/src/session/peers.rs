@@ -4,6 +4,7 @@ use antiphon_core::{Instant, Wire};
 
 use super::Session;
 use super::data::DataTrack;
+use super::two_way::TwoWay;
 use crate::associations::AssociationId;
 use crate::peer::{Outcomes, Peer};
 use crate::receive_track::ReceiveTrack;
@@ -85,6 +86,7 @@ impl Session {
             if let Some(data) = &mut self.data {
                 data.on_replaced();
             }
+            self.two_way.iter_mut().for_each(TwoWay::on_replaced);
             if let Some(track) = &mut self.receive {
                 track.forget_source();
             }
@@ -108,4 +110,4 @@ impl Session {
 }
 
 /// The least number of messages whose copies may be without an outcome at once.
-const MOST_OPEN: usize = 1024;
+pub(super) const MOST_OPEN: usize = 1024;

@@ -2,45 +2,66 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, PathStats};
+use antiphon_core::{Instant, PathId, PathStats};
+use antiphon_media::packet::VIDEO_CLOCK;
 use antiphon_media::rtcp::{RemoteReport, RtcpConfig, RtcpEvent, RtcpSession};
 
 use super::Session;
 use super::change::Destinations;
 use super::end::State;
+use super::programmes::track_of;
 use crate::send_track::SendTrack;
+
+/// Where a report came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReportFrom {
+    /// From where the media comes from: an association, and the path that it came on.
+    Media(PathId),
+    /// From another address.
+    Elsewhere,
+}
 
 impl Session {
     /// The RTCP of a new peer.
     pub(super) fn new_rtcp(&self, now: Instant) -> RtcpSession {
-        let rate = self.send.as_ref().map_or(48_000, |track| track.packetiser().config().format.rate());
-        let config = RtcpConfig::new(self.ssrc, &self.config.cname, rate, self.config.epoch);
-        let bandwidth =
-            self.send.as_ref().filter(|_| self.group).map_or(config.bandwidth, SendTrack::bandwidth);
-        let config = RtcpConfig { group: self.group, bandwidth, ..config };
+        self.rtcp_of(now, self.send.as_ref())
+    }
+
+    /// The same of one that is sent this track.
+    pub(super) fn rtcp_of(&self, now: Instant, track: Option<&SendTrack>) -> RtcpSession {
+        let rate = track.map_or(48_000, |track| track.packetiser().config().format.rate());
+        let ssrc = track.map_or(self.ssrc, |track| track.packetiser().ssrc());
+        let config = RtcpConfig::new(ssrc, &self.config.cname, rate, self.config.epoch);
+        let bandwidth = track.filter(|_| self.group).map_or(config.bandwidth, SendTrack::bandwidth);
+        let any_source = self.conference.is_some();
+        let config = RtcpConfig { group: self.group, any_source, bandwidth, ..config };
         let mut rtcp = RtcpSession::new(config, self.config.seed, now);
-        for ssrc in self.send.iter().flat_map(SendTrack::ssrcs).skip(1) {
+        for ssrc in track.into_iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
+        }
+        for ssrc in self.video.ssrcs() {
+            rtcp.add_source_at(ssrc, VIDEO_CLOCK);
         }
         rtcp.tell_playout(self.config.tells);
         rtcp
     }
 
-    /// A compound packet of the peer at `at`.
-    /// `from_media`: it came from where the media comes from; from elsewhere a goodbye counts only if the media stops.
+    /// A compound packet of the peer at `at`. `from`: a goodbye from elsewhere counts only if the media stops.
     pub(super) fn on_rtcp(
         &mut self,
         now: Instant,
         at: usize,
         bytes: &[u8],
         repaired: bool,
-        from_media: bool,
+        from: ReportFrom,
     ) {
         let Some(peer) = &mut self.peers[at] else { return };
-        let (send, receive) = (&self.send, &mut self.receive);
+        let (track, receive) = (track_of(&self.send, &self.programmes, peer), &mut self.receive);
+        let mut video = self.video.receive_mut();
         let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
         let reflected = self.config.reflected.is_some();
         let (mut left, mut collided) = (false, false);
+        let conference = &mut self.conference;
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
@@ -48,7 +69,7 @@ impl Session {
         let result = peer.rtcp.handle(now, bytes, repaired, |event| match event {
             RtcpEvent::Report(report) => {
                 let group = |track: &SendTrack| track.ssrcs().position(|ssrc| ssrc == report.block.ssrc);
-                if let Some(group) = send.as_ref().and_then(group) {
+                if let Some(group) = track.and_then(group) {
                     let round_trip = report.round_trip.filter(|time| *time <= longest);
                     if group == 0 {
                         members.on_report(RemoteReport { round_trip, ..report });
@@ -66,10 +87,14 @@ impl Session {
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
                 left = true;
-                receive.iter_mut().for_each(|track| match from_media {
-                    true => track.on_bye(now, ssrc),
-                    false => track.on_doubtful_bye(now, ssrc),
+                video.iter_mut().for_each(|video| video.on_bye(ssrc));
+                receive.iter_mut().for_each(|track| match from {
+                    ReportFrom::Media(_) => track.on_bye(now, ssrc),
+                    ReportFrom::Elsewhere => track.on_doubtful_bye(now, ssrc),
                 });
+                if let (Some(conference), ReportFrom::Media(path)) = (conference.as_mut(), from) {
+                    conference.parties.on_bye(now, ssrc, path);
+                }
             }
             RtcpEvent::OwnBye { ssrc } if reflected => {
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
@@ -146,8 +171,7 @@ const SILENT_INTERVALS: u32 = 5;
 /// The longest round trip that is accepted from a report. A longer one was measured on a retransmission that the
 /// transport cannot mark as such: SCTP where nothing followed, the kernel's TCP.
 fn longest_round_trip(stats: &PathStats) -> Duration {
-    let answer = |srtt| srtt + 4 * stats.rttvar.unwrap_or_default() + SLACK;
-    stats.srtt.map_or(Duration::MAX, answer)
+    stats.answer_time().map_or(Duration::MAX, |time| time + SLACK)
 }
 
 /// Below the transports' time-out margins above their round trips, above the time that threads take to wake.

@@ -6,6 +6,7 @@ use antiphon_core::{Instant, PathId, Transmit, WireId};
 use antiphon_media::packet::{PacketKind, classify};
 
 use super::Session;
+use super::reports::ReportFrom;
 use crate::receive_track::ReceiveTrack;
 
 /// A wire that carries nothing but RTCP.
@@ -40,7 +41,7 @@ impl Session {
         if rtcp_wire.heard(now).is_none_or(|known| known == path) {
             rtcp_wire.from = Some((path, now));
         }
-        self.on_rtcp(now, at, bytes, false, false);
+        self.on_rtcp(now, at, bytes, false, ReportFrom::Elsewhere);
         true
     }
 

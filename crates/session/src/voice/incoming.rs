@@ -2,8 +2,8 @@
 
 use antiphon_core::{Instant, Unwrapper};
 use antiphon_media::voice::{
-    ByteClock, Datum, FifoCounters, MOST_CHANNELS, OPUS_STATE, OPUS_TICKS, Piece, VOICE_RATE, VOICE_SIZES,
-    VoiceContent, VoiceDecoder, VoiceFifo,
+    ByteClock, Datum, FifoCounters, MOST_CHANNELS, NoiseLevel, OPUS_SIZES, OPUS_STATE, OPUS_TICKS, Piece,
+    VOICE_RATE, VOICE_SIZES, VoiceContent, VoiceDecoder, VoiceFifo,
 };
 
 use super::{VoiceReceiving, VoiceSink};
@@ -19,7 +19,7 @@ pub struct VoiceReceived {
     pub packets: u64,
     /// Bytes of voice in them.
     pub bytes: u64,
-    /// Messages that are none of this port's: broken, or of a channel for which there is no memory.
+    /// Messages that are no voice of the sender: broken, of another sender, or of a channel for which there is no memory.
     pub malformed: u64,
     /// Of all FIFOs.
     pub fifos: FifoCounters,
@@ -35,7 +35,14 @@ pub(super) struct Incoming<S> {
     clock: ByteClock,
     /// The upper half of the peer's SSRCs.
     sender: Option<u16>,
+    /// By number.
     channels: Vec<Option<Box<Channel>>>,
+    /// The numbers of those that there are: a sender may have a single one with the greatest number.
+    begun: Vec<u16>,
+    /// How many of them have said goodbye.
+    said: u64,
+    /// Byte of the clock at which the sender's last datum came.
+    heard: u64,
     /// Bytes of all FIFOs.
     held: usize,
     /// Of FIFOs that are gone.
@@ -51,10 +58,23 @@ struct Channel {
     taken: u64,
     /// Byte of the clock at which the sink begins to take.
     begins: u64,
+    /// Noise of the pause that the sink hears until then, if there was one.
+    waits: Option<NoiseLevel>,
     /// Byte of the clock from which on the FIFO keeps its length: all of the first datum has come. `None` before any sound.
     sized: Option<u64>,
-    ended: bool,
+    ended: Option<End>,
+    /// It begins again as a stream does.
+    restarts: bool,
     opus: Option<Box<Opus>>,
+}
+
+/// How a channel ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// By a goodbye: what still comes was overtaken by it.
+    Said,
+    /// With its association: the sender may go on over another one.
+    Gone,
 }
 
 /// What a channel in Opus needs.
@@ -73,6 +93,9 @@ impl<S: VoiceSink> Incoming<S> {
             sink,
             sender: None,
             channels: Vec::new(),
+            begun: Vec::new(),
+            said: 0,
+            heard: 0,
             held: 0,
             past: FifoCounters::default(),
             received: VoiceReceived::default(),
@@ -92,13 +115,22 @@ impl<S: VoiceSink> Incoming<S> {
         Some(self.channels.get(channel)?.as_ref()?.fifo.counters())
     }
 
+    pub fn sink(&self) -> &S {
+        &self.sink
+    }
+
     pub fn into_sink(self) -> S {
         self.sink
     }
 
-    /// Whether channels have come and all of them have ended.
+    /// Whether any channel has come.
+    pub fn has_begun(&self) -> bool {
+        self.received.channels > 0
+    }
+
+    /// Whether channels have come and all of them have said goodbye.
     pub fn is_over(&self) -> bool {
-        self.received.channels > 0 && self.received.channels == self.received.ended
+        self.has_begun() && self.received.channels == self.said
     }
 
     /// Whether their FIFOs are empty.
@@ -122,48 +154,67 @@ impl<S: VoiceSink> Incoming<S> {
     /// The sinks take everything that has come, as nobody waits any longer.
     pub fn finish(&mut self, now: Instant) {
         self.end(now);
-        let at = self.clock.bytes(now);
-        let longest = self.channels.iter().flatten().map(|channel| channel.fifo.level() as u64).max();
-        for (number, channel) in self.channels.iter_mut().enumerate() {
-            if let Some(channel) = channel {
-                let rest = channel.fifo.level() as u64;
-                (channel.begins, channel.taken) = (at, at);
-                channel.take(number as u16, at + rest, &mut self.sink);
+        let until = self.take_rest(self.clock.bytes(now));
+        self.sink.on_taken(until);
+    }
+
+    /// The sinks take, at byte `at` of the clock, what they would have taken later. Returns the byte behind the last.
+    fn take_rest(&mut self, at: u64) -> u64 {
+        let mut until = at;
+        for number in &self.begun {
+            if let Some(channel) = &mut self.channels[usize::from(*number)] {
+                until = until.max(channel.take_rest(*number, at, &mut self.sink));
             }
         }
-        self.sink.on_taken(at + longest.unwrap_or(0));
+        until
     }
 
     fn drain(&mut self, at: u64) {
-        for (number, channel) in self.channels.iter_mut().enumerate() {
-            if let Some(channel) = channel {
-                channel.take(number as u16, at, &mut self.sink);
+        for number in &self.begun {
+            if let Some(channel) = &mut self.channels[usize::from(*number)] {
+                channel.take(*number, at, &mut self.sink);
             }
         }
         self.sink.on_taken(at);
     }
 
-    /// The sender is gone, or another one has taken its place.
+    /// The sender's association has ended, or another one has taken its place.
     pub fn end(&mut self, now: Instant) {
         self.drain(self.clock.bytes(now));
         self.received.ended = self.received.channels;
-        self.channels.iter_mut().flatten().for_each(|channel| channel.ended = true);
+        for number in &self.begun {
+            if let Some(channel) = &mut self.channels[usize::from(*number)] {
+                channel.ended.get_or_insert(End::Gone);
+            }
+        }
+    }
+
+    /// A message has come that is no voice.
+    pub fn on_malformed(&mut self) {
+        self.received.malformed += 1;
     }
 
     /// A datum has come.
     pub fn on_datum(&mut self, now: Instant, datum: &Datum<'_>) {
-        if self.sender != Some(datum.sender) {
-            self.begin(now, datum.sender);
-        }
         let (at, number) = (self.clock.bytes(now), datum.channel);
+        if self.sender != Some(datum.sender) {
+            if !self.gives_way(at) {
+                return self.on_malformed();
+            }
+            self.begin(at, datum.sender);
+        }
+        self.heard = at;
         let len = if let VoiceContent::Sound(sound) = datum.content { sound.len() } else { 0 };
         if !self.make_channel(number, at, len) {
-            self.received.malformed += 1;
-            return;
+            return self.on_malformed();
         }
         let Incoming { channels, settings, sink, held, received, .. } = self;
         let Some(channel) = channels[usize::from(number)].as_mut() else { return };
         channel.take(number, at, sink);
+        if channel.ended == Some(End::Gone) {
+            channel.go_on();
+            received.ended -= 1;
+        }
         let tick = channel.taken;
         let mut each = |piece: Piece<'_>| sink.piece(number, tick, piece);
         match datum.content {
@@ -184,7 +235,7 @@ impl<S: VoiceSink> Incoming<S> {
                 });
                 let sound = opus.decoder.decode(packet);
                 let timestamp = (opus.clock.extend(datum.timestamp.into()) / u64::from(OPUS_TICKS)) as u32;
-                received.packets += 1;
+                received.packets += u64::from(!sound.is_empty());
                 received.bytes += sound.len() as u64;
                 received.malformed += u64::from(sound.is_empty());
                 channel.push(at, timestamp, sound, settings, held, &mut each);
@@ -197,20 +248,28 @@ impl<S: VoiceSink> Incoming<S> {
     pub fn on_goodbye(&mut self, ssrc: u32) {
         let channel = self.channels.get_mut((ssrc & 0xffff) as usize).and_then(Option::as_mut);
         let Some(channel) = channel.filter(|_| self.sender == Some((ssrc >> 16) as u16)) else { return };
-        if !std::mem::replace(&mut channel.ended, true) {
-            self.received.ended += 1;
-        }
+        let before = channel.ended.replace(End::Said);
+        self.said += u64::from(before != Some(End::Said));
+        self.received.ended += u64::from(before.is_none());
     }
 
-    /// Channels of another sender replace those of the previous one.
-    fn begin(&mut self, now: Instant, sender: u16) {
-        self.end(now);
-        for channel in self.channels.drain(..).flatten() {
-            self.past.add(&channel.fifo.counters());
+    /// Whether another sender may take the place of this one.
+    fn gives_way(&self, at: u64) -> bool {
+        self.sender.is_none() || self.received.ended == self.received.channels || at - self.heard >= SILENCE
+    }
+
+    /// Channels of another sender replace those of the previous one, of which the sinks take the rest.
+    fn begin(&mut self, at: u64, sender: u16) {
+        self.drain(at);
+        self.take_rest(at);
+        for number in self.begun.drain(..) {
+            if let Some(channel) = self.channels[usize::from(number)].take() {
+                self.past.add(&channel.fifo.counters());
+            }
         }
         self.received = VoiceReceived { channels: 0, ended: 0, ..self.received };
-        (self.sender, self.held) = (Some(sender), 0);
-        self.next_drain = self.clock.bytes(now) + DRAIN;
+        (self.sender, self.said, self.held) = (Some(sender), 0, 0);
+        self.next_drain = at + DRAIN;
     }
 
     /// Makes the FIFO of a channel that begins with `len` bytes; `false` if there is no memory for it.
@@ -228,9 +287,18 @@ impl<S: VoiceSink> Incoming<S> {
         }
         self.held += fifo;
         let begins = at + self.settings.delay(len);
-        let channel =
-            Channel { fifo: VoiceFifo::new(fifo), taken: at, begins, sized: None, ended: false, opus: None };
+        let channel = Channel {
+            fifo: VoiceFifo::new(fifo),
+            taken: at,
+            begins,
+            waits: None,
+            sized: None,
+            ended: None,
+            restarts: false,
+            opus: None,
+        };
         self.channels[index] = Some(Box::new(channel));
+        self.begun.push(number);
         self.received.channels += 1;
         true
     }
@@ -258,23 +326,36 @@ impl Channel {
             }
         }
         let begins = at + settings.delay(sound.len());
-        if self.sized.is_none() || self.fifo.is_pausing() {
+        let pausing = self.fifo.pausing();
+        if self.sized.is_none() || pausing.is_some() || self.restarts {
             // A talk spurt begins as a stream does.
-            self.begins = begins;
+            (self.begins, self.waits) = (begins, pausing);
+            self.restarts = false;
         }
         self.sized.get_or_insert(begins);
         self.fifo.push(timestamp, sound, each);
     }
 
+    /// Its sender goes on over another association, after a time that nobody knows.
+    fn go_on(&mut self) {
+        self.ended = None;
+        self.restarts = self.fifo.level() == 0;
+        self.fifo.restart();
+    }
+
     /// The sink takes what it wants until byte `at` of its clock.
     fn take(&mut self, number: u16, at: u64, sink: &mut impl VoiceSink) {
-        if self.ended && self.fifo.level() == 0 {
+        if self.ended.is_some() && self.fifo.level() == 0 {
             self.taken = at;
             return;
         }
         if self.taken < self.begins {
-            // It waits for the playout delay, in a pause if there was sound before.
-            self.taken = at.min(self.begins);
+            let until = at.min(self.begins).max(self.taken);
+            if let Some(level) = self.waits {
+                let tick = self.taken;
+                self.fifo.wait(until - tick, level, &mut |piece| sink.piece(number, tick, piece));
+            }
+            self.taken = until;
         }
         let mut tick = self.taken;
         let wanted = at.saturating_sub(self.taken);
@@ -285,6 +366,21 @@ impl Channel {
                 tick += piece.bytes();
             });
         }
+    }
+
+    /// The sink, which has taken up to byte `at` of its clock, takes the rest at once; but the pause before it is as long as it
+    /// was to be. Returns the byte behind.
+    fn take_rest(&mut self, number: u16, at: u64, sink: &mut impl VoiceSink) -> u64 {
+        let rest = self.fifo.level() as u64;
+        if rest == 0 {
+            return at;
+        }
+        if self.waits.is_none() {
+            self.begins = at;
+        }
+        let until = self.begins.max(at) + rest;
+        self.take(number, until, sink);
+        until
     }
 }
 
@@ -310,8 +406,15 @@ impl VoiceReceiving {
 
 /// How often all channels are brought up to date, in bytes of the sink's clock: a quarter of a second.
 const DRAIN: u64 = VOICE_RATE as u64 / 4;
-/// Bytes of all FIFOs of a peer: those of 16 384 channels with the longest data.
+/// A sender that has been silent for so long, in bytes of the sink's clock, gives way to another one: a second. Pauses are told
+/// every half second.
+const SILENCE: u64 = VOICE_RATE as u64;
+/// Bytes of all FIFOs and decoders of a peer: the FIFOs of 16 384 channels with the longest data.
 const MOST_HELD: usize = 128 << 20;
+/// The most channels in Opus that a peer may send, as each has a decoder and a FIFO for its longest packets here.
+pub const MOST_OPUS_CHANNELS: usize = MOST_HELD / (OPUS_STATE + LONGEST_OPUS_FIFO);
+/// Bytes of the FIFO of a channel in Opus whose packets have 60 ms, twice as many where the sender was held up.
+const LONGEST_OPUS_FIFO: usize = 4 * OPUS_SIZES[OPUS_SIZES.len() - 1];
 /// A sender that was held up sends more than a datum.
 const LARGEST_DATUM: usize = 2 * *VOICE_SIZES.end();
 

@@ -12,6 +12,7 @@
 
 mod incoming;
 mod outgoing;
+mod reach;
 mod settings;
 
 use std::rc::Rc;
@@ -28,26 +29,38 @@ use antiphon_media::voice::{FifoCounters, parse_voice};
 use crate::associations::{AssociationId, Associations, Policy};
 use incoming::Incoming;
 use outgoing::{DATA, Outgoing};
+use reach::Reach;
 
-pub use incoming::VoiceReceived;
+pub use incoming::{MOST_OPUS_CHANNELS, VoiceReceived};
 pub use outgoing::VoiceSent;
-pub use settings::{VoiceReceiving, VoiceSending, VoiceSink};
+pub use settings::{VoiceReceiving, VoiceRole, VoiceSending, VoiceSink};
 
 /// A participant with voice channels.
 pub struct VoicePort<S> {
     associations: Associations,
     association: Option<AssociationId>,
     profile: Option<Profile>,
-    connected: bool,
+    reach: Reach,
+    role: VoiceRole,
     outgoing: Option<Outgoing>,
     incoming: Incoming<S>,
     forever: bool,
     listens: bool,
     state: State,
     buf: Vec<u8>,
-    broken: Option<BrokenReason>,
-    /// Why the peer's association ended.
+    gone: Option<Gone>,
+    /// When it began to end: what comes then tells nothing of the peer.
+    left_at: Option<Instant>,
+    /// Why the port ended before the channels did.
     ended: Option<CloseReason>,
+}
+
+/// The peer's association has ended.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    reason: CloseReason,
+    /// The channels on which the port's end depends had ended before.
+    complete: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,10 +76,11 @@ enum State {
 }
 
 impl<S: VoiceSink> VoicePort<S> {
-    /// A port without a peer; `sends`: the channels of this side, if it has any.
+    /// A port without a peer; `sends`: the channels of this side, if it has any, as senders have.
     pub fn new(
         now: Instant,
         seed: u64,
+        role: VoiceRole,
         sends: Option<VoiceSending>,
         receives: VoiceReceiving,
         sink: S,
@@ -75,14 +89,16 @@ impl<S: VoiceSink> VoicePort<S> {
             associations: Associations::new(),
             association: None,
             profile: None,
-            connected: false,
+            reach: Reach::new(now),
+            role,
             outgoing: sends.map(|sends| Outgoing::new(sends, seed)),
             incoming: Incoming::new(now, receives, sink),
             forever: receives.forever,
             listens: false,
             state: State::Open,
             buf: Vec::new(),
-            broken: None,
+            gone: None,
+            left_at: None,
             ended: None,
         }
     }
@@ -90,7 +106,7 @@ impl<S: VoiceSink> VoicePort<S> {
     /// Calls a peer over `wire`, on which it has these paths.
     pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) {
         let id = self.associations.call(now, wire, paths, stack);
-        self.attach(id);
+        self.attach(now, id);
     }
 
     /// Waits for a peer on `wire`. Another may take its place when it has been silent for `silence` or has ended.
@@ -119,17 +135,17 @@ impl<S: VoiceSink> VoicePort<S> {
         self.incoming.fifo(channel)
     }
 
-    /// Whether the peer is there.
-    pub fn is_connected(&self) -> bool {
-        self.connected
+    /// Why the peer cannot be reached, as far as is known at `now`.
+    pub fn broken(&self, now: Instant) -> Option<BrokenReason> {
+        self.reach.broken(self.left_at.unwrap_or(now))
     }
 
-    /// Why the peer cannot be reached, as far as is known now.
-    pub fn broken(&self) -> Option<BrokenReason> {
-        self.broken
+    /// Why the peer has never answered, if it was still absent after `patience`.
+    pub fn never_answered(&self, now: Instant, patience: Duration) -> Option<BrokenReason> {
+        self.reach.never_answered(self.left_at.unwrap_or(now), patience)
     }
 
-    /// Why the peer's association ended.
+    /// Why the port ended before the channels did, if the end of the peer's association was the cause.
     pub fn ended(&self) -> Option<CloseReason> {
         self.ended
     }
@@ -140,16 +156,24 @@ impl<S: VoiceSink> VoicePort<S> {
         endpoint.map_or_else(|| self.associations.last_stats(), |endpoint| endpoint.stats())
     }
 
+    /// The sink.
+    pub fn sink(&self) -> &S {
+        self.incoming.sink()
+    }
+
     /// The sink, at the end.
     pub fn into_sink(self) -> S {
         self.incoming.into_sink()
     }
 
-    fn attach(&mut self, id: AssociationId) {
+    fn attach(&mut self, now: Instant, id: AssociationId) {
+        // What the previous peer has not heard is not of use to this one.
+        self.outgoing.iter_mut().filter(|one| one.has_begun()).for_each(|one| one.halt(now));
         self.association = Some(id);
+        self.gone = None;
         self.profile = self.associations.profile(id);
-        self.connected = false;
         let profile = self.profile.expect("it was just opened");
+        self.reach.on_attached(&profile);
         if self.buf.len() < profile.max_receive {
             self.buf.resize(profile.max_receive, 0);
         }
@@ -165,7 +189,7 @@ impl<S: VoiceSink> VoicePort<S> {
             if self.association.is_some() {
                 self.incoming.end(now);
             }
-            self.attach(id);
+            self.attach(now, id);
         }
     }
 
@@ -177,20 +201,27 @@ impl<S: VoiceSink> VoicePort<S> {
                     continue;
                 }
                 self.incoming.end(now);
-                self.attach(id);
+                self.attach(now, id);
             }
             let bytes = &self.buf[..received.len];
             if let Some(datum) = parse_voice(bytes) {
                 self.associations.on_used(now, id);
-                self.broken = None;
+                self.reach.on_answer();
                 self.incoming.on_datum(now, &datum);
-            } else if classify(bytes) == Some(PacketKind::Rtcp) {
-                let incoming = &mut self.incoming;
-                let _what_is_broken_is_ignored = visit_compound(bytes, |item| {
+                continue;
+            }
+            let incoming = &mut self.incoming;
+            let whole = classify(bytes) == Some(PacketKind::Rtcp)
+                && visit_compound(bytes, |item| {
                     if let RtcpItem::Bye { ssrc } = item {
                         incoming.on_goodbye(ssrc);
                     }
-                });
+                })
+                .is_ok();
+            if whole {
+                self.reach.on_answer();
+            } else {
+                incoming.on_malformed();
             }
         }
     }
@@ -202,7 +233,10 @@ impl<S: VoiceSink> VoicePort<S> {
                 sent.open = sent.open.saturating_sub(1);
                 match outcome {
                     Outcome::Released => {}
-                    Outcome::Acked => sent.acked += 1,
+                    Outcome::Acked => {
+                        sent.acked += 1;
+                        self.reach.on_answer();
+                    }
                     Outcome::Expired { .. } => sent.expired += 1,
                     _ => sent.lost += 1,
                 }
@@ -212,11 +246,13 @@ impl<S: VoiceSink> VoicePort<S> {
             }
             match event {
                 Event::Connected => {
-                    (self.connected, self.broken) = (true, None);
+                    let profile = self.profile.expect("an association has one");
+                    self.reach.on_connected(now, &profile);
                     self.outgoing.iter_mut().for_each(|outgoing| outgoing.begin(now));
                 }
                 Event::Writable => self.outgoing.iter_mut().for_each(Outgoing::unblock),
-                Event::Broken(reason) => self.broken = Some(reason),
+                // A peer that has heard goodbyes may be gone.
+                Event::Broken(reason) if self.state == State::Open => self.reach.on_broken(now, reason),
                 Event::Closed(reason) => self.on_closed(now, reason),
                 _ => {}
             }
@@ -224,16 +260,28 @@ impl<S: VoiceSink> VoicePort<S> {
     }
 
     fn on_closed(&mut self, now: Instant, reason: CloseReason) {
-        (self.association, self.connected) = (None, false);
+        let complete = match self.role {
+            VoiceRole::Sender => self.outgoing.as_ref().is_none_or(Outgoing::is_confirmed),
+            VoiceRole::Receiver => self.incoming.is_over(),
+        };
+        self.gone = Some(Gone { reason, complete });
+        (self.association, self.reach.connected) = (None, false);
         self.outgoing.iter_mut().for_each(|outgoing| outgoing.halt(now));
         self.incoming.end(now);
-        self.ended = Some(reason);
     }
 
-    /// Whether the peer is gone for good, and what came from it was heard.
-    fn is_left(&self) -> bool {
-        let waits = self.listens && self.forever;
-        self.ended.is_some() && self.association.is_none() && !waits && self.incoming.is_drained()
+    /// The peer, if it is gone for good and what came from it was heard.
+    fn left(&self) -> Option<Gone> {
+        // To a listener another may come, for which there has been no voice yet.
+        let waits = self.listens && (self.forever || !self.has_had_voice());
+        self.gone.filter(|_| self.association.is_none() && !waits && self.incoming.is_drained())
+    }
+
+    fn has_had_voice(&self) -> bool {
+        match self.role {
+            VoiceRole::Sender => self.outgoing.as_ref().is_some_and(Outgoing::has_sent),
+            VoiceRole::Receiver => self.incoming.has_begun(),
+        }
     }
 
     fn send(&mut self, now: Instant) {
@@ -244,11 +292,11 @@ impl<S: VoiceSink> VoicePort<S> {
         // The first message of some transports sets up the association.
         if !outgoing.has_begun() && profile.calls_with_first_message && !self.listens {
             outgoing.begin(now);
-            self.connected = true;
+            self.reach.connected = true;
         }
-        // A caller whose channels have ended leaves.
-        let is_left = self.listens && self.incoming.is_over();
-        if self.connected && !is_left && self.state == State::Open {
+        // A sender whose channels have ended leaves.
+        let is_left = self.role == VoiceRole::Receiver && self.incoming.is_over();
+        if self.reach.connected && !is_left && self.state == State::Open {
             outgoing.resume(now);
             let associations = &mut self.associations;
             outgoing.run(now, &profile, &mut |message| associations.send(now, id, message));
@@ -264,14 +312,17 @@ impl<S: VoiceSink> VoicePort<S> {
                 let said_all = self.outgoing.as_ref().is_some_and(Outgoing::is_drained);
                 let settled = self.outgoing.as_ref().is_none_or(|outgoing| outgoing.is_settled(now));
                 let heard_all = !self.forever && self.incoming.is_over() && self.incoming.is_drained();
-                // A listener with channels of its own stays as long as the caller does.
-                let follows = self.listens || self.outgoing.is_none();
-                let over = if follows { heard_all } else { said_all && settled };
-                if self.is_left() {
+                let over = match self.role {
+                    // It stays as long as the sender does, whatever it sends itself.
+                    VoiceRole::Receiver => heard_all,
+                    VoiceRole::Sender => said_all && settled,
+                };
+                if let Some(gone) = self.left() {
+                    self.ended = Some(gone.reason).filter(|_| !gone.complete);
                     self.close(now);
                 } else if over {
                     self.say_goodbye(now);
-                } else if self.incoming.is_over() && self.listens {
+                } else if self.incoming.is_over() && self.listens && self.role == VoiceRole::Receiver {
                     self.association.into_iter().for_each(|id| self.associations.release(id));
                 }
             }
@@ -292,6 +343,7 @@ impl<S: VoiceSink> VoicePort<S> {
     }
 
     fn say_goodbye(&mut self, now: Instant) {
+        self.left_at = Some(now);
         self.state = State::SayingGoodbye { said: 0, next: now };
         self.step(now);
     }
@@ -305,10 +357,11 @@ impl<S: VoiceSink> VoicePort<S> {
     }
 
     fn close(&mut self, now: Instant) {
+        self.left_at.get_or_insert(now);
         self.incoming.finish(now);
         self.associations.stop(now);
         if let Some(id) = self.association {
-            let mode = if self.connected { CloseMode::Graceful } else { CloseMode::Abort };
+            let mode = if self.reach.connected { CloseMode::Graceful } else { CloseMode::Abort };
             self.associations.close(now, id, mode);
         }
         self.state = State::Closing;
@@ -358,8 +411,8 @@ impl<S: VoiceSink> Participant for VoicePort<S> {
         }
         match self.state {
             State::Open => {
-                let outgoing = self.outgoing.as_ref().filter(|_| self.connected);
-                let settles = outgoing.filter(|one| one.is_drained() && !self.listens);
+                let outgoing = self.outgoing.as_ref().filter(|_| self.reach.connected);
+                let settles = outgoing.filter(|one| one.is_drained() && self.role == VoiceRole::Sender);
                 let next = outgoing.filter(|one| !one.is_drained()).and_then(Outgoing::poll_timeout);
                 let next = sooner(next, settles.map(Outgoing::settles_at));
                 sooner(sooner(due, next), self.incoming.poll_timeout())

@@ -134,6 +134,11 @@ impl Outgoing {
         self.clock.is_some()
     }
 
+    /// Whether the transport has taken anything.
+    pub fn has_sent(&self) -> bool {
+        self.sent.packets > 0
+    }
+
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
@@ -145,6 +150,8 @@ impl Outgoing {
     /// Nobody is there to hear: sources give nothing.
     pub fn halt(&mut self, now: Instant) {
         self.halted.get_or_insert(now);
+        // The next association tells of room of its own.
+        self.blocked = false;
     }
 
     /// Sources go on, if they were halted; what they would have given meanwhile is left out.
@@ -181,6 +188,11 @@ impl Outgoing {
     /// Whether every source has ended and everything was handed over.
     pub fn is_drained(&self) -> bool {
         self.clock.is_some() && self.channels.iter().all(|channel| channel.taken >= channel.end)
+    }
+
+    /// Whether all of that has an outcome.
+    pub fn is_confirmed(&self) -> bool {
+        self.is_drained() && self.sent.open == 0
     }
 
     /// Whether nothing of it is on its way any more that could still be of use.

@@ -3,7 +3,16 @@
 use std::time::Duration;
 
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV6_HEADERS};
-use antiphon_media::voice::{Piece, VoiceSource};
+use antiphon_media::voice::{Piece, VoiceSource, voice_time};
+
+/// Whose channels decide when a port ends. Either end may call or listen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VoiceRole {
+    /// Its own: it ends when it has sent everything.
+    Sender,
+    /// The peer's: it ends when these have ended, whatever it sends itself.
+    Receiver,
+}
 
 /// What a port sends.
 #[derive(Clone, Debug)]
@@ -42,7 +51,7 @@ impl VoiceSending {
             length: None,
             silence: None,
             opus: None,
-            lifetime: time_of(2 * size),
+            lifetime: voice_time(2 * size),
             max_packet: ETHERNET_MTU - UDP_IPV6_HEADERS,
         }
     }
@@ -69,9 +78,4 @@ pub trait VoiceSink {
 
     /// All channels are taken up to byte `tick` of the clock.
     fn on_taken(&mut self, tick: u64);
-}
-
-/// How long voice is of use at a receiver that keeps so many bytes.
-fn time_of(bytes: usize) -> Duration {
-    Duration::from_micros(125 * bytes as u64)
 }

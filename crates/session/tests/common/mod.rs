@@ -7,11 +7,11 @@ use antiphon_core::uri::Query;
 use antiphon_core::{Epoch, Instant, PathId, Role, Stack, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::PacketConfig;
-use antiphon_media::{ChannelGroups, SampleFormat, Source, StreamFormat};
+use antiphon_media::{ChannelGroups, Coding, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
-    LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack,
-    SendTrackConfig, Session, SessionConfig, StreamFraming,
+    Latency, LongGaps, OpenSink, Parties, PartiesConfig, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig,
+    Reflected, Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
 };
 
 /// The datagram size of the tests: an Ethernet path over IPv6.
@@ -62,6 +62,13 @@ pub fn track_config(format: StreamFormat, seed: u64) -> SendTrackConfig {
     }
 }
 
+/// The same in Opus, with blocks of so many sample frames.
+pub fn opus_config(format: StreamFormat, block: u32, seed: u64) -> SendTrackConfig {
+    let mut packet = PacketConfig::new(format, Coding::Opus, block);
+    packet.max_packet = MAX_DATAGRAM;
+    SendTrackConfig { packet, ..track_config(format, seed) }
+}
+
 /// A session that wants all its packets to arrive.
 pub fn session_config(cname: &str, seed: u64) -> SessionConfig {
     SessionConfig {
@@ -73,6 +80,7 @@ pub fn session_config(cname: &str, seed: u64) -> SessionConfig {
         reflected: None,
         ends_with_stream: true,
         framing: StreamFraming::Rtp,
+        two_way: false,
     }
 }
 
@@ -115,7 +123,7 @@ pub fn receiving(
 
 pub fn receive_config(latency: Option<Duration>, ordered: bool) -> ReceiveTrackConfig {
     ReceiveTrackConfig {
-        latency,
+        latency: latency.map(Latency::Of),
         conceal: Concealment::default(),
         completed_later: false,
         description: None,
@@ -168,5 +176,84 @@ pub fn comparing(name: &str, source: Box<dyn Source>, open_sink: OpenSink, setti
     let track = receive_config(Some(setting.latency), ordered);
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     session.call(Instant::ZERO, WIRE, &[PathId(0)], &*stack);
+    session
+}
+
+/// An end of a call.
+pub struct End {
+    pub name: &'static str,
+    pub role: Role,
+    pub source: Box<dyn Source>,
+    pub sink: OpenSink,
+    /// Playout delay.
+    pub delay: Duration,
+    pub seed: u64,
+    /// Its wall clock.
+    pub epoch: Epoch,
+}
+
+/// A session that talks.
+pub fn talking(end: End) -> Session {
+    let packet = track_config(end.source.format(), end.seed).packet;
+    talking_in(end, packet)
+}
+
+/// The same in such packets.
+pub fn talking_in(
+    End { name, role, source, sink, delay, seed, epoch }: End,
+    packet: PacketConfig,
+) -> Session {
+    let (stack, now) = (stack(name), Instant::ZERO);
+    let config = SessionConfig {
+        playout_delay: PlayoutDelay::Of(delay),
+        tells: Some(PlayoutDelay::Of(delay)),
+        two_way: true,
+        epoch,
+        ..session_config(&format!("end {seed}"), seed)
+    };
+    let mut session = Session::new(config, now);
+    let track = SendTrackConfig { epoch, packet, ..track_config(source.format(), seed) };
+    let send = SendTrack::new(source, track).expect("a track");
+    let own = send.packetiser().ssrc();
+    session.set_send_track(send);
+    let receive = receive_config(Some(delay), stack.open(now, role).profile().ordered);
+    session.set_receive_track(ReceiveTrack::new(receive, sink, Some(own)));
+    match role {
+        Role::Caller => {
+            session.call(now, WIRE, &[PathId(0)], &*stack);
+        }
+        Role::Listener => session.listen(now, WIRE, stack, SILENCE),
+    }
+    session
+}
+
+/// A party of a call over a group.
+pub struct PartyEnd {
+    pub source: Box<dyn Source>,
+    /// Of the mixed sound, in its own format.
+    pub sink: Box<dyn Sink>,
+    pub latency: Latency,
+    /// Sample frames in its packets.
+    pub block: u32,
+    pub seed: u64,
+    pub most: usize,
+}
+
+/// A session that talks with all parties of a group, from `now` on.
+pub fn conferring(end: PartyEnd, now: Instant) -> Session {
+    let PartyEnd { source, sink, latency, block, seed, most } = end;
+    let told = PlayoutDelay::Of(latency.longest());
+    let config = SessionConfig {
+        playout_delay: told,
+        tells: Some(told),
+        ..session_config(&format!("party{seed}"), seed)
+    };
+    let mut session = Session::new(config, now);
+    let track = track_config(source.format(), seed);
+    let packet = PacketConfig { block_frames: block, ..track.packet };
+    session.set_send_track(SendTrack::new(source, SendTrackConfig { packet, ..track }).expect("a track"));
+    let track = ReceiveTrackConfig { latency: Some(latency), ..receive_config(None, false) };
+    session.set_parties(Parties::new(PartiesConfig { track, packet: block as usize, most }, sink, now));
+    session.call(now, WIRE, &[PathId(0)], &*stack("rtp"));
     session
 }

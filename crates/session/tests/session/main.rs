@@ -1,10 +1,14 @@
 //! Sessions over real endpoints and modelled links, in virtual time that jumps to the next event.
 
+mod adaptive;
 mod associations;
 mod call;
 mod clocked;
 #[path = "../common/mod.rs"]
 mod common;
+mod conference;
+mod conference_rules;
+mod congestion;
 mod convert;
 mod dccp_flood;
 mod deadlines;
@@ -15,18 +19,24 @@ mod further;
 mod further_rules;
 mod group_streams;
 mod groups;
+mod hall;
+mod held_up;
 mod hostile;
+mod in_step;
 mod live;
 mod log;
 mod manager;
 mod many;
 mod members;
 mod messages;
+mod mouth_to_ear;
+mod opus;
 mod outcomes;
 mod participants;
 mod parting;
 mod path_size;
 mod pipe;
+mod programmes;
 mod protect;
 mod recording;
 mod reflected;
@@ -36,9 +46,18 @@ mod round_trips;
 mod rtcp;
 mod sctp_parties;
 mod sender;
+mod serving;
+mod soak;
 mod srp_server;
 mod stream;
 mod streams;
+mod two_way;
+mod video;
+mod video_apart;
 mod voice;
 mod wired;
 mod world;
+
+/// For the tests that look at memory; the others do not notice it.
+#[global_allocator]
+static ALLOCATOR: antiphon_testkit::Counting = antiphon_testkit::Counting;

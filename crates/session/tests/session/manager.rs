@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{Event, Instant, WireId};
-use antiphon_session::{AssociationId, Budget, CongestionManager, Joining, TrackId};
+use antiphon_media::rtcp::ArrivalReport;
+use antiphon_session::{AssociationId, Budget, CongestionManager, Joining, PathFigures, TrackId};
 
 use crate::wired::{FRAMES, Wired};
 use crate::world::{heard, ms};
@@ -35,12 +36,18 @@ impl CongestionManager for Metered {
         self.heard.borrow_mut().connected += usize::from(*event == Event::Connected);
     }
 
-    fn on_sent(&mut self, _now: Instant, on: AssociationId, track: TrackId, bytes: usize) {
+    fn on_sent(&mut self, _now: Instant, on: AssociationId, track: TrackId, packet: &[u8]) {
         assert_eq!(track, TrackId::SOUND);
         let mut heard = self.heard.borrow_mut();
         let (messages, sum) = heard.sent.entry(on).or_default();
-        (*messages, *sum) = (*messages + 1, *sum + bytes);
-        self.used += bytes;
+        (*messages, *sum) = (*messages + 1, *sum + packet.len());
+        self.used += packet.len();
+    }
+
+    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
+
+    fn figures(&self) -> PathFigures {
+        PathFigures::default()
     }
 
     fn budget(&mut self, now: Instant, _track: TrackId) -> Budget {

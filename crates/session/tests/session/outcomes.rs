@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Outcome, Participant, PathId};
+use antiphon_core::{Instant, Outcome, Participant, PathId, Secret};
 use antiphon_proto::{Substrate, TRANSPORTS};
 use antiphon_session::{
-    PlayoutDelay, ReceiveTrack, Repetition, Seen, SendTrack, SendTrackConfig, Session, SessionConfig,
+    PlayoutDelay, ReceiveTrack, Repetition, Seen, SendTrack, SendTrackConfig, Serve, Session, SessionConfig,
 };
 use antiphon_testkit::{Kept, Noise, sent_on, stereo};
 
@@ -84,7 +84,8 @@ fn each_of_several_peers_tells_what_became_of_a_message() {
         server
             .set_send_track(SendTrack::new(Noise::new(stereo(), 96_000), track_config(stereo(), 5)).unwrap());
         told.observe(&mut server);
-        server.serve(Instant::ZERO, WIRE, stack(name), 16, Duration::from_secs(10));
+        let serve_many = Serve { most: 16, idle: Duration::from_secs(10), secret: Secret::for_laboratory(5) };
+        server.serve(Instant::ZERO, WIRE, stack(name), serve_many);
         let (server, heard) = serve(server, name, 4);
         assert!(server.is_finished(), "{name}");
         assert!(heard.iter().all(|packets| *packets > 300), "{name}: {heard:?}");

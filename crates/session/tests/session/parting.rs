@@ -31,6 +31,7 @@ impl Endpoint for Parting {
             acknowledged: false,
             ordered: false,
             retransmits: false,
+            priorities: false,
             reliable: false,
             streams: 1,
             calls_with_first_message: false,

@@ -101,6 +101,17 @@ fn broken(session: &Session) -> Option<BrokenReason> {
     session.peers().find_map(Peer::broken)
 }
 
+/// A refused datagram says so again with each packet; a broken connection says it once.
+#[test]
+fn a_connection_that_broke_long_before_the_end_is_broken_at_the_end() {
+    let near = send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));
+    let (mut world, _kept) = piped(near, Some(ms(300)), ms(8), ROOM);
+    world.run_until(Instant::from_millis(3000));
+    world.break_pipe();
+    world.run_while(END, |world| !world.near.is_finished());
+    assert!(world.near.is_finished() && world.near.broken().is_some());
+}
+
 #[test]
 fn a_broken_connection_comes_back_and_the_stream_goes_on() {
     let near = send_session_within("tcp", Noise::new(stereo(), 480_000), track_config(stereo(), 5), ms(300));

@@ -6,10 +6,13 @@ use std::time::Duration;
 use antiphon_core::{Instant, Participant, PathId, WireId, pump, sooner};
 use antiphon_link::{Direction, Duplex};
 use antiphon_media::rtcp::App;
-use antiphon_session::{Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig};
+use antiphon_session::{
+    Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig, VideoSink, VideoSource,
+};
 use antiphon_testkit::{Kept, Noise, Sent, expected, stereo};
 
-use crate::common::{receive_config, session_config};
+use crate::common::{receive_config, sending, session_config};
+use crate::video::with_track;
 use crate::world::{SILENCE, datagram, heard, send_session_within, stack, track_config};
 
 pub const TOKEN: [u8; 16] = [7; 16];
@@ -38,19 +41,30 @@ pub struct Wired {
     pub closed: Vec<WireId>,
 }
 
+fn told(delay: Option<Duration>) -> PlayoutDelay {
+    delay.map_or(PlayoutDelay::Unbounded, PlayoutDelay::Of)
+}
+
+/// A receiver of stereo that listens on a wire for each of `names`.
+fn receiver(now: Instant, names: &[(&str, &str)], delay: Option<Duration>, kept: &Kept) -> Session {
+    let config = SessionConfig { tells: Some(told(delay)), ..session_config("far", 99) };
+    let mut far = Session::new(config, now);
+    far.set_receive_track(ReceiveTrack::new(receive_config(delay, false), kept.opener(), None));
+    for (wire, (name, _)) in (0..).zip(names) {
+        far.listen(now, WireId(wire), stack(name), SILENCE);
+    }
+    far
+}
+
 impl Wired {
     /// A stream of stereo over the first of `names`, each over its link.
     pub fn new(names: &[(&str, &str)], delay: Duration, seed: u64) -> Self {
         let source = Noise::new(stereo(), FRAMES);
         let near = send_session_within(names[0].0, source, track_config(stereo(), seed), delay);
         let kept = Kept::default();
-        let tells = Some(PlayoutDelay::Of(delay));
-        let config = SessionConfig { tells, ..session_config("far", 99) };
-        let mut far = Session::new(config, Instant::ZERO);
-        far.set_receive_track(ReceiveTrack::new(receive_config(Some(delay), false), kept.opener(), None));
+        let far = receiver(Instant::ZERO, names, Some(delay), &kept);
         let mut links = BTreeMap::new();
-        for (n, (name, link)) in (0..).zip(names) {
-            far.listen(Instant::ZERO, WireId(n), stack(name), SILENCE);
+        for (n, (_, link)) in (0..).zip(names) {
             links.insert(
                 WireId(n),
                 Duplex::new(&link.parse().expect("a link"), seed + u64::from(n)).expect("possible"),
@@ -70,6 +84,39 @@ impl Wired {
             happened: Vec::new(),
             closed: Vec::new(),
         }
+    }
+
+    /// The same without a listener on the last wire, which is for pictures: they are sent over it, and received into `sink`.
+    pub fn with_pictures_apart(
+        names: &[(&str, &str)],
+        delay: Option<Duration>,
+        pictures: Box<dyn VideoSource>,
+        sink: Box<dyn VideoSink>,
+    ) -> Self {
+        let (video, sound) = names.split_last().expect("a wire for pictures");
+        let mut world = Wired::new(sound, delay.unwrap_or(Duration::from_millis(80)), 3);
+        let source = Noise::new(stereo(), FRAMES);
+        world.near = sending(&*stack(sound[0].0), source, track_config(stereo(), 3), told(delay));
+        world.start_receiver(names, delay, sink);
+        let wire = WireId(sound.len() as u32);
+        world.links.insert(wire, Duplex::new(&video.1.parse().expect("a link"), 9).expect("possible"));
+        world.near.set_video_apart(Instant::ZERO);
+        world.near = with_track(world.near, pictures);
+        world.near.call_for_video(Instant::ZERO, wire, &[PathId(0)], &stack(video.0), TOKEN);
+        world
+    }
+
+    /// A receiver of sound and of pictures, on the last wire, in place of the one that was there.
+    pub fn start_receiver(
+        &mut self,
+        names: &[(&str, &str)],
+        delay: Option<Duration>,
+        sink: Box<dyn VideoSink>,
+    ) {
+        let (video, sound) = names.split_last().expect("a wire for pictures");
+        self.far = receiver(self.now, sound, delay, &self.kept);
+        self.far.set_video_sink(sink);
+        self.far.listen_for_video(self.now, WireId(sound.len() as u32), stack(video.0), SILENCE);
     }
 
     pub fn go_further(&mut self, wire: u32, name: &str, joining: Joining) {

@@ -24,6 +24,10 @@ impl Deposit for Gated {
         self.stored.lock().unwrap().extend(samples);
         Ok(())
     }
+    fn skip(&mut self, frames: u64) -> io::Result<()> {
+        self.stored.lock().unwrap().extend(vec![f32::NAN; frames as usize]);
+        Ok(())
+    }
     fn checkpoint(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -82,6 +86,33 @@ fn a_stalled_disk_costs_what_the_ring_cannot_hold() {
     let in_place = |(n, x): (usize, &f32)| *x == 0.0 || *x == n as f32 + 1.0;
     assert!(stored.iter().enumerate().all(in_place));
     assert!(notes.list()[0].contains(&format!("{dropped} sample frames")), "{:?}", notes.list());
+}
+
+#[test]
+fn a_listener_gets_the_newest_sound_after_a_pause() {
+    let (open, gate) = channel();
+    let stored = Arc::new(Mutex::new(Vec::new()));
+    let deposit = Box::new(Gated { gate, stored: stored.clone() });
+    let notes = Notes::default();
+    let mut sink = RecordSink::start_live(deposit, stream(), "player", &notes).unwrap();
+    let block = |n: usize| vec![n as f32 + 1.0; 100];
+    // The first ones are taken at once; of the others more than 200 ms wait, and then all but 20 ms are old.
+    for n in 0..50 {
+        sink.push(&block(n)).unwrap();
+    }
+    drop(open);
+    while stored.lock().unwrap().len() < 5_000 {
+        thread::yield_now();
+    }
+    sink.finish().unwrap();
+    let stored = stored.lock().unwrap();
+    assert_eq!(stored.len(), 5_000, "what follows is where it belongs");
+    let skipped = stored.iter().filter(|sample| sample.is_nan()).count();
+    assert!(skipped >= 5_000 - 1_600 - 160, "{skipped} left out");
+    assert!(stored[5_000 - 160..].iter().zip(4_840..).all(|(sample, n)| *sample == (n / 100) as f32 + 1.0));
+    let first = stored.iter().position(|sample| sample.is_nan()).unwrap();
+    assert!(stored[..first].iter().zip(0..).all(|(sample, n)| *sample == (n / 100) as f32 + 1.0));
+    assert!(notes.list()[0].contains("left out"), "{:?}", notes.list());
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use antiphon_media::SinkError;
 use std::fs;
 
 fn stream() -> StreamFormat {

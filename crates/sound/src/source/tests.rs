@@ -46,7 +46,12 @@ fn refusals_name_the_remedy() {
         ("clip:tabel".into(), "did you mean 'tabla'"),
         ("clip:tabla?rate=8kHz".into(), "rate=48kHz"),
         ("clip:guitar?start=1h".into(), "start="),
-        ("jack:system".into(), "arecord"),
+        ("jack:system".into(), "JACK_DEFAULT_SERVER"),
+        ("jack:?rate=48kHz".into(), "omit rate="),
+        ("jack:?channels=0".into(), "1 to 64"),
+        ("jack:?name=a:b".into(), "without ':'"),
+        ("jack:?conect=no".into(), "connect"),
+        ("alsa:default".into(), "arecord"),
         ("tne:440Hz".into(), "did you mean 'tone'"),
     ] {
         let said = error(&text);

@@ -137,7 +137,7 @@ fn the_check_finds_what_is_wrong() {
     let schema = Schema::read();
     let device = serde_json::json!({
         "record": "device", "schema": 1, "name": "x", "about": "y", "source": null, "sink": "null:",
-        "available": true, "clocked": false,
+        "available": true, "clocked": false, "rate_hz": null, "channels": null, "default": false,
     });
     assert_eq!(schema.faults("devices", &device), Vec::<String>::new());
     assert!(schema.fits(&device));

@@ -3,7 +3,12 @@
 use super::super::compare::{Place, Statistic};
 use super::super::find;
 use super::super::judge::{Case, NotRun};
-use super::{HALF, LOADED, LOADS, MPPT_PERIODS, SIZE, SIZES, Table, VOICE};
+use super::checks::unknown;
+use super::figures::PACKET_RATE;
+use super::{HALF, LOADED, MPPT, SIZE, SIZES, Table, UP, VOICE, period_of};
+
+pub(super) mod causes;
+pub(super) mod router;
 
 type Outcome = Result<bool, NotRun>;
 
@@ -11,6 +16,7 @@ const LOCKING: &str = "locking";
 const ONE_WAY: &str = "one_way";
 const GENERATORS: &str = "generators";
 const TRUE_LOSS: &str = "true_loss";
+const CHANNELS: &str = "channels";
 
 /// Sizes whose packets are further apart than a burst is long.
 const APART: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
@@ -21,6 +27,11 @@ const BURST_MS: f64 = 15.0 * FRAME_MS;
 const FRAME_MS: f64 = 0.333_36;
 const SYNCHRONOUS: &str = "synchronous";
 const UNBOUNDED: &str = "unbounded";
+
+/// Plain and compressed voice of 20 ms and 128 ms, in bytes.
+const COMPRESSED: [(u32, u32); 2] = [(160, 40), (1024, 256)];
+/// The share of the time in which one of two speakers talks.
+const TALKING: f64 = 0.4;
 
 /// A generator of the one-way experiment.
 #[derive(Clone, Copy)]
@@ -34,9 +45,9 @@ struct Load {
 const IDLE: Load = Load { frames: "0", period: "1s", class: SYNCHRONOUS, allotted: UNBOUNDED };
 
 /// The bursts of section 7 at so many Mbit/s.
-fn mppt(load: u32) -> Load {
-    let place = LOADS.iter().position(|known| *known == load).unwrap_or(0);
-    Load { frames: "15", period: MPPT_PERIODS[place], ..IDLE }
+fn mppt(load: u32) -> Result<Load, NotRun> {
+    let period = period_of(MPPT, load).ok_or_else(|| unknown(load))?;
+    Ok(Load { frames: "15", period, ..IDLE })
 }
 
 impl Case<'_> {
@@ -74,6 +85,16 @@ impl Case<'_> {
         Ok(self.read(GENERATORS, place, "delay_max_ms", Statistic::Max)?.value)
     }
 
+    /// By which factor fewer acknowledgements and compression raise the number of packets a second; each packet holds the same time.
+    fn gain(&mut self, (plain, compressed): (u32, u32)) -> Result<f64, NotRun> {
+        let mut rate = |acks: &str, size: u32| {
+            let point = vec![("acks", acks.into()), (SIZE, size.to_string())];
+            let place = Place { stream: UP.into(), point };
+            Ok(self.read(CHANNELS, place, PACKET_RATE, Statistic::Mean)?.value)
+        };
+        Ok(rate("16", compressed)? / rate("all", plain)?)
+    }
+
     fn missed(
         &mut self,
         delivered: &str,
@@ -89,10 +110,10 @@ impl Case<'_> {
 
 /// In the mean over the sizes: a voice meets few phases of a period, so that chance moves each alone.
 pub(super) fn the_class_makes_no_difference(case: &mut Case<'_>) -> Outcome {
-    let asynchronous = Load { class: "asynchronous", ..mppt(75) };
+    let asynchronous = Load { class: "asynchronous", ..mppt(75)? };
     let (mut ratio, sizes) = (0.0, &SIZES[2..]);
     for size in sizes {
-        ratio += case.delay(asynchronous, *size)? / case.delay(mppt(75), *size)?;
+        ratio += case.delay(asynchronous, *size)? / case.delay(mppt(75)?, *size)?;
     }
     Ok((ratio / sizes.len() as f64 - 1.0).abs() < 0.05)
 }
@@ -107,9 +128,9 @@ pub(super) fn a_ping_pong_locks(case: &mut Case<'_>) -> Outcome {
 }
 
 pub(super) fn a_voice_s_own_delay_rises(case: &mut Case<'_>) -> Outcome {
-    let falls = case.locked("6504us", 2048)? < case.locked("9.92ms", 2048)?;
+    let falls = case.locked("6666.667us", 2048)? < case.locked("10ms", 2048)?;
     let rises =
-        case.every(APART, |case, size| Ok(case.delay(mppt(75), size)? > case.delay(mppt(50), size)?))?;
+        case.every(APART, |case, size| Ok(case.delay(mppt(75)?, size)? > case.delay(mppt(50)?, size)?))?;
     Ok(falls && rises)
 }
 
@@ -135,15 +156,14 @@ fn printed(size: u32, load: u32) -> Result<f64, NotRun> {
 pub(super) fn one_burst_at_most(case: &mut Case<'_>) -> Outcome {
     case.every(APART, |case, size| {
         let idle = case.longest(IDLE, size)?;
-        case.every(
-            [25, 50, 75],
-            |case, load| Ok(case.longest(mppt(load), size)? - idle < BURST_MS + FRAME_MS),
-        )
+        case.every([25, 50, 75], |case, load| {
+            Ok(case.longest(mppt(load)?, size)? - idle < BURST_MS + FRAME_MS)
+        })
     })
 }
 
 pub(super) fn allotted_time_bounds_the_wait(case: &mut Case<'_>) -> Outcome {
-    let allotted = Load { allotted: "1.1ms", ..mppt(75) };
+    let allotted = Load { allotted: "1.1ms", ..mppt(75)? };
     case.every(APART, |case, size| {
         Ok(case.longest(allotted, size)? - case.longest(IDLE, size)? < 4.0 * FRAME_MS)
     })
@@ -163,6 +183,14 @@ pub(super) fn a_lost_packet_waits_for_the_next(case: &mut Case<'_>) -> Outcome {
         let is_late = (interval..interval + 3.0 * idle).contains(&late);
         Ok(is_late && (size < 256 || (delivered - 1.0).abs() < 0.01))
     })
+}
+
+pub(super) fn all_together_carry_twice_the_channels(case: &mut Case<'_>) -> Outcome {
+    case.every(COMPRESSED, |case, sizes| Ok(case.gain(sizes)? / TALKING >= 2.0))
+}
+
+pub(super) fn without_silence_they_carry_less_than_twice(case: &mut Case<'_>) -> Outcome {
+    case.every(COMPRESSED, |case, sizes| Ok(case.gain(sizes)? < 2.0))
 }
 
 #[cfg(test)]

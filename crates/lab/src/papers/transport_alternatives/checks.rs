@@ -7,6 +7,7 @@ use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun};
 use super::{ACCESS_POINT, ALL, CROSSOVER, DCCP, DIRECT, LOCALHOST, SCTP_1, SCTP_2, SWITCH, TCP, UDP};
 use super::{AUDIO, CHANNELS, INTERNET, ONE_AND_TWO, PATH, TRANSPORT, at};
+use super::{OUTAGE, OUTAGES, SHARE, STALL, STEADY};
 
 type Outcome = Result<bool, NotRun>;
 
@@ -34,6 +35,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-ta-1", all_are_alike_on_dsl),
     ("ours-ta-2", far_away_order_costs_time),
     ("ours-ta-3", far_away_dccp_gives_up_more),
+    ("ours-ta-4", stalls_make_dccp_slow),
+    ("ours-ta-5", long_outages_make_sctp_slow),
 ];
 
 /// Localhost stands for both computers.
@@ -75,6 +78,23 @@ impl Case<'_> {
             vec![(PATH, path.into()), (CHANNELS, channels.to_string()), (TRANSPORT, transport.into())];
         let place = Place { stream: AUDIO.into(), point };
         Ok(self.read(INTERNET, place, figure, Statistic::Mean)?.value)
+    }
+
+    /// A figure of DCCP on the direct link, with stalls or without.
+    fn steady(&mut self, stall: &str, channels: u32, figure: &'static str) -> Result<f64, NotRun> {
+        let point = vec![(STALL, stall.into()), (CHANNELS, channels.to_string())];
+        Ok(self.read(STEADY, Place { stream: AUDIO.into(), point }, figure, Statistic::Mean)?.value)
+    }
+
+    /// A figure with two channels through the access point, with outages of this length and share.
+    fn outages(
+        &mut self,
+        (outage, share): (&str, &str),
+        transport: &str,
+        figure: &'static str,
+    ) -> Result<f64, NotRun> {
+        let point = vec![(OUTAGE, outage.into()), (SHARE, share.into()), (TRANSPORT, transport.into())];
+        Ok(self.read(OUTAGES, Place { stream: AUDIO.into(), point }, figure, Statistic::Mean)?.value)
     }
 
     /// The transports by their latency, the lowest first.
@@ -133,6 +153,26 @@ fn far_away_dccp_gives_up_more(case: &mut Case<'_>) -> Outcome {
     case.every(FAR.into_iter().flat_map(|path| ONE_AND_TWO.map(|n| (path, n))), |case, (path, channels)| {
         let udp = case.over(path, UDP, channels, "missing_percent")?;
         Ok(case.over(path, DCCP, channels, "missing_percent")? > udp)
+    })
+}
+
+/// Printed are 3.41 and 5.02 ms and losses of 0 and 0.7 %; with stalls at least three times the greater is asked for.
+fn stalls_make_dccp_slow(case: &mut Case<'_>) -> Outcome {
+    case.every(ONE_AND_TWO, |case, channels| {
+        let with = case.steady("45ms/250ms", channels, "rtt_mean_ms")?;
+        let without = case.steady("0ms/250ms", channels, "rtt_mean_ms")?;
+        let lost = case.steady("0ms/250ms", channels, "missing_percent")?;
+        Ok(with > 3.0 * 5.02 && without < 5.02 && lost < 0.7)
+    })
+}
+
+/// Printed are 67.49 and 72.06 ms for the two kinds of SCTP, which lost nothing.
+fn long_outages_make_sctp_slow(case: &mut Case<'_>) -> Outcome {
+    case.every(SCTP.into_iter().zip([67.49, 72.06]), |case, (sctp, printed)| {
+        let usual = case.outages(("12ms", "9%"), sctp, "rtt_mean_ms")?;
+        let long = case.outages(("24ms", "18%"), sctp, "rtt_mean_ms")?;
+        let lost = case.outages(("24ms", "18%"), sctp, "missing_percent")?;
+        Ok(usual < printed / 2.0 && (long / printed - 1.0).abs() < 0.2 && lost == 0.0)
     })
 }
 

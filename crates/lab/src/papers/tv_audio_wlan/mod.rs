@@ -45,6 +45,8 @@ pub(super) const MODULE: Module = Module {
         "duplicates" "where the duplicates of simple retransmission come from", None, &["arq"], &[],
             shows "duplicate" "duplicate_packet_late" "duplicate_ack_late" "duplicate_ack_lost" "duplicate_ack_unread",
             includes "room.toml";
+        "hosts" "the delay of a radio without a load, by the time that drivers take", None, &["rtp"], &[],
+            shows "rtt_mean_ms" "jitter_sd_ms", includes "room.toml";
     },
     checks: checks::CHECKS,
     names: &[(PUBLISHED, "arq as published")],
@@ -68,6 +70,7 @@ const HEADSETS: &str = "headsets";
 const PROTECT: &str = "protect";
 const TICK: &str = "tick";
 const TURN: &str = "turn";
+const WAKE: &str = "wake";
 /// What reaches one headset.
 const HEADSET_TRANSPORTS: &[&str] = &["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// The simple retransmission protocol as our experiments have it: the report's, and ours.
@@ -101,7 +104,7 @@ const fn over_disturbance(
     title: &'static str,
     log: bool,
 ) -> TableMap {
-    let drawing = Some(Drawing { title, x: X, log });
+    let drawing = Some(Drawing { title, x: X, log, log_x: false });
     TableMap { file, labels: &[X], place: by_disturbance, columns, drawing }
 }
 

@@ -228,7 +228,8 @@ fn each_claim_falls_with_each_of_its_conditions() {
             "ours-tv-7",
             "ours-tv-8",
             "ours-tv-9",
-            "ours-tv-10"
+            "ours-tv-10",
+            "ours-tv-11"
         ],
         "ours have tests of their own"
     );
@@ -530,6 +531,33 @@ fn our_claims_on_duplicates_fall_with_each_cause() {
         let half = [9000.0, 4500.0, 0.0, 4500.0];
         assert_eq!(verdict("ours-tv-10", ("4.7ms", "1ms", rate), half), Some(false), "{rate}");
     }
+}
+
+/// Half round trips of 2.35 and 2.90 ms are printed, and at no load a spread of 1.62.
+#[test]
+fn our_claim_on_drivers_falls_with_each_figure() {
+    let verdict = |spoilt: (&str, &str), values: [f64; 2]| {
+        let mut runs = Vec::new();
+        for (wake, rate, usual) in [
+            ("0ms", "0", [1.0, 0.3]),
+            ("0ms", "2", [1.2, 0.4]),
+            ("0.975ms", "0", [4.7, 1.6]),
+            ("0.975ms", "2", [5.0, 2.0]),
+        ] {
+            let values = if (wake, rate) == spoilt { values } else { usual };
+            let point = vec![(WAKE, wake.into()), at_rate(rate)];
+            let figures = ["rtt_mean_ms", "jitter_sd_ms"].into_iter().zip(values).collect();
+            runs.push((PING.into(), point, figures));
+        }
+        own_claim("ours-tv-11", "hosts", &runs)
+    };
+    assert_eq!(verdict(("", ""), [0.0; 2]), Some(true));
+    assert_eq!(verdict(("0ms", "0"), [1.2, 0.3]), Some(false), "the air alone takes a quarter");
+    assert_eq!(verdict(("0.975ms", "0"), [3.7, 1.6]), Some(false));
+    assert_eq!(verdict(("0.975ms", "0"), [5.7, 1.6]), Some(false));
+    assert_eq!(verdict(("0.975ms", "0"), [4.7, 9.0]), Some(true), "a spread that is not claimed");
+    assert_eq!(verdict(("0.975ms", "2"), [4.6, 2.0]), Some(false));
+    assert_eq!(verdict(("0.975ms", "2"), [5.0, 1.9]), Some(false));
 }
 
 /// One description of a room: where there is no access point, the laptops, their IPerf and the air are the same.

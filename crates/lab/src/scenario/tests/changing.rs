@@ -43,3 +43,13 @@ fn what_cannot_alternate_is_refused() {
     assert!(refusal("length = \"2s\"", "length = \"20s\"").contains("20s"));
     assert!(refusal("length", "legnth").contains("length"));
 }
+
+#[test]
+fn a_run_may_end_with_its_streams_unless_it_has_pings() {
+    assert!(!read(TEXT).setup(&[]).unwrap().ends_with_streams);
+    let ending = format!("ends-with-streams = true{TEXT}");
+    assert!(read(&ending).setup(&[]).unwrap().ends_with_streams);
+    let ping = "[traffic.p]\nkind = 'ping'\nfrom = 'a'\nto = 'b'\ninterval = '1s'\ncount = 1\n";
+    let error = Scenario::parse("bad.toml", &format!("{ending}{ping}")).expect_err("pings go on").to_string();
+    assert!(error.contains("remove ends-with-streams"), "{error}");
+}

@@ -15,6 +15,8 @@ send-control = "0ms"
 receive-control = "0.7ms"
 processors = 2
 [node.b]
+queue = "40packets"
+priorities = true
 [link.line]
 between = ["a", "b"]
 delay = "1ms"
@@ -35,6 +37,9 @@ window = 4
 total = "1KiB"
 headers = "xtp-3.6"
 timer = "162.6us"
+timer-rounds = "down"
+priority = 3
+answers = true
 unheard = { share = "5%", delivered = true }
 "#;
 
@@ -51,9 +56,12 @@ fn paces_headers_and_costs_are_read() {
         (Some(Duration::ZERO), Some(Duration::from_micros(700)))
     );
     assert!(cost.apart && !setup.nodes[1].cost.apart && !setup.nodes[1].cost.tells_control());
+    let waiting = |node: usize| (setup.nodes[node].queue, setup.nodes[node].priorities);
+    assert_eq!((waiting(0), waiting(1)), ((1000, false), (40, true)));
     let voice = &setup.streams[0];
     assert_eq!(voice.content, Content::SelfPaced { frame: 8, count: 128, pacing: Pacing::Window(4) });
     assert_eq!((voice.headers, voice.timer), (Headers::Xtp36, Some(Duration::from_nanos(162_600))));
+    assert_eq!((voice.timer_rounds_down, voice.priority, voice.answers), (true, 3, true));
     assert_eq!(voice.unheard, Unheard { share: Ratio(0.05), delivered: true });
     let TrafficKind::Bursts { jitter, .. } = setup.traffic[0].kind else { panic!("it is bursts") };
     assert_eq!(jitter, Ratio(0.05));

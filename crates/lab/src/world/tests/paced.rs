@@ -75,6 +75,21 @@ fn a_ping_pong_on_an_idle_ring_takes_what_its_parts_add_up_to() {
     }
 }
 
+/// A generator goes on after the ping-pong, which has ended after some 0.6 s of 60.
+#[test]
+fn a_run_that_ends_with_its_streams_has_their_figures() {
+    let mut setup = on_ring(vec![xtp("audio", [0, 1], 64, 100, Pacing::PingPong)]);
+    let (packets, period, jitter) = (3, Duration::from_millis(2), antiphon_core::Ratio(0.1));
+    let kind = TrafficKind::Bursts { packets, period, jitter, payload: 4114 };
+    setup.traffic.push(TrafficSpec { treatment: SYNCHRONOUS, ..traffic("load", 2, 3, kind) });
+    let whole = finished(&setup, 1).1;
+    setup.ends_with_streams = true;
+    let short = finished(&setup, 1).1;
+    assert_eq!(figures_of(&whole, "audio"), figures_of(&short, "audio"));
+    assert_eq!(figures_of(&short, "audio").received, Some(100.0));
+    assert!(short.events * 50 < whole.events, "{} of {} events", short.events, whole.events);
+}
+
 /// The sender limits both directions: T0 + t1 n + A, whatever the window holds beyond the pipeline.
 #[test]
 fn a_transfer_is_as_fast_as_its_sender() {
@@ -157,12 +172,25 @@ fn a_ping_pong_goes_on_after_what_does_not_come_back() {
     let (_, figures) = finished(&over_line(60, "delay=5ms,loss=5%", audio.clone()), 1);
     let lossy = figures_of(&figures, "audio");
     let lost = counter(&figures, 0, "up_lost") + counter(&figures, 0, "down_lost");
-    assert!(lost > 20.0, "there was weather");
+    assert!(lost > 20.0, "packets were lost: {lost}");
     assert_eq!((lossy.sent, lossy.received), (Some(500.0), Some(500.0 - lost)));
     near(lossy.rtt_max_ms, 10.0, 1e-6);
     let (_, figures) =
         finished(&over_line(60, "delay=5ms,loss=5%", StreamSpec { patience: None, ..audio }), 1);
     assert!(figures_of(&figures, "audio").sent.unwrap() < 100.0, "nothing tells it of a loss");
+}
+
+/// The sender answers each of 200 packets that come back.
+#[test]
+fn ends_that_answer_send_a_packet_without_data_for_each_with() {
+    let voice = |answers| StreamSpec { answers, ..xtp("audio", [0, 1], 64, 200, Pacing::PingPong) };
+    let of = |answers| figures_of(&finished(&on_ring(vec![voice(answers)]), 1).1, "audio");
+    let (plain, answering) = (of(false), of(true));
+    assert_eq!((answering.received, answering.retransmissions), (Some(200.0), Some(0.0)));
+    near(answering.wire_bytes, plain.wire_bytes.unwrap() + 200.0 * 92.0, 2.0 * 92.0);
+    let bare = StreamSpec { answers: true, headers: Headers::AsSent, ..stream("audio", "rtp", 0, 1) };
+    let refused = World::new(&on_ring(vec![bare]), 1).err().expect("it is refused").to_string();
+    assert!(refused.contains("take xtp"), "{refused}");
 }
 
 /// Readings are whole ticks, one or two above a time that takes a part of them.
@@ -175,6 +203,10 @@ fn a_timer_reads_whole_ticks() {
     near(Some(ticks), ticks.round(), 1e-6);
     let highest = (audio.rtt_max_ms.unwrap() / 0.16).ceil() + 1.0;
     assert_eq!(ticks.round(), highest, "{audio:?}");
+    let voice =
+        StreamSpec { timer, timer_rounds_down: true, ..xtp("audio", [0, 1], 8, 1000, Pacing::PingPong) };
+    let passed = figures_of(&finished(&on_ring(vec![voice]), 1).1, "audio").rtt_timed_p999_ms;
+    near(passed, (highest - 1.0) * 0.16, 1e-6);
 }
 
 #[test]
@@ -213,8 +245,49 @@ fn paces_that_nothing_sets_are_refused() {
         })
         .contains("loss on a link")
     );
+    assert!(refused(&|voice| voice.timer = Some(ms(1))).contains("reads round trips"));
     let long = |voice: &mut StreamSpec| {
         voice.content = Content::SelfPaced { frame: 4300, count: 10, pacing: Pacing::Window(1) };
     };
     assert!(refused(&long).contains("fit a packet"));
+}
+
+/// Half a round trip is the time of a packet to the group; the second member gets each, answers none, and nothing waits for it.
+#[test]
+fn the_first_member_of_a_group_answers_a_ping_pong() {
+    for n in [8, 4096] {
+        let voice = xtp("audio", [0, 1], n, 200, Pacing::PingPong);
+        let query = "reliability=full&members=2".parse().unwrap();
+        let mut setup = on_ring(vec![StreamSpec { query, to: vec![NodeId(1), NodeId(2)], ..voice }]);
+        // One processor: announcements don't overtake what they announce.
+        let cost = HostCost { receive_control: Some(Duration::ZERO), apart: false, ..cost() };
+        for node in &mut setup.nodes[..3] {
+            node.cost = cost;
+        }
+        setup.nodes[2].cost.receive_packet = ms(40);
+        let (_, figures) = finished(&setup, 1);
+        let audio = figures_of(&figures, "audio");
+        assert_eq!((audio.sent, audio.received), (Some(200.0), Some(200.0)));
+        near(audio.rtt_p50_ms, 2.0 * latency(n as f64), 2e-4);
+        near(audio.rtt_mean_ms, 2.0 * latency(n as f64), 1e-2);
+        let second = figures_of(&figures, "audio@c");
+        assert_eq!((second.received, second.duplicate), (Some(200.0), Some(0.0)));
+        assert!(second.delay_max_ms > Some(1000.0), "its processor falls behind: {second:?}");
+        // The sender's packets of n + 44 bytes, once for both, and what is beside them of 92.
+        let beside = audio.wire_bytes.unwrap() - 200.0 * (n as f64 + 44.0);
+        assert!(beside >= 0.0 && beside % 92.0 == 0.0, "{beside}");
+    }
+}
+
+#[test]
+fn a_group_answers_through_its_members_alone() {
+    let refused = |transport: &str, query: &str| {
+        let voice = xtp("audio", [0, 1], 100, 10, Pacing::PingPong);
+        let (transport, query) = (transport.to_string(), query.parse().unwrap());
+        let to = vec![NodeId(1), NodeId(2)];
+        let voice = StreamSpec { transport, query, to, headers: Headers::AsSent, ..voice };
+        World::new(&on_ring(vec![voice]), 1).err().expect("nobody answers").to_string()
+    };
+    assert!(refused("rtp", "").contains("can't answer"));
+    assert!(refused("xtp", "acks=never").contains("leave out acks=never"));
 }

@@ -27,6 +27,23 @@ fn a_constant_rate_is_kept_without_drift() {
 }
 
 #[test]
+fn a_clock_that_is_off_is_off_for_the_whole_run() {
+    // 1000 packets a second for 100 s: a clock off by 1000 ppm at most sends 100 more or fewer at most.
+    for kind in [
+        TrafficKind::Constant { rate: BitRate(800_000), payload: 100 },
+        TrafficKind::Bursts { packets: 1, period: ms(1), jitter: Ratio(0.0), payload: 100 },
+    ] {
+        let mut setup = one(kind, "", 100);
+        setup.traffic[0].clock = Ppm(1000.0);
+        let off = |seed| counters(&setup, seed).sent as i64 - 100_000;
+        let offs: Vec<i64> = (1..=20).map(off).collect();
+        assert!(offs.iter().all(|off| (-100..=100).contains(off)), "{offs:?}");
+        // Of 20 evenly spread ones, in all but one of 3000 cases, one lies in each outer third.
+        assert!(offs.iter().min() < Some(&-33) && offs.iter().max() > Some(&33), "{offs:?}");
+    }
+}
+
+#[test]
 fn poisson_packets_are_counted_as_poisson_says() {
     // 100 packets a second: in 10 s 1000, with a variance of 1000.
     let kind = TrafficKind::Poisson { rate: BitRate(800_000), payload: 1000 };

@@ -16,6 +16,8 @@ struct Microphone {
     room: u64,
     overflowed: bool,
     stopped: bool,
+    /// It gives nothing between these times; what it captured meanwhile is given then.
+    stalls: Vec<(Instant, Instant)>,
 }
 
 impl Microphone {
@@ -28,6 +30,7 @@ impl Microphone {
             room: 144_000,
             overflowed: false,
             stopped: false,
+            stalls: Vec::new(),
         }
     }
 
@@ -37,7 +40,8 @@ impl Microphone {
 
     /// When its next piece comes.
     fn next(&self) -> Instant {
-        self.captured((self.arrived / self.piece + 1) * self.piece)
+        let at = self.captured((self.arrived / self.piece + 1) * self.piece);
+        self.stalls.iter().find(|(from, to)| (*from..*to).contains(&at)).map_or(at, |(_, to)| *to)
     }
 
     fn give(&mut self) {
@@ -212,6 +216,24 @@ fn a_standstill_is_distinguished_from_large_pieces() {
         assert!(oldest(&after) < Duration::from_millis(135), "{:?}", oldest(&after));
         assert_eq!(pace.skipped_frames(), 0);
     }
+}
+
+/// A source that is held up six times in six seconds, for longer each time: what it gives after that looks like its usual piece, and
+/// would be half a second old, less 20 ms a second.
+#[test]
+fn stalls_in_a_row_are_no_large_pieces() {
+    let mut at = 10_000;
+    let stalls = [240, 240, 480, 480, 720, 720].map(|stall| {
+        let from = at + 500;
+        at = from + stall;
+        (Instant::from_millis(from), Instant::from_millis(at))
+    });
+    let mut microphone = Microphone { stalls: stalls.to_vec(), ..Microphone::new(48_000.0, 256) };
+    let mut pace = LivePace::new(BLOCK, RATE);
+    let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(60), awake);
+    let after = stalls[5].1 + Duration::from_millis(2_000);
+    let after: Vec<Pulled> = pulled.into_iter().filter(|(at, _)| *at > after).collect();
+    assert!(after.len() > 7_000 && oldest(&after) < Duration::from_millis(10), "{:?}", oldest(&after));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 use super::*;
-use crate::packet::{Depacketiser, parse_rtp};
+use crate::packet::{Depacketiser, ExtensionIds, parse_rtp};
+use crate::{ChannelGroups, SampleFormat, StreamFormat};
 use antiphon_core::Rng;
 use proptest::prelude::*;
+use std::time::Duration;
 
 fn config(rate: u32, channels: u32, sample: SampleFormat, block: u32) -> PacketConfig {
     PacketConfig::new(StreamFormat::new(rate, channels).unwrap(), sample, block)
@@ -18,12 +20,12 @@ fn static_types_where_rfc_3551_has_one() {
 
 #[test]
 fn refusals_name_the_remedy() {
-    let error = |c: PacketConfig| Packetiser::new(c, 1).unwrap_err().to_string();
+    let error = |c: PacketConfig| Packetiser::new(c, 1).err().unwrap().to_string();
     let good = config(48_000, 64, SampleFormat::F32, 256);
     assert!(error(PacketConfig { max_packet: 200, ..good }).contains("fewer channels"));
     assert!(error(PacketConfig { block_frames: 8, ..good }).contains("16 to 4096"));
     assert!(error(PacketConfig { payload_type: 72, ..good }).contains("96 to 127"));
-    let ids = ExtensionIds { ntp: Some(2), format: Some(2), group: None };
+    let ids = ExtensionIds { ntp: Some(2), format: Some(2), ..ExtensionIds::NONE };
     assert!(error(PacketConfig { extensions: ids, ..good }).contains("different"));
 }
 

@@ -9,7 +9,8 @@ fn mono(sequence: u64, frames: usize, payload: &[u8]) -> MediaPacket<'_> {
         sequence,
         timestamp: sequence * frames as u64,
         frames,
-        sample: SampleFormat::L16,
+        lead: 0,
+        coding: SampleFormat::L16.into(),
         channels: 1,
         recovered: false,
         payload,
@@ -164,4 +165,38 @@ fn a_clocked_sink_adds_no_more_than_resampler_and_packet() {
         assert!(is_whole(packet, 256, least + more) && (packet == 256 || !is_whole(packet, 256, least)));
     }
     assert_eq!((pull_frames(5, None), pull_frames(48, Some(8)), pull_frames(9_000, None)), (16, 16, 4096));
+}
+
+/// The device needs blocks after the end of the sound, too; these are silence, and no defect.
+#[test]
+fn after_the_end_of_the_sound_nothing_is_concealed() {
+    const PACKET: usize = 128;
+    // Whether the end is known and the last packet lost; what is concealed.
+    for (end, lost, concealed) in
+        [(Some(20), false, 0..1), (Some(20), true, 128..129), (None, false, 2_000..4_000)]
+    {
+        let format = StreamFormat::new(48_000, 1).unwrap();
+        let config = PlayoutConfig::new(format, Duration::from_millis(10), Clocking::Sink);
+        let mut clocked = ClockedPlayout::new(config, 48_000, 100).unwrap();
+        let at = |frames: u64| Instant::ZERO + MediaTime::new(frames, 48_000).duration();
+        let payload = vec![0x10u8; 2 * PACKET];
+        for n in 0..20 - u64::from(lost) {
+            let packet = mono(n, PACKET, &payload);
+            clocked.playout_mut().insert(at(packet.timestamp), &packet);
+        }
+        clocked.playout_mut().set_end(end.map(|packets| packets * PACKET as u64));
+        let mut out = [0.0; 100];
+        for pull in 0..60 {
+            clocked.pull(at(100 * pull), &mut out);
+        }
+        let counters = clocked.playout().counters();
+        assert_eq!(counters.played_frames, (20 - u64::from(lost)) * PACKET as u64);
+        assert!(
+            concealed.contains(&counters.concealed_frames),
+            "{end:?}, {lost}: {}",
+            counters.concealed_frames
+        );
+        // What is concealed in vain fades.
+        assert!(out.iter().all(|sample| sample.abs() < 0.002));
+    }
 }

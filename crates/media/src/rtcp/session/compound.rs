@@ -38,11 +38,15 @@ impl RtcpSession {
         for step in 0..others {
             len += write_cname(self.own[turn(step)].ssrc, &self.config.cname, &mut buf[len..])?;
         }
-        if let (Some(delay), Some(heard), false) = (self.playout, self.heard.first(), bye) {
-            let told = NominalDelay { source: heard.ssrc, delay };
-            len += write_nominal_delay(first.ssrc, told, &mut buf[len..])?;
+        if let (Some(delay), false) = (self.playout, bye) {
+            // The channel groups of one sender have one delay.
+            let senders = if self.config.any_source { self.heard.len() } else { 1 };
+            for heard in self.heard.iter().take(senders) {
+                let told = NominalDelay { source: heard.ssrc, delay };
+                len += write_nominal_delay(first.ssrc, told, &mut buf[len..])?;
+            }
         }
-        if first.sent.is_some() && self.is_group() && !bye {
+        if first.sent.is_some() && self.is_group() && !self.config.any_source && !bye {
             self.said = self.receivers();
             let size = GroupSize { receivers: self.said, average_size: self.average_size as u16 };
             len += write_group_size(first.ssrc, self.config.epoch.ntp(now), size, &mut buf[len..])?;
@@ -82,7 +86,7 @@ impl RtcpSession {
     fn sender_info(&self, now: Instant, own: Own) -> Option<SenderInfo> {
         let sent = own.sent.filter(|_| self.is_sending(now, own))?;
         let silence = now.since(sent.at);
-        let ticks = silence.as_nanos() * u128::from(self.config.clock_rate) / 1_000_000_000;
+        let ticks = silence.as_nanos() * u128::from(own.rate) / 1_000_000_000;
         Some(SenderInfo {
             ntp: self.config.epoch.ntp(now),
             rtp_timestamp: sent.timestamp.wrapping_add(ticks as u32),

@@ -64,15 +64,22 @@ impl RtcpSession {
         sharing as f64 * self.average_size / bytes_per_second
     }
 
-    /// Bits per second of the media that we receive, by its senders' reports.
+    /// Bits per second of the media that we receive, by its senders' reports; where several send, ours are among them.
     fn measured_bandwidth(&self) -> Option<f64> {
         let sum: f64 = self.heard.iter().filter_map(|heard| heard.bytes_per_second).sum();
-        (sum > 0.0).then_some(sum * 8.0)
+        let own = if self.config.any_source { self.config.bandwidth.0 as f64 } else { 0.0 };
+        (sum > 0.0).then_some(sum * 8.0 + own)
     }
 
-    /// A pair reports at its own minimum, which is far below its share of the bandwidth (§6.2 permits a reduced one).
+    /// A pair reports at its own minimum, which is far below its share of the bandwidth (§6.2 permits a reduced one). So does, in
+    /// a group, who sends: 360 divided by the kilobits per second of the session, in seconds.
     fn minimum(&self) -> Duration {
-        if self.is_group() {
+        let sends = self.own.iter().any(|own| own.sent.is_some());
+        if self.config.any_source && sends {
+            let bits = self.measured_bandwidth().unwrap_or(self.config.bandwidth.0 as f64).max(1.0);
+            let reduced = Duration::from_secs_f64((REDUCED / bits).min(GROUP_MINIMUM.as_secs_f64()));
+            self.config.minimum_interval.max(reduced)
+        } else if self.is_group() {
             self.config.minimum_interval.max(GROUP_MINIMUM)
         } else {
             self.config.minimum_interval
@@ -125,7 +132,7 @@ impl RtcpSession {
     /// A group has doubled since its members were told its size: the next report is due at once, since until then they
     /// report as if they were few. That happens once for each doubling.
     fn hurry(&mut self, now: Instant) {
-        let sends = self.own.iter().any(|own| own.sent.is_some());
+        let sends = self.own.iter().any(|own| own.sent.is_some()) && !self.config.any_source;
         if sends && self.is_group() && self.receivers() >= 2 * self.said && self.next.is_some() {
             self.hurries = true;
             self.next = Some(now);
@@ -176,6 +183,8 @@ impl RtcpSession {
 const RTCP_SHARE: f64 = 0.05;
 /// The minimum between two reports in a group (§6.2).
 const GROUP_MINIMUM: Duration = Duration::from_secs(5);
+/// The reduced minimum of who sends, in seconds times bits per second (§6.2).
+const REDUCED: f64 = 360_000.0;
 /// Receivers that are a group, whatever the addresses are.
 const SURELY_A_GROUP: u32 = 3;
 /// An interval is at most an hour, in seconds.

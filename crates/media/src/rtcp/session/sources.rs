@@ -10,6 +10,8 @@ use crate::rtcp::{Reception, ReportBlock, SenderClock, SenderInfo};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub ssrc: u32,
+    /// Rate of its time stamps, in Hz.
+    pub rate: u32,
     pub sent: Option<Sent>,
     pub packets: u32,
     pub octets: u32,
@@ -35,11 +37,44 @@ pub(super) struct Heard {
     pub octets: Option<(NtpTime, u32)>,
     /// Rate of its payload by its last two reports.
     pub bytes_per_second: Option<f64>,
+    /// The name that it gave itself.
+    pub cname: Option<Cname>,
+}
+
+/// The canonical name of another party (RFC 3550 §6.5.1), its beginning if it is long. Anything but visible ASCII is replaced: a
+/// name comes from the network, and may be written to a terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cname {
+    len: u8,
+    bytes: [u8; MOST_OF_A_NAME],
+}
+
+impl Cname {
+    /// From what came.
+    pub fn new(name: &[u8]) -> Self {
+        let mut bytes = [0; MOST_OF_A_NAME];
+        let len = name.len().min(MOST_OF_A_NAME);
+        for (to, from) in bytes.iter_mut().zip(&name[..len]) {
+            *to = if from.is_ascii_graphic() { *from } else { b'?' };
+        }
+        Cname { len: len as u8, bytes }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).expect("it is graphic ASCII")
+    }
+}
+
+impl std::fmt::Debug for Cname {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self.as_str(), f)
+    }
 }
 
 impl Own {
-    pub fn new(ssrc: u32) -> Self {
-        Own { ssrc, sent: None, packets: 0, octets: 0 }
+    pub fn new(ssrc: u32, rate: u32) -> Self {
+        Own { ssrc, rate: rate.max(1), sent: None, packets: 0, octets: 0 }
     }
 }
 
@@ -53,6 +88,7 @@ impl Heard {
             since_report: false,
             octets: None,
             bytes_per_second: None,
+            cname: None,
         }
     }
 
@@ -82,6 +118,8 @@ impl Heard {
     }
 }
 
+/// Bytes that are kept of another party's name: `user@host` and generated names (RFC 7022) are shorter.
+const MOST_OF_A_NAME: usize = 64;
 /// Seconds between two sender reports whose octets tell a rate: reports in quick succession, or after a step of the
 /// sender's wall clock, do not.
 const SHORTEST_MEASURE: f64 = 0.1;

@@ -1,6 +1,6 @@
 use super::membership::MAX_MEMBERS;
 use super::*;
-use crate::rtcp::write_report;
+use crate::rtcp::{write_cname, write_report};
 use antiphon_core::{BitRate, Epoch, NtpTime};
 
 fn epoch() -> Epoch {
@@ -340,4 +340,38 @@ fn our_own_goodbye_is_known_when_it_comes_back() {
     session.close_each(Instant::from_millis(10), &mut buf, |_, bytes| goodbye = bytes.to_vec());
     assert_eq!(events(&mut session, Instant::from_millis(20), &goodbye), [RtcpEvent::OwnBye { ssrc: 1 }]);
     assert_eq!(session.counters().looped, 1);
+}
+
+#[test]
+fn the_names_of_senders_are_kept_and_harmless() {
+    let mut session = session(1, false);
+    let mut buf = [0; 1500];
+    session.begin_source(2, 48_000);
+    session.begin_source(3, 44_100);
+    let say = |session: &mut RtcpSession, ssrc: u32, name: &str, buf: &mut [u8]| {
+        let mut len = write_report(ssrc, None, &[], buf).unwrap();
+        len += write_cname(ssrc, name, &mut buf[len..]).unwrap();
+        session.handle(Instant::from_millis(10), &buf[..len], false, |_| ()).unwrap();
+    };
+    say(&mut session, 2, "anna@studio", &mut buf);
+    say(&mut session, 3, "\u{1b}[2J\nü", &mut buf);
+    say(&mut session, 4, "nobody that we receive", &mut buf);
+    let name = |ssrc: u32| session.cname_of(ssrc).map(|name| name.as_str().to_string());
+    assert_eq!([2, 3, 4].map(name), [Some("anna@studio".into()), Some("?[2J???".into()), None]);
+    assert_eq!(Cname::new(&[b'x'; 300]).as_str(), "x".repeat(64));
+    session.forget_source(2);
+    assert_eq!((session.cname_of(2), session.receptions().count()), (None, 1));
+}
+
+#[test]
+fn one_of_several_senders_begins_again_and_the_others_go_on() {
+    let mut session = session(1, false);
+    for ssrc in [2, 3] {
+        session.begin_source(ssrc, 48_000);
+        (0..100).for_each(|n| session.on_received(Instant::ZERO, ssrc, n, u32::from(n) * 240));
+    }
+    session.begin_source(2, 48_000);
+    session.on_received(Instant::ZERO, 2, 30_000, 0);
+    let received: Vec<_> = session.receptions().map(|(ssrc, one)| (ssrc, one.received())).collect();
+    assert_eq!(received, [(3, 100), (2, 1)]);
 }

@@ -21,6 +21,9 @@ pub struct RtcpConfig {
     pub minimum_interval: Duration,
     /// Whether the other party is a multicast group: there may be many receivers, though they are not heard.
     pub group: bool,
+    /// Whether the members of the group hear each other's reports (any-source multicast): several send, and nobody needs to be
+    /// told how many they are.
+    pub any_source: bool,
     /// Whether intervals vary by half each way (§6.3.1), so that many parties do not send at once.
     pub randomised: bool,
     /// Wall-clock time of our clock.
@@ -37,6 +40,7 @@ impl RtcpConfig {
             bandwidth: BitRate(2_000_000),
             minimum_interval: Duration::from_millis(500),
             group: false,
+            any_source: false,
             randomised: true,
             epoch,
         }

@@ -180,9 +180,15 @@ impl Sender {
     /// Once a few packets show the stream's pace, reserves memory for all that will be kept: a running stream allocates
     /// nothing.
     fn make_room(&mut self, now: Instant, len: usize) {
-        let Some(oldest) = self.kept.front().filter(|_| self.kept.len() >= self.room) else { return };
-        let elapsed = now.since(oldest.sent_at).as_secs_f64();
-        let all = self.room as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
+        let Some(oldest) = self.kept.front() else { return };
+        let (kept, elapsed) = (self.kept.len(), now.since(oldest.sent_at));
+        // A slow stream shows its pace with less than fills the room.
+        let shows_pace = self.room == FIRST_ROOM && kept >= FEW && elapsed >= PACE_AFTER;
+        if kept < self.room && !shows_pace {
+            return;
+        }
+        let elapsed = elapsed.as_secs_f64();
+        let all = kept as f64 * MARGIN * self.config.keep.as_secs_f64() / elapsed + self.late as f64;
         let most = MAX_KEPT.min(MAX_KEPT_BYTES / len.max(1) + 1).min(MOST_GROWTH * self.room + self.late);
         // With no time between the packets, reserves the maximum.
         let more = if all < most as f64 { all as usize } else { most }.max(self.room + 1) - self.room;
@@ -388,6 +394,9 @@ const LEAST_SHARE: f64 = 1.0 / 16.0;
 const CONGESTION_LOSS: f64 = 0.02;
 /// Packets kept before their pace is estimated: a sixth of a second of 256-frame blocks at 48 kHz.
 const FIRST_ROOM: usize = 32;
+/// So many packets in so long a time show the pace of a stream.
+const FEW: usize = 8;
+const PACE_AFTER: Duration = Duration::from_millis(250);
 /// Factor above the pace, which is never quite even.
 const MARGIN: f64 = 1.25;
 /// A burst looks like a fast stream: at most this many places are added at once.

@@ -76,11 +76,12 @@ impl<'a> Combination<'a> {
         let (count, rest) = rest.split_first_chunk::<2>()?;
         let count = usize::from(u16::from_be_bytes(*count));
         let (named, sum) = rest.split_at_checked(2 * count)?;
-        let combination =
-            Combination { index: u32::from_be_bytes(*index), first, named: named.as_chunks().0, sum };
+        let named = named.as_chunks().0;
+        // No position behind the first is past the last one there is.
+        named.iter().try_fold(first, |at, name| at.checked_add(length(*name) as u64))?;
+        let combination = Combination { index: u32::from_be_bytes(*index), first, named, sum };
         let longest = combination.packets().map(|(_, len)| len).max()?;
-        let end = combination.named.iter().try_fold(first, |at, name| at.checked_add(length(*name) as u64));
-        let fits = (1..=MOST_NAMED).contains(&count) && sum.len() == FIXED + longest && end.is_some();
+        let fits = (1..=MOST_NAMED).contains(&count) && sum.len() == FIXED + longest;
         let empty = combination.packets().any(|(_, len)| len == 0);
         (fits && !empty).then_some(combination)
     }
@@ -126,6 +127,8 @@ pub(super) const MOST_NAMED: usize = 64;
 /// Bytes that a combination has beside the data of its longest packet, at most.
 pub(super) const OVERHEAD: usize = 4 + 2 + 2 * MOST_NAMED + FIXED;
 const INCLUDED: u16 = 1 << 15;
+/// Most bytes of data in a packet that combinations name.
+pub(super) const MOST_LENGTH: usize = INCLUDED as usize - 1;
 const ENDS: u8 = 1;
 const BEGINS: u8 = 2;
 

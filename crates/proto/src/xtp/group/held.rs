@@ -224,6 +224,10 @@ impl Held {
         known: impl Fn(&Packet, u64) -> Known,
     ) {
         while let Some(packet) = self.packets.front() {
+            if packet.tag.is_some() {
+                // What the message before left, if it was never sent to its end.
+                (self.incomplete, self.unknown) = (false, false);
+            }
             let ordinal = self.first_ordinal();
             let late =
                 packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
@@ -240,7 +244,7 @@ impl Held {
 
     /// The first is given up, as there is no room for more.
     pub fn give_up_first(&mut self, queue: &mut SendQueue) {
-        self.incomplete = true;
+        (self.incomplete, self.unknown) = (true, false);
         self.pop(queue);
     }
 

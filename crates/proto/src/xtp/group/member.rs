@@ -103,10 +103,10 @@ enum Membership {
 }
 
 impl GroupMember {
-    /// `packet`: bytes of the largest packet.
-    pub fn open(settings: Settings, packet: usize, seeds: &Seeds, now: Instant) -> Self {
+    /// `packet`: bytes of the largest packet; `port`: its own, by which members on one machine differ directly over IP.
+    pub fn open(settings: Settings, packet: usize, port: u16, seeds: &Seeds, now: Instant) -> Self {
         let mut rng = Rng::fork(seeds.next(), "xtp member");
-        let own = Key::new(rng.next_u32(), 0, settings.port);
+        let own = Key::new(rng.next_u32(), 0, port);
         GroupMember {
             settings,
             packet,
@@ -143,6 +143,22 @@ impl GroupMember {
 
     fn is_member(&self) -> bool {
         matches!(self.membership, Membership::Member { .. })
+    }
+
+    /// It is no member any more, or not yet.
+    fn lose_membership(&mut self, membership: Membership) {
+        self.membership = membership;
+        self.ask_at = None;
+        self.report = false;
+        if self.leave {
+            self.end(CloseReason::Local);
+        }
+    }
+
+    /// It asks to become a member once the sender has been heard again.
+    fn ask_anew(&mut self, now: Instant) {
+        let at = now + FIRST_AGAIN;
+        self.lose_membership(Membership::Asking { at, due: false, times: 0, asked: now, credit: 0 });
     }
 
     fn end(&mut self, reason: CloseReason) {
@@ -213,7 +229,7 @@ impl Endpoint for GroupMember {
         self.queue.expire(now);
         if self.ask_at.is_some_and(|at| at <= now) {
             self.report = true;
-            // Repairs come: it asks as soon as ever.
+            // As soon as it may while repairs come, else more and more rarely.
             let least = self.rtt.mul_f64(1.5).max(LEAST_AGAIN).max(self.interval / ASKS_PER_REPORT);
             let next = self.incoming.next();
             self.ask_again = if next > self.asked.1 {
@@ -235,17 +251,17 @@ impl Endpoint for GroupMember {
                 *at = now + FIRST_AGAIN;
             }
             Membership::Proving { at, times, .. } if *at <= now && *times >= MOST_PROOFS => {
-                self.membership =
-                    Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
+                // Another member may have been offered the same key: with another one of its own it is offered another.
+                self.own = Key::new(self.rng.next_u32(), self.own.other(), self.own.owner());
+                self.ask_anew(now);
             }
             Membership::Proving { at, due, .. } if *at <= now => {
                 *due = true;
                 *at = now + FIRST_AGAIN;
             }
-            Membership::Refused { until } if *until <= now => {
-                self.membership =
-                    Membership::Asking { at: now + FIRST_AGAIN, due: false, times: 0, asked: now, credit: 0 };
-            }
+            Membership::Refused { until } if *until <= now => self.ask_anew(now),
+            // Nobody is there to report to.
+            Membership::Member { .. } if now.since(self.heard) >= SENDER_GONE => self.ask_anew(now),
             _ => {}
         }
     }
@@ -277,6 +293,7 @@ impl Endpoint for GroupMember {
             Membership::Asking { at, due: false, credit, .. } if credit >= JOIN => Some(at),
             Membership::Proving { at, due: false, .. } => Some(at),
             Membership::Refused { until } => Some(until),
+            Membership::Member { .. } => Some(self.heard + SENDER_GONE),
             _ => None,
         };
         let report = self.report_at.filter(|_| self.is_member());
@@ -309,3 +326,5 @@ const FIRST_AGAIN: Duration = Duration::from_millis(250);
 /// Proofs without an answer, after which a member asks anew.
 const MOST_PROOFS: u32 = 8;
 const LEAST_RESERVED: usize = 256;
+/// Silence after which the sender counts as gone: six announcements, as long as it waits for a member itself.
+const SENDER_GONE: Duration = Duration::from_secs(3);

@@ -9,21 +9,25 @@
 //!   of the member carry them from then on, so that nobody else can report, ask or leave in its name. The sender stores nothing before the proof.
 //!   If the group is full, it answers with DIAG (join refused).
 //! * **Numbers.** `sync` counts the packets to the group. The echo in a report tells which of them the member had received; what left later
-//!   is not missing.
+//!   is not missing, and the time since that packet left is a round trip.
 //! * **Requests.** A member that finds a gap sends a report of what it has (ECNTL). In groups of more than 16 members it first waits for a random time
-//!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it.
+//!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it. The time is longer
+//!   where members miss the same packets (`alike`).
 //! * **Repairs** go to the group, in rounds, as coded packets (`combination`, `repair`). They take at most a quarter of the data's rate, and
-//!   a packet past its deadline is not repaired.
+//!   a packet past its deadline is not repaired. The scarcer these bytes, the more of them are spent on combinations that nobody has asked for
+//!   (`unasked`).
 //! * **Announcements** (TCNTL with MULTI) say how far the stream is, what is no longer repaired, how many members there are (`echo`), how often each
 //!   may report (`in-rate` of the traffic specifier), and over how long members spread requests (a reserved field). One follows each pause
 //!   in the data after a few milliseconds, so that members notice that they miss the last packet.
 //! * **Given up.** A report with NOERR says that the member has passed over packets that are no longer repaired.
 //! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s.
-//! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s or four round trips, and removes it
-//!   after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the data, or that alone
-//!   lags behind by half of the window for a second, and removes it.
+//! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s, four round trips or two report
+//!   intervals, and removes it after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the
+//!   data, or that alone lags behind by half of the window or takes no more for a second, and removes it. That member goes on listening. A
+//!   member that hears nothing for 3 s reports no more, and joins anew when it hears the sender again.
 //! * **End.** The sender sends END three times.
 
+mod alike;
 mod backoff;
 mod combination;
 mod decoder;
@@ -32,9 +36,11 @@ mod join;
 mod member;
 mod repair;
 mod roster;
+mod round_trips;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod unasked;
 
 use std::time::Duration;
 
@@ -53,5 +59,5 @@ const STATUS_SIZE: usize = 100;
 const STATUS_SHARE: f64 = 0.05;
 /// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing.
 const WINDOW: usize = 4 << 20;
-/// Most members of a group.
-pub(super) const MOST_MEMBERS: usize = 1000;
+/// Most members of a group whose sender repairs what they lack (`xtp://` to a multicast address); further receivers get no repairs.
+pub const MOST_MEMBERS: usize = 1000;

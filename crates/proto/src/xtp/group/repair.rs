@@ -15,6 +15,7 @@ use antiphon_core::Instant;
 use super::combination::{FIXED, MOST_NAMED, coefficient, names, write_names};
 use super::held::{Held, Packet};
 use super::roster::Roster;
+use super::unasked::{Unasked, Window};
 use crate::xtp::wire::Writer;
 
 /// Repairs that are due, and what they may cost.
@@ -28,15 +29,16 @@ pub(super) struct Repairs {
     /// Bytes of data a second, smoothed over about a second, and when the last were counted.
     rate: f64,
     counted: Instant,
+    /// Up to when silence has been granted bytes, and how many since the last data.
+    granted: Instant,
+    ahead: f64,
     /// When the first data left.
     began: Option<Instant>,
     /// Index of the next combination.
     index: u32,
     /// What is missing somewhere, while a round is made.
     wanted: Vec<u64>,
-    /// Share of combinations that leave unasked, and the packets that wait for theirs: how many, and the first one's ordinal.
-    parity: f64,
-    block: (usize, u64),
+    unasked: Unasked,
     /// Combinations that each member has and that are not yet counted for a stretch.
     spare: Vec<usize>,
 }
@@ -50,8 +52,14 @@ enum Repair {
     Sum { first: u64, mask: u64, asked: bool },
 }
 
+impl Repair {
+    fn is_asked(&self) -> bool {
+        !matches!(self, Repair::Sum { asked: false, .. })
+    }
+}
+
 impl Repairs {
-    /// `parity`: the share of combinations that leave unasked.
+    /// `parity`: the share of combinations that is always sent, unasked.
     pub fn new(now: Instant, parity: f64) -> Self {
         Repairs {
             queue: VecDeque::new(),
@@ -59,11 +67,12 @@ impl Repairs {
             credit: INITIAL_CREDIT,
             rate: 0.0,
             counted: now,
+            granted: now,
+            ahead: 0.0,
             began: None,
             index: 0,
             wanted: Vec::new(),
-            parity,
-            block: (0, 0),
+            unasked: Unasked::new(parity),
             spare: Vec::new(),
         }
     }
@@ -75,7 +84,10 @@ impl Repairs {
 
     /// A data packet of so many bytes leaves for the first time.
     pub fn on_data(&mut self, now: Instant, len: usize) {
-        self.credit = (self.credit + SHARE * len as f64).min(MOST_CREDIT);
+        // What silence was granted is not granted again.
+        let share = (SHARE * len as f64 - std::mem::take(&mut self.ahead)).max(0.0);
+        self.credit = (self.credit + share).min(MOST_CREDIT);
+        self.granted = now;
         self.began.get_or_insert(now);
         let gap = now.since(self.counted).as_secs_f64();
         let weight = (gap / RATE_TIME).min(1.0);
@@ -87,46 +99,50 @@ impl Repairs {
         }
     }
 
-    /// The data packet sent last waits for its combinations, if there are to be any.
-    pub fn add_to_block(&mut self, held: &Held) {
-        if self.parity == 0.0 {
-            return;
-        }
-        if self.block.0 == 0 {
-            self.block.1 = held.count() - 1;
-        }
-        self.block.0 += 1;
-        if self.block.0 >= BLOCK {
-            self.end_block();
-        }
+    /// The data packet sent last may make a combination due. `asks`: members may ask for repairs.
+    pub fn add_unasked(&mut self, asks: bool, held: &Held) {
+        // What is asked for may go beyond what is granted by one packet.
+        let may = asks && self.credit > -MOST_OVERDRAWN;
+        self.unasked.follow(if may { SHARE * self.scarcity(SCARCE_CREDIT) } else { 0.0 });
+        let due = self.unasked.on_data(held.count() - 1);
+        self.queue_unasked(due);
     }
 
-    /// Adds the combinations of the packets that wait for some.
-    pub fn end_block(&mut self) {
-        let (count, first) = std::mem::take(&mut self.block);
-        if count > 0 {
+    /// Nothing new follows for a while.
+    pub fn on_pause(&mut self) {
+        let due = self.unasked.on_pause();
+        self.queue_unasked(due);
+    }
+
+    fn queue_unasked(&mut self, due: Option<Window>) {
+        if let Some((first, count)) = due {
             let mask = u64::MAX >> (64 - count);
-            let parity = (self.parity * count as f64).ceil() as usize;
-            self.queue.extend((0..parity).map(|_| Repair::Sum { first, mask, asked: false }));
+            self.queue.push_front(Repair::Sum { first, mask, asked: false });
         }
     }
 
-    /// Whether the packet with this ordinal waits for its combinations.
+    /// 0 where as many bytes as `enough` are granted, 1 where none are.
+    fn scarcity(&self, enough: f64) -> f64 {
+        1.0 - (self.credit / enough).clamp(0.0, 1.0)
+    }
+
+    /// Whether the packet with this ordinal may be in a combination that is still to come.
     pub fn needs(&self, ordinal: u64) -> bool {
-        let parity = |repair: &Repair| match repair {
+        let first = |repair: &Repair| match repair {
             Repair::Sum { first, asked: false, .. } => Some(*first),
             _ => None,
         };
-        let first = self.queue.iter().find_map(parity).or((self.block.0 > 0).then_some(self.block.1));
-        first.is_some_and(|first| ordinal >= first)
+        self.unasked.needs(ordinal) || self.queue.iter().filter_map(first).any(|first| ordinal >= first)
     }
 
     /// Nothing new is sent: what repairs may have grows as if the stream went on.
     pub fn on_silence(&mut self, now: Instant) {
-        let gap = now.since(self.counted);
+        let gap = now.since(self.granted);
         if gap >= SILENCE {
-            self.counted = now;
-            self.credit = (self.credit + SHARE * self.rate * gap.as_secs_f64()).min(MOST_CREDIT);
+            self.granted = now;
+            let share = SHARE * self.rate * gap.as_secs_f64();
+            self.ahead += share;
+            self.credit = (self.credit + share).min(MOST_CREDIT);
         }
     }
 
@@ -139,8 +155,7 @@ impl Repairs {
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
         // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
-        let scarcity = 1.0 - (self.credit / ENOUGH_CREDIT).clamp(0.0, 1.0);
-        let share = SHORT_ROUND + scarcity * (LONG_ROUND - SHORT_ROUND);
+        let share = SHORT_ROUND + self.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
         let most = deadline.map_or(UNHURRIED, |deadline| deadline.since(now).mul_f64(share)).min(UNHURRIED);
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
@@ -196,8 +211,9 @@ impl Repairs {
         let count = self.wanted[at..].iter().take_while(|from| **from < end).count();
         let stretch = &self.wanted[at..at + count];
         let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
-            let of_stretch = member.missing.iter().filter(|from| stretch.binary_search(from).is_ok());
-            let lacks = of_stretch.filter(|from| is_wanted(now, held, **from, member.echo)).count();
+            let behind = &member.missing[member.missing.partition_point(|missing| *missing < from)..];
+            let of_stretch = behind.iter().take_while(|missing| **missing < end);
+            let lacks = of_stretch.filter(|missing| is_wanted(now, held, **missing, member.echo)).count();
             // The combinations that it has were not enough, so it needs one more at least.
             let has = (*spare).min(lacks.saturating_sub(1));
             *spare -= has;
@@ -240,8 +256,7 @@ impl Repairs {
                 }
             };
             if current.is_some() {
-                let free = matches!(repair, Repair::Sum { asked: false, .. });
-                return current.filter(|_| free || self.credit >= 0.0);
+                return current.filter(|_| !repair.is_asked() || self.credit >= 0.0);
             }
             self.drop_first(held);
         }
@@ -284,14 +299,16 @@ impl Repairs {
                 self.index = self.index.wrapping_add(1);
                 let from = held.chosen(first, mask).next()?.from;
                 let len = write_sum(start(buf, from), index, held, first, mask);
-                held.chosen_mut(first, mask).for_each(|packet| packet.sent = number);
+                // What a member lacks behind an unasked one it asks for.
+                if repair.is_asked() {
+                    held.chosen_mut(first, mask).for_each(|packet| packet.sent = number);
+                }
                 len
             }
         };
         self.drop_first(held);
-        if !matches!(repair, Repair::Sum { asked: false, .. }) {
-            self.credit -= len as f64;
-        }
+        let charged = if repair.is_asked() { 1.0 } else { self.unasked.charged() };
+        self.credit -= charged * len as f64;
         Some(len)
     }
 
@@ -299,7 +316,7 @@ impl Repairs {
     pub fn next_credit(&self) -> Option<Instant> {
         let waits = self.credit < 0.0 && self.has_any() && self.rate > 0.0;
         let wait = Duration::from_secs_f64((-self.credit / (SHARE * self.rate.max(1.0))).clamp(0.0, 1.0));
-        waits.then(|| self.counted + wait.max(SILENCE))
+        waits.then(|| self.granted + wait.max(SILENCE))
     }
 }
 
@@ -333,8 +350,6 @@ fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: 
     writer.finish()
 }
 
-/// Packets that have combinations of their own, unasked.
-const BLOCK: usize = 16;
 /// Repairs have at most a quarter of the data's rate.
 const SHARE: f64 = 0.25;
 /// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).
@@ -343,6 +358,10 @@ const INITIAL_CREDIT: f64 = 10.0 * 1500.0;
 const MOST_CREDIT: f64 = 64.0 * 1500.0;
 /// Bytes of repairs that let a round be short.
 const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
+/// Bytes of repairs below which a part of them is sent unasked.
+const SCARCE_CREDIT: f64 = ENOUGH_CREDIT / 2.0;
+/// Bytes beyond what is granted from which on nothing is sent unasked: two packets.
+const MOST_OVERDRAWN: f64 = 2.0 * 1500.0;
 /// A member that lacks this share of the packets loses repairs, too.
 const MANY_LOST: f64 = 0.05;
 /// A round's share of the time until the deadline.
@@ -397,6 +416,28 @@ mod tests {
         repairs.drop_first(&mut held);
         // Otherwise they would wait for a repair for ever.
         assert!(held.from(0).all(|packet| !packet.queued));
+    }
+
+    #[test]
+    fn a_packet_every_100_ms_has_its_quarter_and_no_more() {
+        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
+        let mut sent = 0.0;
+        for ms in 1..20_000 {
+            let now = Instant::from_millis(ms);
+            repairs.on_silence(now);
+            if ms % 100 == 0 {
+                repairs.on_data(now, 1000);
+                sent += 1000.0;
+            }
+            // All of it is used.
+            let granted = repairs.credit - INITIAL_CREDIT;
+            assert!(granted <= SHARE * (sent + 1000.0), "{granted} for {sent} at {ms} ms");
+            if granted >= MOST_CREDIT / 2.0 {
+                (repairs.credit, sent) = (INITIAL_CREDIT, 0.0);
+            }
+        }
+        let rate = repairs.rate(Instant::from_millis(20_000));
+        assert!((9_000.0..11_000.0).contains(&rate), "{rate} for 10 000 a second");
     }
 
     #[test]

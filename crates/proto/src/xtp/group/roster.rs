@@ -6,8 +6,9 @@ use std::time::Duration;
 use antiphon_core::{Counters, Instant, PathId, PathStats};
 
 use super::held::{Held, Known, Packet};
-use crate::xtp::incoming::MOST_SPANS;
-use crate::xtp::wire::Key;
+use super::round_trips::RoundTrips;
+use crate::xtp::MIN_PACKET;
+use crate::xtp::wire::{HEADER, Key, SPAN, STATUS};
 
 /// One member.
 #[derive(Debug)]
@@ -19,8 +20,7 @@ pub(super) struct Member {
     /// Its own key, which packets to it carry.
     pub own: Key,
     pub heard: Instant,
-    /// From its answer to the offer.
-    pub rtt: Duration,
+    pub round_trips: RoundTrips,
     /// All before this position has come to it or is given up.
     pub next: u64,
     /// Position behind the last byte that it takes.
@@ -31,6 +31,8 @@ pub(super) struct Member {
     sync: Option<u32>,
     /// Positions of the packets that it lacked when it reported last.
     pub missing: Vec<u64>,
+    /// Position up to which that list is complete.
+    pub told: u64,
     /// Combinations that it had then and could not use alone: of so many fewer it lacks.
     pub combinations: usize,
     /// Nothing waits for it any more, as it has been silent.
@@ -43,10 +45,26 @@ pub(super) struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Losses {
     since: Instant,
+    /// Data packets that had been sent then, and have been sent since.
+    first: u64,
+    packets: u64,
     sent: u64,
     lost: u64,
     /// Up to which position they are counted.
     counted: u64,
+}
+
+impl Losses {
+    /// Nothing is counted yet.
+    fn from(since: Instant, held: &Held, counted: u64) -> Self {
+        Losses { since, first: held.count(), packets: 0, sent: 0, lost: 0, counted }
+    }
+
+    /// The share lost; less while few packets say so.
+    fn share(&self) -> f64 {
+        let sure = (self.packets as f64 / FEW_PACKETS as f64).min(1.0);
+        sure * self.lost as f64 / self.sent.max(1) as f64
+    }
 }
 
 /// What a member reports.
@@ -74,6 +92,7 @@ pub(super) struct Joiner {
     pub key: Key,
     pub number: u64,
     pub own: Key,
+    /// From the offer to its answer.
     pub rtt: Duration,
     pub next: u64,
 }
@@ -112,8 +131,9 @@ impl Roster {
 
     /// Adds a member. A member that is already on the same path was started again, and is replaced.
     pub fn join(&mut self, now: Instant, joiner: Joiner, held: &Held) -> Joined {
-        if self.index_of(joiner.key).is_some() {
-            return Joined::Before;
+        if let Some(at) = self.index_of(joiner.key) {
+            let same = self.members[at].path == joiner.path;
+            return if same { Joined::Before } else { Joined::KeyTaken };
         }
         let before = self.members.iter().position(|member| member.path == joiner.path);
         if let Some(at) = before {
@@ -122,7 +142,7 @@ impl Roster {
             return Joined::TooMany;
         }
         let Joiner { path, key, number, own, rtt, next } = joiner;
-        let losses = Losses { since: now, sent: 0, lost: 0, counted: held.next() };
+        let losses = Losses::from(now, held, held.next());
         self.by_key.insert(key.0, self.members.len());
         self.members.push(Member {
             path,
@@ -130,12 +150,13 @@ impl Roster {
             number,
             own,
             heard: now,
-            rtt,
+            round_trips: RoundTrips::new(rtt),
             next,
             alloc: u64::MAX,
             echo: 0,
             sync: None,
             missing: Vec::with_capacity(MOST_MISSING),
+            told: 0,
             combinations: 0,
             suspended: false,
             losses,
@@ -155,7 +176,7 @@ impl Roster {
 
     /// The longest round trip to any.
     pub fn longest_rtt(&self) -> Duration {
-        self.active().map(|member| member.rtt).max().unwrap_or(LEAST_RTT)
+        self.active().map(|member| member.rtt()).max().unwrap_or(LEAST_RTT)
     }
 
     /// The first position that some active member lacks; `None` without one.
@@ -170,9 +191,7 @@ impl Roster {
 
     /// The greatest share of the data that any active member lacked lately when it first told of it.
     pub fn worst_loss(&self) -> f64 {
-        self.active()
-            .map(|member| member.losses.lost as f64 / member.losses.sent.max(FEW_BYTES) as f64)
-            .fold(0.0, f64::max)
+        self.active().map(|member| member.losses.share()).fold(0.0, f64::max)
     }
 
     /// What is known of a packet.
@@ -182,10 +201,8 @@ impl Roster {
         for member in self.active() {
             any = true;
             if member.next < packet.to() {
-                let lacks = member.missing.contains(&packet.from);
-                lacking |= lacks;
-                // It has told of packets that left later, and not that it lacks this one.
-                all &= !lacks && member.echo > packet.sent && member.missing.len() < MOST_MISSING;
+                lacking |= member.lacks(packet);
+                all &= member.has(packet);
             }
         }
         match (any, all) {
@@ -205,6 +222,8 @@ pub(super) enum Joined {
     },
     /// It was one already, and has not heard that it is.
     Before,
+    /// Another member was offered the same key, by chance.
+    KeyTaken,
     TooMany,
 }
 
@@ -218,9 +237,23 @@ impl Member {
         newest
     }
 
+    pub fn rtt(&self) -> Duration {
+        self.round_trips.shortest()
+    }
+
+    /// Whether it said so when it reported last.
+    fn lacks(&self, packet: &Packet) -> bool {
+        self.missing.binary_search(&packet.from).is_ok()
+    }
+
+    /// Whether it has told of packets that left later, and not that it lacks this one.
+    fn has(&self, packet: &Packet) -> bool {
+        self.echo > packet.sent && packet.to() <= self.told && !self.lacks(packet)
+    }
+
     /// It has passed over packets since its last report: those before `end` that are past their deadline may be among them.
     pub fn on_passed_over(&self, now: Instant, end: u64, held: &mut Held) {
-        let before = |packet: &&mut Packet| packet.from < end && packet.to() > self.next;
+        let before = |packet: &&mut Packet| packet.from < end && packet.to() > self.next && !self.has(packet);
         held.all_mut().filter(before).for_each(|packet| packet.given_up |= packet.is_past(now));
     }
 
@@ -231,21 +264,24 @@ impl Member {
         report: Report<impl Iterator<Item = (u64, u64)> + Clone>,
         held: &Held,
     ) {
-        let Report { rseq, alloc, echo, combinations, spans } = report;
+        let Report { alloc, echo, combinations, spans, .. } = report;
         self.combinations = combinations;
-        (self.next, self.alloc, self.echo) = (self.next.max(rseq), alloc, self.echo.max(echo));
+        // What it had once it still has.
+        let rseq = self.next.max(report.rseq);
+        (self.next, self.alloc, self.echo) = (rseq, alloc, self.echo.max(echo));
         self.missing.clear();
         let told = spans.clone().count();
-        // Behind the last of as many as a report holds nothing is known.
+        // Behind the last of as many as the smallest packet holds nothing is known.
         let end =
-            if told >= MOST_SPANS { spans.clone().last().map_or(rseq, |span| span.1) } else { u64::MAX };
+            if told >= SURE_SPANS { spans.clone().last().map_or(rseq, |span| span.1) } else { u64::MAX };
+        self.told = end;
         // Up to where what is not reported is missing.
         let told = held
             .from(rseq)
             .find(|packet| packet.sent > echo)
             .map_or(held.next(), |packet| packet.from)
             .min(end);
-        self.count_losses(now, told, rseq, spans.clone());
+        self.count_losses(now, told, held, spans.clone());
         let mut spans = spans.peekable();
         for packet in held.from(rseq).take_while(|packet| packet.to() <= end) {
             while spans.next_if(|span| span.1 <= packet.from).is_some() {}
@@ -253,22 +289,31 @@ impl Member {
             if has || packet.sent > echo {
                 continue;
             }
-            if self.missing.len() < MOST_MISSING {
-                self.missing.push(packet.from);
+            if self.missing.len() >= MOST_MISSING {
+                self.told = packet.from;
+                break;
             }
+            self.missing.push(packet.from);
         }
         self.counters.datagrams_received += 1;
     }
 
     /// Counts what it lacks of the bytes before `told` that were not counted yet.
-    fn count_losses(&mut self, now: Instant, told: u64, rseq: u64, spans: impl Iterator<Item = (u64, u64)>) {
+    fn count_losses(
+        &mut self,
+        now: Instant,
+        told: u64,
+        held: &Held,
+        spans: impl Iterator<Item = (u64, u64)>,
+    ) {
+        let counted = self.losses.counted;
         if now.since(self.losses.since) >= LOSS_TIME {
-            self.losses = Losses { since: now, sent: 0, lost: 0, ..self.losses };
+            self.losses = Losses::from(now, held, counted);
         }
-        let Losses { counted, .. } = self.losses;
+        self.losses.packets = held.count() - self.losses.first;
         if told > counted {
             let within = |(from, to): (u64, u64)| to.min(told).saturating_sub(from.max(counted));
-            let has: u64 = std::iter::once((0, rseq)).chain(spans).map(within).sum();
+            let has: u64 = std::iter::once((0, self.next)).chain(spans).map(within).sum();
             self.losses.sent += told - counted;
             self.losses.lost += (told - counted).saturating_sub(has);
             self.losses.counted = told;
@@ -277,15 +322,15 @@ impl Member {
 
     /// Whether it lacked more than half of what was sent for a while: repairs do not help it.
     pub fn is_overrun(&self, now: Instant) -> bool {
-        let Losses { since, sent, lost, .. } = self.losses;
-        now.since(since) >= LOSS_TIME / 2 && sent >= FEW_BYTES && 2 * lost > sent
+        let Losses { since, packets, sent, lost, .. } = self.losses;
+        now.since(since) >= LOSS_TIME / 2 && packets >= FEW_PACKETS && 2 * lost > sent
     }
 
     /// As figures of its path.
     pub fn stats(&self) -> PathStats {
         PathStats {
-            srtt: Some(self.rtt),
-            min_rtt: Some(self.rtt),
+            srtt: Some(self.rtt()),
+            min_rtt: Some(self.rtt()),
             counters: self.counters,
             ..PathStats::default()
         }
@@ -298,5 +343,101 @@ const MOST_MISSING: usize = 256;
 const LEAST_RTT: Duration = Duration::from_millis(1);
 /// Losses are counted for so long; after half of it a member may be told that it lacks too much.
 const LOSS_TIME: Duration = Duration::from_secs(4);
-/// Bytes that tell little about losses: of 50 packets.
-const FEW_BYTES: u64 = 50_000;
+/// Packets that tell little about losses.
+const FEW_PACKETS: u64 = 50;
+/// So many spans are in a report whatever the packet's size, if there are so many.
+const SURE_SPANS: usize = (MIN_PACKET - HEADER - STATUS - 4) / SPAN;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::{Message, Tag};
+
+    use super::*;
+    use crate::queue::{Room, SendQueue};
+
+    const LEN: u64 = 100;
+
+    /// So many packets of 100 bytes from position 0 on.
+    fn held(packets: u64) -> Held {
+        let (mut held, mut queue) = (Held::new(0), SendQueue::new(Room::of(10_000), 100));
+        for number in 0..packets {
+            queue.push(Message::new(Tag(number), &[0; LEN as usize], None), 100).expect("room");
+            held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
+            held.cut(100, number + 1, &mut queue).expect("a packet");
+        }
+        held
+    }
+
+    fn joiner(path: u32, key: u64) -> Joiner {
+        let rtt = Duration::from_millis(1);
+        Joiner { path: PathId(path), key: Key(key), number: 1, own: Key(key), rtt, next: 0 }
+    }
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new(10);
+        assert_eq!(roster.join(Instant::ZERO, joiner(1, 5), &held(0)), Joined::Now { replaces: false });
+        roster
+    }
+
+    fn report(
+        rseq: u64,
+        echo: u64,
+        spans: &[(u64, u64)],
+    ) -> Report<impl Iterator<Item = (u64, u64)> + Clone> {
+        Report { rseq, alloc: u64::MAX, echo, combinations: 0, spans: spans.iter().copied() }
+    }
+
+    #[test]
+    fn who_is_offered_another_members_key_does_not_take_its_place() {
+        let mut roster = roster();
+        assert_eq!(roster.join(Instant::ZERO, joiner(1, 5), &held(0)), Joined::Before);
+        assert_eq!(roster.join(Instant::ZERO, joiner(2, 5), &held(0)), Joined::KeyTaken);
+        assert_eq!(roster.len(), 1);
+    }
+
+    #[test]
+    fn what_a_member_had_it_does_not_lack_later() {
+        let (mut roster, held) = (roster(), held(10));
+        let member = roster.get_mut(0);
+        member.on_report(Instant::ZERO, report(8 * LEN, 10, &[]), &held);
+        member.on_report(Instant::ZERO, report(0, 10, &[]), &held);
+        assert_eq!((member.next, &member.missing[..]), (8 * LEN, &[8 * LEN, 9 * LEN][..]));
+    }
+
+    #[test]
+    fn behind_a_list_that_may_have_been_cut_nothing_is_known() {
+        let (mut roster, held) = (roster(), held(40));
+        let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
+        roster.get_mut(0).on_report(Instant::ZERO, report(0, 40, &spans), &held);
+        assert_eq!(roster.get_mut(0).missing.len(), SURE_SPANS);
+        const { assert!(SURE_SPANS >= 4 && 2 * SURE_SPANS < 40) };
+    }
+
+    #[test]
+    fn what_a_list_that_may_have_been_cut_does_not_tell_is_not_known_to_have_come() {
+        let (mut roster, mut held) = (roster(), held(40));
+        let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
+        roster.get_mut(0).on_report(Instant::ZERO, report(0, 41, &spans), &held);
+        let known = |roster: &Roster, held: &Held, at: u64| roster.known(held.at(at * LEN).expect("held"));
+        assert_eq!(known(&roster, &held, 1), Known::All);
+        assert_eq!(known(&roster, &held, 0), Known::NotAll { lacking: true });
+        assert_eq!(known(&roster, &held, 39), Known::NotAll { lacking: false });
+        // It gives up what it lacks: that may be the last one, but not what it had.
+        held.all_mut().for_each(|packet| packet.deadline = Some(Instant::ZERO));
+        let late = Instant::ZERO + Duration::from_nanos(1);
+        roster.get_mut(0).on_passed_over(late, 40 * LEN, &mut held);
+        let given_up: Vec<bool> = [0, 1, 39].map(|at| held.at(at * LEN).expect("held").given_up).to_vec();
+        assert_eq!(given_up, [true, false, true]);
+    }
+
+    #[test]
+    fn sixty_packets_tell_of_losses_however_short_they_are() {
+        let (mut roster, held) = (roster(), held(60));
+        let (losses, member) = (Losses::from(Instant::ZERO, &self::held(0), 0), roster.get_mut(0));
+        member.losses = losses;
+        let now = Instant::ZERO + LOSS_TIME / 2;
+        member.on_report(now, report(20 * LEN, 60, &[]), &held);
+        assert!(member.is_overrun(now));
+        assert!((roster.worst_loss() - 40.0 / 60.0).abs() < 1e-9, "{}", roster.worst_loss());
+    }
+}

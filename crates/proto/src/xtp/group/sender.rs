@@ -9,14 +9,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
-    ByteCount, Capabilities, CloseMode, CloseReason, Counters, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, SendError, Transmit,
+    ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome,
+    PathId, PathStats, Profile, Received, Rng, SendError, Transmit,
 };
 
+use super::alike::Alike;
 use super::combination::OVERHEAD;
 use super::held::{Held, Known};
 use super::repair::Repairs;
 use super::roster::Roster;
+use super::round_trips::Departures;
 use super::{LARGE_GROUP, MOST_MEMBERS};
 use crate::inbox::Inbox;
 use crate::patience::{LONGEST_LEAVE, leave_by};
@@ -40,10 +42,12 @@ pub(in crate::xtp) struct GroupSender {
     held: Held,
     roster: Roster,
     repairs: Repairs,
+    alike: Alike,
     pace: Pace,
     key: Key,
-    /// Number of the latest packet to the group.
+    /// Number of the latest packet to the group, and when the latest left.
     number: u64,
+    departures: Departures,
     stage: Stage,
     /// Packets to single members and to those who want to be.
     answers: VecDeque<(PathId, Vec<u8>)>,
@@ -106,9 +110,11 @@ impl GroupSender {
             held: Held::new(u64::from(draws.next_u32())),
             roster: Roster::new(MOST_MEMBERS),
             repairs: Repairs::new(now, settings.parity),
+            alike: Alike::default(),
             pace: Pace::new(settings.traffic.out_rate, settings.traffic.out_burst, now),
             key: Key::new(draws.next_u32(), settings.port, port),
             number: 0,
+            departures: Departures::new(now),
             stage: Stage::Gathering,
             answers: VecDeque::new(),
             welcomes: VecDeque::new(),
@@ -128,14 +134,32 @@ impl GroupSender {
         };
         sender.held.reserve(LEAST_RESERVED);
         sender.repairs.reserve(LEAST_RESERVED);
+        sender.alike.reserve();
         sender.begin_if_ready(now);
         sender
+    }
+
+    /// Whether members lack the same packets.
+    #[cfg(test)]
+    pub fn alike_for_tests(&self) -> f64 {
+        self.alike.degree()
     }
 
     /// Key and number of the member on a path.
     #[cfg(test)]
     pub fn member_for_tests(&self, path: PathId) -> (Key, u64) {
         self.roster.on_path(path).map(|member| (member.key, member.number)).expect("a member")
+    }
+
+    #[cfg(test)]
+    pub fn expel_for_tests(&mut self, path: PathId) {
+        let at = self.roster.all().position(|member| member.path == path).expect("a member");
+        self.expel(at);
+    }
+
+    #[cfg(test)]
+    pub fn next_for_tests(&self) -> u64 {
+        self.held.next()
     }
 
     fn repairs_anything(&self) -> bool {
@@ -185,11 +209,11 @@ impl GroupSender {
         member.suspended = false;
         let newest = member.is_newest(header.sync);
         if header.has(option::END) {
-            return self.remove(at);
+            return self.remove(at, CloseReason::Peer);
         }
         match segment {
             Segment::Status(status, spans) if status.rseq <= last && newest => {
-                self.handle_status(now, at, &header, (status, spans));
+                self.handle_status(now, received_at, at, (&header, status, spans));
             }
             Segment::Status(status, _) if status.rseq <= last => {}
             Segment::Data { bytes, .. } if header.has(option::EOM) && !bytes.is_empty() => {
@@ -228,8 +252,7 @@ impl GroupSender {
         if self.announce || now >= self.announce_at {
             self.announce = false;
             if self.last_data.is_some_and(|at| now.since(at) >= LEAST_ANNOUNCEMENT) {
-                // The block before a pause is complete.
-                self.repairs.end_block();
+                self.repairs.on_pause();
             }
             self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
@@ -292,6 +315,7 @@ impl Endpoint for GroupSender {
             acknowledged: repairs,
             ordered,
             retransmits: repairs,
+            priorities: self.settings.sort,
             capabilities: Capabilities {
                 unordered: !ordered,
                 flow_control: repairs,
@@ -370,6 +394,9 @@ impl Endpoint for GroupSender {
             return None;
         }
         let (path, len) = self.next_packet(now, buf)?;
+        if path == GROUP {
+            self.departures.note(self.number, now);
+        }
         self.move_on(now);
         Some(Transmit { path, ..self.tally.transmit(len) })
     }
@@ -401,12 +428,12 @@ impl Endpoint for GroupSender {
     }
 
     fn stats(&self) -> PathStats {
-        let rtt = self.roster.all().map(|member| member.rtt);
+        let rtt = self.roster.all().map(|member| member.rtt());
         PathStats {
             srtt: rtt.max(),
-            min_rtt: self.roster.all().map(|member| member.rtt).min(),
+            min_rtt: self.roster.all().map(|member| member.rtt()).min(),
             in_flight: Some(ByteCount(self.held.bytes() as u64)),
-            counters: Counters { ..self.tally.counters(&self.queue, &self.inbox) },
+            counters: self.tally.counters(&self.queue, &self.inbox),
             ..PathStats::default()
         }
     }

@@ -1,5 +1,5 @@
 //! When something becomes of what was sent. Work for a packet must not grow with the packets on their way, so the time-out is
-//! looked for among all of them only where a round trip decides, or when it has come.
+//! remembered, and looked for among all of them only where a round trip decides, or when it has come.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Outgoing, Part, Reliability, State};
 use crate::rack::{Rack, loss_delay};
 use crate::rtt::RttEstimator;
 
-/// A time-out that is known without looking at every part: work for a packet must not grow with the packets on their way.
+/// The time-out that was found last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) at: Option<Instant>,
@@ -39,8 +39,7 @@ impl Outgoing {
         let mut by_deadlines = true;
         let mut of_part = |part: &Part| {
             let sent = &self.messages[(part.message - self.first_message) as usize];
-            let deadline =
-                sent.deadline.filter(|_| self.reliability == Reliability::Deadline).map(just_after);
+            let deadline = self.expires_at(sent.deadline);
             match part.state {
                 State::Settled => None,
                 State::Lost => deadline,
@@ -55,15 +54,15 @@ impl Outgoing {
         };
         let of_parts = self.parts.iter().filter_map(&mut of_part).min();
         let uncut = self.messages.back().filter(|sent| sent.cut < sent.bytes.len() && !sent.given_up);
-        let uncut =
-            uncut.and_then(|sent| sent.deadline).filter(|_| self.reliability == Reliability::Deadline);
-        Known { at: sooner(of_parts, uncut.map(just_after)), by_deadlines }
+        let uncut = uncut.and_then(|sent| self.expires_at(sent.deadline));
+        Known { at: sooner(of_parts, uncut), by_deadlines }
     }
-}
 
-/// The first instant at which a message is past its deadline.
-pub(super) fn just_after(deadline: Instant) -> Instant {
-    deadline + Duration::from_nanos(1)
+    /// The first instant at which a message with this deadline is given up, if deadlines decide that.
+    pub(super) fn expires_at(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let deadline = deadline.filter(|_| self.reliability == Reliability::Deadline)?;
+        Some(deadline + Duration::from_nanos(1))
+    }
 }
 
 /// When a part that was overtaken counts as lost. `None`: it was not overtaken, or no round trip has been measured, without

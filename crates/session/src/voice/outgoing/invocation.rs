@@ -36,13 +36,20 @@ impl Outgoing {
         let held = accumulated.min(settings.fifo as u64) as usize;
         let voice = &mut buf[VOICE_HEADER..][..held];
         channel.source.read(channel.taken, voice);
+        let (taken, detector) = (channel.taken, channel.detector);
         // Opus finds pauses itself, and its time stamps have another clock.
         let silence = settings.silence.filter(|_| settings.opus.is_none());
-        match silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
+        let invoked = match silence.and_then(|threshold| channel.detector.look(voice, threshold)) {
             Some(level) => self.pause(turn, number, accumulated, level),
             None if settings.opus.is_some() => self.compress(turn, number, accumulated, held),
             None => self.talk(turn, number, accumulated, held),
+        };
+        let channel = &mut self.channels[number];
+        if invoked == Invoked::Blocked && channel.taken == taken {
+            // It is shown the same bytes again.
+            channel.detector = detector;
         }
+        invoked
     }
 
     /// What has accumulated belongs to a pause, of which the peer is told now and then.
@@ -160,3 +167,39 @@ impl VoiceSending {
 
 /// A pause is told again after so many bytes, as the first time may be lost: half a second.
 const PAUSE_TOLD_AGAIN: u64 = VOICE_RATE as u64 / 2;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use antiphon_media::voice::{HANGOVER, VoiceMaterial, voice_bytes};
+
+    use super::*;
+
+    /// The bytes that are sent before a pause, where the transport takes nothing each `blocked`-th time.
+    fn sent_before_the_pause(blocked: usize) -> u64 {
+        let quiet = VoiceMaterial::of_channels(vec![vec![QUIET; 8_000]]);
+        let mut sends = VoiceSending::new(vec![quiet.channel(0)], 160);
+        sends.silence = Some(-45.0);
+        let mut outgoing = Outgoing::new(sends, 1);
+        let profile = Profile::of_datagrams(1_400, 1_400, 0);
+        let mut now = Instant::ZERO;
+        outgoing.begin(now);
+        let mut calls = 0;
+        while outgoing.sent(now).paused == 0 {
+            now = outgoing.poll_timeout().unwrap_or(now).max(now + Duration::from_micros(1));
+            outgoing.unblock();
+            outgoing.run(now, &profile, &mut |_| {
+                calls += 1;
+                if calls % blocked == 0 { Err(SendError::Blocked { queued: 1 }) } else { Ok(()) }
+            });
+        }
+        outgoing.sent(now).bytes
+    }
+
+    #[test]
+    fn a_blocked_transport_makes_no_pause_begin_earlier() {
+        assert_eq!(sent_before_the_pause(usize::MAX), voice_bytes(HANGOVER));
+        assert_eq!(sent_before_the_pause(2), voice_bytes(HANGOVER));
+    }
+}

@@ -50,15 +50,15 @@ impl GroupMember {
             Membership::Member { .. } => {}
             _ => return None,
         }
-        if std::mem::take(&mut self.leave) {
-            let len = self.write_report(now, option::END, buf);
-            self.end(CloseReason::Local);
-            return len;
-        }
         if std::mem::take(&mut self.report) {
             return self.write_report(now, 0, buf);
         }
-        let message = self.queue.pop(now)?;
+        let Some(message) = self.queue.pop(now) else {
+            // What it said before it leaves has been sent.
+            let len = std::mem::take(&mut self.leave).then(|| self.write_report(now, option::END, buf))?;
+            self.end(CloseReason::Local);
+            return len;
+        };
         let header = self.header(option::EOM | option::NOERR)?;
         let mut writer = Writer::new(buf, &header, format::DATA);
         writer.bytes(&message.bytes);

@@ -8,8 +8,7 @@ use super::super::backoff::draw;
 use super::super::combination::{Combination, Content};
 use super::super::{MOST_SPREAD, STATUS_SIZE};
 use super::{
-    ASKS_PER_REPORT, FIRST_AGAIN, FIRST_INTERVAL, GroupMember, LEAST_AGAIN, LEAST_RESERVED, LONGEST_INTERVAL,
-    Membership,
+    ASKS_PER_REPORT, FIRST_INTERVAL, GroupMember, LEAST_AGAIN, LEAST_RESERVED, LONGEST_INTERVAL, Membership,
 };
 use crate::queue::Room;
 use crate::tally::Datagram;
@@ -27,9 +26,7 @@ impl GroupMember {
             && self.sender.is_some_and(|(_, sender)| sender == path)
         {
             // It was silent for so long that it counts as gone.
-            let (at, asked) = (now + FIRST_AGAIN, now);
-            self.membership = Membership::Asking { at, due: false, times: 0, asked, credit: 0 };
-            return;
+            return self.ask_anew(now);
         }
         if header.returned {
             return self.handle_own(now, path, &header, &segment);
@@ -44,6 +41,7 @@ impl GroupMember {
         }
         if self.membership == Membership::Unheard {
             self.begin(now, key);
+            self.echo = header.sync;
         }
         self.heard = received_at;
         if header.sync.wrapping_sub(self.echo) as i32 > 0 {
@@ -73,7 +71,7 @@ impl GroupMember {
 
     /// The sender is heard for the first time.
     pub(super) fn begin(&mut self, now: Instant, key: Key) {
-        self.own = Key::new(self.own.rest(), key.owner(), self.settings.port);
+        self.own = Key::new(self.own.rest(), key.owner(), self.own.owner());
         self.queue.make_room(Room::PROVED, self.packet);
         self.inbox.make_room(Room::PROVED, self.packet);
         self.incoming.reserve(LEAST_RESERVED, self.packet);
@@ -118,15 +116,14 @@ impl GroupMember {
         }
     }
 
-    /// Takes what combinations have brought to light.
+    /// Takes packets that were found from combinations.
     pub(super) fn take_found(&mut self, (path, received_at): (PathId, Instant)) {
         while let Some(found) = self.decoder.poll_found() {
             let Content { tag, ends, sort, bytes } = found.content();
             let from = found.from;
             let arrival = Arrival { from, bytes, begins: tag.is_some(), ends, sort, path, received_at };
-            if let Taken::New { .. } = self.incoming.take(arrival, &mut self.inbox) {
-                self.decoder.keep_found(found);
-            }
+            let taken = self.incoming.take(arrival, &mut self.inbox);
+            self.decoder.return_found(found, matches!(taken, Taken::New { .. }));
         }
     }
 
@@ -155,10 +152,14 @@ impl GroupMember {
         self.sent_to = self.sent_to.max(seq);
         self.set_pace(spread, traffic);
         self.members = f64::from(status.echo);
-        let given_up = status.rseq.min(seq);
-        if self.started && given_up > self.incoming.next() {
-            self.incoming.give_up(given_up, &mut self.inbox);
-            self.decoder.give_up(given_up);
+        self.skip_to(status.rseq.min(seq));
+    }
+
+    /// What is missing before `position` does not come any more.
+    fn skip_to(&mut self, position: u64) {
+        if self.started && position > self.incoming.next() {
+            self.incoming.skip_to(position, &mut self.inbox);
+            self.decoder.give_up(position);
             self.passed_over = TIMES_TOLD;
         }
     }
@@ -184,8 +185,8 @@ impl GroupMember {
                     // Where the stream was when it asked: from there on it gets everything.
                     self.started = true;
                     self.incoming.start_at(status.rseq);
-                } else if self.incoming.is_in_window(status.rseq) {
-                    self.incoming.give_up(status.rseq, &mut self.inbox);
+                } else if status.rseq < 1 << 62 {
+                    self.skip_to(status.rseq);
                 }
                 let (number, sync) = (header.seq, header.sync);
                 self.membership = Membership::Proving { at: now, due: true, times: 0, key, number, sync };
@@ -197,14 +198,12 @@ impl GroupMember {
                 self.look_for_gaps(now);
             }
             (Segment::Traffic { .. } | Segment::Join { .. }, _) => {}
-            (Segment::Diag { code: diag::CONTEXT_ABANDONED, .. }, Membership::Member { .. }) => {
-                self.end(CloseReason::Refused);
-            }
-            (
+            (Segment::Diag { code: diag::CONTEXT_ABANDONED, .. }, Membership::Member { .. })
+            | (
                 Segment::Diag { code: diag::JOIN_REFUSED, .. },
                 Membership::Asking { .. } | Membership::Proving { .. },
             ) => {
-                self.membership = Membership::Refused { until: now + REFUSED };
+                self.lose_membership(Membership::Refused { until: now + REFUSED });
             }
             _ => self.tally.on_malformed(),
         }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Event, Instant, PathId};
+use antiphon_core::{CloseReason, Event, Instant, PathId};
 
 use super::super::roster::{Joined, Joiner};
+use super::super::round_trips::{LONGEST, SHORTEST};
 use super::{GroupSender, MOST_ANSWERS};
 use crate::xtp::validator::Introduction;
 use crate::xtp::wire::{DIAG, Header, JOIN, Key, Status, Writer, diag, format, option, service};
@@ -31,18 +32,22 @@ impl GroupSender {
         let sent = u32_micros(now.since(Instant::ZERO)).wrapping_sub(status.echo);
         let rtt = Duration::from_micros(u64::from(sent) << TICK_SHIFT).saturating_sub(now.since(received_at));
         let next = status.rseq.clamp(self.held.repaired_from(now), self.held.next());
-        let rtt = rtt.clamp(Duration::from_micros(100), LONGEST_RTT);
+        let rtt = rtt.clamp(SHORTEST, LONGEST);
         let joiner = Joiner { path, key: header.key, number: header.seq, own, rtt, next };
         let joined = self.roster.join(now, joiner, &self.held);
         if joined == Joined::TooMany {
             return self.refuse(path, own, (diag::JOIN_REFUSED, diag::NO_RESOURCE));
+        }
+        if joined == Joined::KeyTaken {
+            // It asks anew with another key of its own.
+            return;
         }
         if self.welcomes.len() < MOST_ANSWERS {
             self.welcomes.push_back((path, own, header.key));
         }
         if let Joined::Now { replaces } = joined {
             if replaces {
-                self.queue.report(Event::MemberLeft(path));
+                self.queue.report(Event::MemberLeft { member: path, why: CloseReason::Restarted });
             }
             self.queue.report(Event::PathProved(path));
             self.begin_if_ready(now);
@@ -100,6 +105,5 @@ fn u32_micros(time: Duration) -> u32 {
     (time.as_micros() >> TICK_SHIFT) as u32
 }
 
-const LONGEST_RTT: Duration = Duration::from_secs(2);
 /// Times in joins are in units of 2⁴ µs.
 const TICK_SHIFT: u32 = 4;

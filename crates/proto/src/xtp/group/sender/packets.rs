@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::super::combination::OVERHEAD;
+use super::super::combination::{MOST_LENGTH, OVERHEAD};
 use super::super::held::Packet;
 use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
 use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS};
@@ -45,15 +45,23 @@ impl GroupSender {
         if self.roster.len() <= LARGE_GROUP {
             return NEVER_SPREAD;
         }
-        // Four times the longest round trip (RFC 5740 §5.4), and not so long that repairs come too late.
-        let most = self.horizon.map_or(MOST_SPREAD, |horizon| horizon / 4).min(MOST_SPREAD);
-        (4 * self.roster.longest_rtt()).min(most)
+        // Four times the longest round trip (RFC 5740 §5.4), and not so long that repairs come too late: where members lack
+        // the same the first request is early, otherwise each waits for its own.
+        let horizon = self.horizon.unwrap_or(4 * MOST_SPREAD);
+        let most = horizon.mul_f64(ALONE_SPREAD + self.alike.degree() * (ALIKE_SPREAD - ALONE_SPREAD));
+        (4 * self.roster.longest_rtt()).min(most).min(MOST_SPREAD)
     }
 
-    /// Whether the members' room allows a further packet.
-    pub(super) fn has_window(&self, len: usize) -> bool {
+    /// Whether the members' room allows a further packet. Without repairs nobody's does not.
+    pub(super) fn has_window(&self, now: Instant, len: usize) -> bool {
+        if !self.repairs_anything() {
+            return true;
+        }
         let end = self.held.next() + len as u64;
-        let least = self.roster.least_next().is_none_or(|least| end <= least + WINDOW as u64);
+        let fits = |from: u64| end <= from + WINDOW as u64;
+        // What is not repaired any more is not waited for.
+        let least =
+            self.roster.least_next().is_none_or(|least| fits(least.max(self.held.repaired_from(now))));
         least && self.roster.least_alloc().is_none_or(|alloc| end <= alloc)
     }
 
@@ -117,7 +125,7 @@ impl GroupSender {
             uncut => Some(uncut),
         };
         let len = waiting?.min(most);
-        if !self.has_window(len) {
+        if !self.has_window(now, len) {
             self.blocked_since.get_or_insert(now);
             return None;
         }
@@ -140,7 +148,7 @@ impl GroupSender {
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
         let written = write_packet(buf, &header, packet);
         self.repairs.on_data(now, written);
-        self.repairs.add_to_block(&self.held);
+        self.repairs.add_unasked(self.repairs_anything(), &self.held);
         let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
         // An announcement soon after the last packet tells members that lost it.
         let soon = (2 * gap).clamp(LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT);
@@ -154,7 +162,8 @@ impl GroupSender {
     }
 
     pub(super) fn max_data(&self) -> usize {
-        self.packet - HEADER - OVERHEAD
+        // A combination names lengths of 15 bits.
+        (self.packet - HEADER - OVERHEAD).min(MOST_LENGTH)
     }
 }
 
@@ -170,4 +179,7 @@ fn write_packet(buf: &mut [u8], header: &Header, packet: &Packet) -> usize {
     writer.finish()
 }
 
+/// The share of the time that a message has over which requests are spread: where each member lacks its own packets, and where all lack the same.
+const ALONE_SPREAD: f64 = 0.25;
+const ALIKE_SPREAD: f64 = 1.0;
 const LONGEST_STATUS: Duration = Duration::from_secs(15);

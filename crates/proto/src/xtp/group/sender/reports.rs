@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Event, Instant};
+use antiphon_core::{CloseReason, Event, Instant};
 
 use super::super::WINDOW;
-use super::super::roster::{Report, Roster};
+use super::super::alike::Lacking;
+use super::super::roster::{Member, Report, Roster};
 use super::{GroupSender, LEAST_ANNOUNCEMENT};
 use crate::xtp::wire::{Header, Spans, Status, diag, option};
 
@@ -13,18 +14,24 @@ impl GroupSender {
     pub(super) fn handle_status(
         &mut self,
         now: Instant,
+        received_at: Instant,
         at: usize,
-        header: &Header,
-        (status, spans): (Status, Spans<'_>),
+        (header, status, spans): (&Header, Status, Spans<'_>),
     ) {
         let (combinations, passed_over) = (usize::from(header.sort), header.has(option::NOERR));
         let Some(echo) = self.number_of(status.echo) else { return self.tally.on_malformed() };
         let Status { rseq, alloc, .. } = status;
         let member = self.roster.get_mut(at);
+        let is_newer = echo > member.echo;
+        if let Some(round_trip) = self.departures.round_trip(echo, received_at).filter(|_| is_newer) {
+            member.round_trips.add(round_trip);
+        }
         if passed_over {
             member.on_passed_over(now, rseq.min(self.given_up_to), &mut self.held);
         }
         member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
+        let Member { path: by, told, ref missing, .. } = *member;
+        self.alike.on_report(now, Lacking { by, echo, told, missing }, &self.held);
         if member.is_overrun(now) && self.repairs_anything() {
             // Repairs cannot help a member that lacks more than half, and the bytes they take are missing for the others.
             return self.expel(at);
@@ -52,12 +59,12 @@ impl GroupSender {
     pub(super) fn expel(&mut self, at: usize) {
         let (path, own) = (self.roster.get_mut(at).path, self.roster.get_mut(at).own);
         self.refuse(path, own, (diag::CONTEXT_ABANDONED, diag::NO_RESOURCE));
-        self.remove(at);
+        self.remove(at, CloseReason::Refused);
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
-        let member = self.roster.remove(at);
-        self.queue.report(Event::MemberLeft(member.path));
+    pub(super) fn remove(&mut self, at: usize, why: CloseReason) {
+        let member = self.roster.remove(at).path;
+        self.queue.report(Event::MemberLeft { member, why });
     }
 
     /// Looks after members that are silent or lag behind.
@@ -72,7 +79,7 @@ impl GroupSender {
             let silent = now.since(member.heard);
             member.suspended = silent >= silence;
             if silent >= gone {
-                self.remove(at);
+                self.remove(at, CloseReason::TimedOut);
             } else {
                 at += 1;
             }
@@ -81,8 +88,12 @@ impl GroupSender {
             self.blocked_since = None;
             // Some have room for more: those that have none hold them up.
             let farthest = self.roster.active().map(|member| member.next).max().unwrap_or(0);
-            let slow = |next: u64| next + (WINDOW / 2) as u64 <= farthest;
-            let find = |roster: &Roster| roster.all().position(|member| slow(member.next));
+            let end = self.held.next() + self.max_data() as u64;
+            let some_take_more = self.roster.active().any(|member| end <= member.alloc);
+            let slow = |member: &Member| {
+                member.next + (WINDOW / 2) as u64 <= farthest || some_take_more && member.alloc < end
+            };
+            let find = |roster: &Roster| roster.all().position(slow);
             while let Some(at) = find(&self.roster) {
                 self.expel(at);
             }

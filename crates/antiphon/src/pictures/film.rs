@@ -1,0 +1,132 @@
+//! Sound and pictures in one Matroska stream, each picture where the sound has its place for it: a recording, or for a listener.
+
+mod chain;
+mod deposit;
+mod incoming;
+mod live;
+mod sync;
+
+use std::io::BufWriter;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use antiphon_measure::millis;
+use antiphon_media::StreamFormat;
+use antiphon_session::VideoSink;
+use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, play_film, record};
+
+use super::PicturesReceived;
+use super::queue::{Out, queue};
+use crate::Latency;
+use deposit::FilmDeposit;
+use live::LiveDeposit;
+pub use sync::SkewFigures;
+use sync::SyncMeter;
+
+/// Sound and pictures that were asked for together.
+pub(crate) struct FilmPlan {
+    sink: SinkSpec,
+    /// How long pictures that are not whole are waited for by a listener.
+    grace: Duration,
+}
+
+impl FilmPlan {
+    /// `None` if the sink is for sound alone. `latency`: the sound's playout delay.
+    pub fn of(sink: &SinkSpec, latency: Option<Latency>) -> Option<Self> {
+        let grace = latency.map_or(MOST_GRACE, |latency| latency.longest().min(MOST_GRACE));
+        sink.film().map(|_| FilmPlan { sink: sink.clone(), grace })
+    }
+
+    /// The end of the media thread, and what opens the file once the sound's format is known.
+    pub fn start(self) -> (Box<dyn VideoSink>, Film) {
+        let shared = Arc::new(Shared::default());
+        let (to, from) = queue(shared.clone());
+        (Box::new(to), Film { plan: self, from: Some(from), shared })
+    }
+}
+
+/// Opens the recording or the listener, and counts what comes.
+pub(crate) struct Film {
+    plan: FilmPlan,
+    from: Option<Out>,
+    shared: Arc<Shared>,
+}
+
+impl Film {
+    /// The counters, on any thread.
+    pub fn counters(&self) -> FilmCounters {
+        FilmCounters(self.shared.clone())
+    }
+
+    /// Creates the file, or what starts the listener, for sound of this format.
+    pub fn open(&mut self, format: StreamFormat) -> Result<OpenedSink, OpenError> {
+        let Some(from) = self.from.take() else {
+            return Err(OpenError::NotInThisVersion {
+                what: "a change of the sound's format beside pictures".into(),
+                instead: "start again".into(),
+            });
+        };
+        let (shared, grace) = (self.shared.clone(), self.plan.grace);
+        match self.plan.sink.film() {
+            Some(FilmTarget::File(path, existing)) => record(path, existing, format, move |file| {
+                Box::new(FilmDeposit::new(BufWriter::new(file), format, from, shared))
+            }),
+            Some(FilmTarget::Live) | None => play_film(&self.plan.sink, format, move |outlet| {
+                Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
+            }),
+        }
+    }
+}
+
+/// What the writing thread counts, and what it tells the media thread.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub dropped: AtomicU64,
+    /// Nothing can be decoded until the next key frame.
+    pub wants_key: AtomicBool,
+    whole: AtomicU64,
+    broken: AtomicU64,
+    missing: AtomicU64,
+    written: AtomicU64,
+    sync: Mutex<SyncMeter>,
+}
+
+impl Shared {
+    /// What is measured on the writing thread, and looked at by the one that displays it.
+    fn sync(&self) -> MutexGuard<'_, SyncMeter> {
+        self.sync.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The counters of received pictures.
+#[derive(Clone)]
+pub(crate) struct FilmCounters(Arc<Shared>);
+
+impl FilmCounters {
+    /// What they are now.
+    pub fn get(&self) -> PicturesReceived {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sync = self.0.sync();
+        PicturesReceived {
+            whole: of(&self.0.whole),
+            broken: of(&self.0.broken),
+            packets_missing: of(&self.0.missing),
+            written: of(&self.0.written),
+            dropped: of(&self.0.dropped),
+            too_late: sync.too_late(),
+            frozen_s: sync.frozen().as_secs_f64(),
+            out_of_sync_ms: sync.out_of_sync().map(millis),
+            skew: sync.skew(),
+            over: None,
+        }
+    }
+}
+
+/// A picture's packets are sent over 20 ms, and a player has some sound ahead of it: so late it can still be shown with its sound.
+const MOST_GRACE: Duration = Duration::from_millis(40);
+
+#[cfg(test)]
+mod clapper;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use std::io::{self, Write};
+
+use super::deposit::Medium;
+use super::incoming::{MOST_HELD, nanos};
+use super::*;
+use antiphon_core::NtpTime;
+use antiphon_media::packet::{EncodingName, VIDEO_CLOCK, VideoStream};
+use antiphon_session::VideoArrived;
+use antiphon_sound::Deposit;
+use antiphon_video::{Clip, Codec, FrameCutter, Marking};
+
+/// Counts what is written.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Medium for Nowhere {
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sends the clip again and again, each picture at a place in the sound that `place` says; returns the deposit.
+fn record(times: u64, place: impl Fn(i64) -> Option<i64>) -> (FilmDeposit<Nowhere>, FilmCounters) {
+    let shared = Arc::new(Shared::default());
+    let (mut to, from) = queue(shared.clone());
+    let format = StreamFormat::new(48_000, 1).expect("a usual format");
+    let counters = FilmCounters(shared.clone());
+    let mut film = FilmDeposit::new(Nowhere, format, from, shared);
+    let (mut reader, mut frames) = (Clip::H264Slow.open().expect("a clip"), Vec::new());
+    while let Some(frame) = reader.next_frame().expect("a good file") {
+        frames.push(frame);
+    }
+    let encoding = EncodingName::new("H264").expect("a word");
+    let mut stream = VideoStream::new(encoding, 127, 0, 1);
+    let (mut cutter, mut buf) = (FrameCutter::new(Codec::H264, 1), [0; 1_500]);
+    let length = 76 * u64::from(VIDEO_CLOCK);
+    for (round, frame) in (0..times).flat_map(|round| frames.iter().map(move |frame| (round, frame))) {
+        let ticks = round * length + frame.time.frames;
+        let payloads: Vec<Vec<u8>> = cutter.cut(frame, 1_400).expect("a frame").map(<[u8]>::to_vec).collect();
+        for (n, payload) in payloads.iter().enumerate() {
+            let (start, end) = (n == 0, n + 1 == payloads.len());
+            let marking = Marking { start, end, independent: frame.picture.key, ..Marking::default() };
+            let len = stream.packet((ticks, marking), NtpTime::from_bits(1), payload, &mut buf);
+            stream.advance();
+            to.on_packet(&VideoArrived {
+                ssrc: stream.ssrc(),
+                encoding,
+                timestamp: stream.timestamp_at(ticks),
+                marker: end,
+                place: place(nanos(ticks)),
+                payload,
+                packet: &buf[..len.expect("it fits")],
+            });
+        }
+        film.checkpoint().expect("nothing fails");
+    }
+    (film, counters)
+}
+
+#[test]
+fn pictures_of_any_place_take_little_memory() {
+    // Twelve times 2.5 MB, first for the day after tomorrow, then without a place.
+    for place in [Some(172_800_000_000_000), None] {
+        let (mut film, counters) = record(12, |ticks| place.map(|place: i64| place + ticks));
+        let held = film.incoming.held_bytes();
+        assert!((MOST_HELD / 2..=MOST_HELD).contains(&held), "{held} bytes");
+        film.close().expect("nothing fails");
+        let counted = counters.get();
+        assert_eq!((counted.whole, counted.broken, counted.dropped), (12 * 209, 0, 0));
+    }
+}
+
+#[test]
+fn a_stream_of_another_codec_is_left_out_and_counts_nothing() {
+    let (mut film, counters) = record(1, Some);
+    let before = counters.get();
+    let shared = counters.0.clone();
+    let (mut to, from) = queue(shared);
+    film.incoming.set_packets(from);
+    for n in 0..100 {
+        to.on_packet(&VideoArrived {
+            ssrc: 5,
+            encoding: EncodingName::new("VP8").expect("a word"),
+            timestamp: n * 3_600,
+            marker: true,
+            place: Some(0),
+            payload: &[],
+            packet: &[0x80, 0xff, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5, 0x10, 0],
+        });
+    }
+    film.checkpoint().expect("nothing fails");
+    assert_eq!(counters.get(), before);
+    assert_eq!(before.whole, 209);
+}

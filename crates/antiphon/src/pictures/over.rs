@@ -1,0 +1,150 @@
+//! Another transport for the pictures than for the sound: where it leads, and how its wire comes to a run.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::{Instant, WireId};
+use antiphon_media::rtcp::Token;
+use antiphon_net::{Lines, SocketOptions, Target};
+use antiphon_session::{Session, StreamFraming};
+
+use crate::Error;
+use crate::run::{OpenedWire, Stacks, WirePlan, spawn};
+use crate::transport::{StreamUri, random_token};
+
+/// The transport of the pictures.
+#[derive(Clone)]
+pub(crate) struct VideoOver {
+    uri: StreamUri,
+}
+
+impl VideoOver {
+    /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads.
+    pub fn read(
+        text: &str,
+        sound: &StreamUri,
+        socket: &SocketOptions,
+        read: impl FnOnce(&str) -> Result<StreamUri, Error>,
+    ) -> Result<Self, Error> {
+        let refuse = |why: String| Err(Error::usage(format!("--video-over {text}: {why}")));
+        let address = sound.address();
+        if address.ip().is_multicast() {
+            return refuse("pictures go to a group with its sound: omit it".into());
+        }
+        let uri = if text.contains("://") {
+            read(text)?
+        } else {
+            let Some(port) = address.port().checked_add(PORT_ABOVE).filter(|_| address.port() > 0) else {
+                return refuse(format!(
+                    "there is no port {PORT_ABOVE} above that of the sound: write a URI, such as tcp://HOST:PORT"
+                ));
+            };
+            let named =
+                |error: Error| Error { message: format!("--video-over {text}: {}", error.message), ..error };
+            sound.beside(text, port, socket).map_err(named)?
+        };
+        if let Some(key) = uri.keys.of_sound() {
+            return refuse(format!(
+                "{key}= belongs to the sound, or to all of the stream: write it in the first URI"
+            ));
+        }
+        if uri.address().ip().is_multicast() {
+            return refuse("a group gets pictures with its sound: name the host of the sound".into());
+        }
+        let listens = |uri: &StreamUri| matches!(uri.target, Target::Listen(_));
+        if listens(&uri) != listens(sound) {
+            let scheme = uri.transport.scheme;
+            let of = if listens(sound) { ":PORT" } else { "HOST:PORT" };
+            return refuse(format!("the sender calls the receiver for both: write {scheme}://{of}"));
+        }
+        let same = |a: &StreamUri, b: &StreamUri| {
+            (a.transport.substrate, a.address(), a.keys.over_ip.map(|ip| ip.protocol()))
+                == (b.transport.substrate, b.address(), b.keys.over_ip.map(|ip| ip.protocol()))
+        };
+        if same(&uri, sound) && address.port() > 0 {
+            return refuse(format!("the sound has port {}: choose another one", address.port()));
+        }
+        Ok(VideoOver { uri })
+    }
+
+    /// The transport's scheme.
+    pub fn scheme(&self) -> &'static str {
+        self.uri.transport.scheme
+    }
+
+    /// As the user is told.
+    pub fn text(&self) -> String {
+        format!("{}://{}", self.scheme(), self.uri.address())
+    }
+
+    /// Its wire, where the sound's receiver has this playout delay.
+    pub fn wire(&self, seed: u64, playout_delay: Duration) -> WirePlan {
+        self.uri.wire(self.uri.stack(seed, playout_delay, StreamFraming::Rtp))
+    }
+}
+
+/// A wire for pictures on its way to the media thread.
+pub(crate) struct VideoCall {
+    opened: rtrb::Consumer<OpenedWire>,
+    token: Token,
+    tell: mpsc::Sender<String>,
+    /// The largest packet that is not fragmented.
+    pub max_packet: usize,
+}
+
+impl VideoCall {
+    /// Opens it, on a thread of its own where that waits for the peer: again and again until somebody answers. `tell` gets a sentence if
+    /// nobody does.
+    pub fn begin(plan: WirePlan, text: String, tell: mpsc::Sender<String>) -> Result<Self, Error> {
+        let (mut to_media, opened) = rtrb::RingBuffer::new(1);
+        let token = random_token();
+        if !plan.waits() {
+            let wire = plan.open()?;
+            let max_packet = wire.max_packet()?;
+            let _there_is_room = to_media.push(wire);
+            return Ok(VideoCall { opened, token, tell, max_packet });
+        }
+        let max_packet = plan.max_packet_of_stream()?;
+        let told_by = tell.clone();
+        spawn("video-call", move || {
+            let mut told = false;
+            while !to_media.is_abandoned() {
+                match plan.clone().open() {
+                    Ok(wire) => {
+                        let _the_stream_has_ended = to_media.push(wire);
+                        return;
+                    }
+                    Err(error) if !std::mem::replace(&mut told, true) => {
+                        let _the_stream_has_ended = told_by.send(format!(
+                            "{text}: {error}; the sound goes on without pictures, and they are tried again"
+                        ));
+                    }
+                    // The first one was told; the others are the same in most cases.
+                    Err(_) => {}
+                }
+                std::thread::park_timeout(CALL_AGAIN);
+            }
+        })?;
+        Ok(VideoCall { opened, token, tell, max_packet })
+    }
+
+    /// Has `session` use the wire once it is open; on the media thread, after each round.
+    pub fn poll(&mut self, now: Instant, session: &mut Session, lines: &mut Lines<'static>, stacks: &Stacks) {
+        let Ok(wire) = self.opened.pop() else { return };
+        let name = wire.scheme();
+        match wire.add(VIDEO_WIRE, name, lines, stacks) {
+            Ok(added) => session.call_for_video(now, VIDEO_WIRE, &added.paths, &added.stack, self.token),
+            Err(error) => {
+                let _the_main_thread_is_gone =
+                    self.tell.send(format!("{name}: {error}; the sound goes on without pictures"));
+            }
+        }
+    }
+}
+
+/// The wire of a sender's pictures: behind those of `--also` and `--switch`.
+pub(crate) const VIDEO_WIRE: WireId = WireId(60_000);
+/// The port of the pictures above that of the sound, where none is named: RTP's next pair of ports (RFC 3550 §11).
+pub(crate) const PORT_ABOVE: u16 = 2;
+/// How often a peer that does not accept a connection is called.
+const CALL_AGAIN: Duration = Duration::from_millis(500);

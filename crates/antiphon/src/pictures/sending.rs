@@ -1,0 +1,314 @@
+//! A video file, read and cut into payloads on a thread of its own.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use antiphon_media::packet::{EncodingName, VIDEO_HEADER};
+use antiphon_session::{
+    Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
+};
+use antiphon_video::{CLOCK_RATE, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, VideoReader};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::versions::Versions;
+use crate::Error;
+use crate::run::spawn;
+use crate::transport::unguessable;
+
+/// A video file that was found to be one. Its thread waits to be told how long payloads may be.
+pub(crate) struct VideoFile {
+    pub info: StreamInfo,
+    /// Bytes a second of its beginning; `None` of what can't be read twice.
+    rate: Option<f64>,
+    begin: Sender<Order>,
+    trouble: VideoTrouble,
+}
+
+/// Why the file could not be read to its end.
+#[derive(Clone, Default)]
+pub(crate) struct VideoTrouble(Arc<Mutex<Option<String>>>);
+
+impl VideoTrouble {
+    /// The sentence, if there is one.
+    pub fn note(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, why: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+}
+
+struct Order {
+    most: usize,
+    length: Option<Duration>,
+    seed: u64,
+    units: Producer<Unit>,
+    spent: Consumer<Unit>,
+}
+
+/// A frame that is cut.
+#[derive(Default)]
+struct Unit {
+    number: u64,
+    due: Duration,
+    shown: Duration,
+    is_key: bool,
+    is_needed: bool,
+    layer: u8,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl VideoFile {
+    /// Opens it on the thread that will read it. `rate`: for raw streams, which hold no times.
+    pub fn open(path: &Path, rate: Option<FrameRate>) -> Result<Self, Error> {
+        let (told, opened) = mpsc::channel();
+        let (begin, order) = mpsc::channel();
+        let trouble = VideoTrouble::default();
+        let (name, own, to) = (path.display().to_string(), path.to_owned(), trouble.clone());
+        spawn("video-read", move || {
+            let open = || {
+                let file = File::open(&own).map_err(antiphon_video::VideoFileError::from)?;
+                VideoReader::open(BufReader::new(file), OpenOptions { rate })
+            };
+            let is_file = std::fs::metadata(&own).is_ok_and(|data| data.is_file());
+            let mean = is_file.then(|| open().ok().and_then(mean_rate)).flatten();
+            match open() {
+                Ok(reader) => {
+                    let _asked = told.send(Ok((reader.info().clone(), mean)));
+                    read(reader, &order, &to, &name);
+                }
+                Err(error) => {
+                    let _asked = told.send(Err(Error::usage(format!("{name}: {error}"))));
+                }
+            }
+        })?;
+        let (info, rate) =
+            opened.recv().map_err(|_| Error::failed("the thread that reads the video has ended"))??;
+        Ok(VideoFile { info, rate, begin, trouble })
+    }
+
+    /// Opens the versions of one film, the lowest first.
+    pub fn open_all(paths: &[PathBuf], rate: Option<FrameRate>) -> Result<Vec<Self>, Error> {
+        let files: Result<Vec<Self>, Error> = paths.iter().map(|path| VideoFile::open(path, rate)).collect();
+        let files = files?;
+        let codecs = || files.iter().map(|file| file.info.codec);
+        if let (Some(one), Some(path)) =
+            (codecs().next(), codecs().position(|codec| Some(codec) != codecs().next()).map(|at| &paths[at]))
+        {
+            return Err(Error::usage(format!(
+                "{}: versions of one film have one codec, and the first is {one}: convert it, or leave it out",
+                path.display()
+            )));
+        }
+        Ok(files)
+    }
+
+    /// Its codec and size, in words.
+    pub fn describe(&self) -> String {
+        let size =
+            self.info.size.map_or_else(String::new, |size| format!(", {}×{}", size.width, size.height));
+        format!("the pictures ({}{size})", self.info.codec)
+    }
+
+    /// Sends the versions of one film beside the sound of a session, in packets of at most so many bytes, and as much of it as the path
+    /// carries; no more than `length` of it. The lowest comes first; none are no pictures.
+    pub fn send_with(
+        versions: Vec<Self>,
+        session: &mut Session,
+        max_packet: usize,
+        (length, seed): (Option<Duration>, u64),
+    ) -> Result<Vec<VideoTrouble>, Error> {
+        let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
+        let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
+        session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        let seed = seed ^ unguessable();
+        let codec = lowest.info.codec;
+        // The sound waits behind a packet of pictures, and on a path that carries just these for as long as they take.
+        let short = lowest.rate.map(|rate| (rate * LONGEST_PACKET.as_secs_f64()) as usize);
+        let max_packet = short.map_or(max_packet, |short| short.max(SHORTEST_PACKET).min(max_packet));
+        let config = VideoTrackConfig {
+            encoding: EncodingName::new(codec.encoding_name()).expect("it is a short word"),
+            payload_type: PAYLOAD_TYPE,
+            sound: session.send_track().map_or(0, |track| track.packetiser().ssrc()),
+            epoch: session.epoch(),
+            seed,
+            max_packet,
+        };
+        let most = max_packet.saturating_sub(VIDEO_HEADER);
+        let started: Result<Vec<_>, Error> =
+            versions.into_iter().map(|version| version.start(most, (length, seed))).collect();
+        let (mut sources, troubles): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
+        let source = match sources.len() {
+            1 => sources.remove(0),
+            _ => Box::new(Versions::new(sources)),
+        };
+        session.add_video_track(VideoTrack::new(source, config));
+        Ok(troubles)
+    }
+
+    /// Reads and cuts it from now on, into payloads of at most so many bytes.
+    fn start(
+        self,
+        most: usize,
+        (length, seed): (Option<Duration>, u64),
+    ) -> Result<(Box<dyn VideoSource>, VideoTrouble), Error> {
+        if most < FrameCutter::LEAST {
+            return Err(Error::usage(format!(
+                "pictures need payloads of {} bytes, and packets here have room for {most}: use a larger MTU",
+                FrameCutter::LEAST
+            )));
+        }
+        let (units, ready) = RingBuffer::new(UNITS);
+        let (give_back, spent) = RingBuffer::new(UNITS);
+        self.begin
+            .send(Order { most, length, seed, units, spent })
+            .map_err(|_| Error::failed("the thread that reads the video has ended"))?;
+        Ok((Box::new(Queue { ready, give_back, unit: None, part: 0 }), self.trouble))
+    }
+}
+
+/// Bytes a second in the beginning of a file.
+fn mean_rate(mut reader: VideoReader) -> Option<f64> {
+    let (mut bytes, mut end) = (0, Duration::ZERO);
+    while let Ok(Some(frame)) = reader.next_frame() {
+        (bytes, end) = (bytes + frame.data.len(), end.max(shown(&frame)));
+        if end >= BEGINNING {
+            break;
+        }
+    }
+    (end >= Duration::from_secs(1)).then(|| bytes as f64 / end.as_secs_f64())
+}
+
+/// The reading thread.
+fn read(mut reader: VideoReader, order: &Receiver<Order>, trouble: &VideoTrouble, name: &str) {
+    let Ok(Order { most, length, seed, mut units, mut spent }) = order.recv() else { return };
+    let mut cutter = FrameCutter::new(reader.info().codec, seed);
+    let (mut ahead, mut number, mut damaged) = (VecDeque::with_capacity(AHEAD), 0, 0u64);
+    loop {
+        while ahead.len() < AHEAD {
+            match reader.next_frame() {
+                Ok(Some(frame)) => ahead.push_back(frame),
+                Ok(None) => break,
+                // What came before is sent.
+                Err(error) => {
+                    trouble.set(format!("{name}: {error}"));
+                    break;
+                }
+            }
+        }
+        // A frame that others need is sent before the first of them is shown.
+        let Some(due) = ahead.iter().map(shown).min() else { break };
+        let Some(frame) = ahead.pop_front() else { break };
+        if length.is_some_and(|length| due >= length) {
+            break;
+        }
+        // The first units are made here; later ones are used again.
+        let mut unit = spent.pop().unwrap_or_default();
+        if fill(&mut unit, &frame, (number, due), &mut cutter, most).is_none() {
+            damaged += 1;
+            continue;
+        }
+        number += 1;
+        while let Err(rtrb::PushError::Full(full)) = units.push(unit) {
+            if units.is_abandoned() {
+                return;
+            }
+            unit = full;
+            std::thread::park_timeout(REST);
+        }
+    }
+    if damaged > 0 && trouble.note().is_none() {
+        trouble.set(format!("{name}: {damaged} pictures are damaged, and were not sent"));
+    }
+}
+
+fn fill(
+    unit: &mut Unit,
+    frame: &Frame,
+    (number, due): (u64, Duration),
+    cutter: &mut FrameCutter,
+    most: usize,
+) -> Option<()> {
+    unit.bytes.clear();
+    unit.ends.clear();
+    for payload in cutter.cut(frame, most)? {
+        unit.bytes.extend(payload);
+        unit.ends.push(unit.bytes.len());
+    }
+    let picture = &frame.picture;
+    (unit.number, unit.due, unit.shown) = (number, due, shown(frame));
+    (unit.is_key, unit.is_needed, unit.layer) = (picture.key, !picture.droppable, picture.temporal_layer);
+    Some(())
+}
+
+fn shown(frame: &Frame) -> Duration {
+    debug_assert_eq!(frame.time.rate, CLOCK_RATE);
+    frame.time.duration()
+}
+
+/// The media thread's end of the ring.
+struct Queue {
+    ready: Consumer<Unit>,
+    give_back: Producer<Unit>,
+    unit: Option<Unit>,
+    part: usize,
+}
+
+impl VideoSource for Queue {
+    fn next(&mut self) -> Option<VideoPayload<'_>> {
+        if self.unit.is_none() {
+            self.unit = self.ready.pop().ok();
+        }
+        let unit = self.unit.as_ref()?;
+        let begin = self.part.checked_sub(1).map_or(0, |before| unit.ends[before]);
+        Some(VideoPayload {
+            unit: unit.number,
+            part: (self.part as u32, unit.ends.len() as u32),
+            due: unit.due,
+            shown: unit.shown,
+            is_key: unit.is_key,
+            is_needed: unit.is_needed,
+            layer: unit.layer,
+            bytes: &unit.bytes[begin..unit.ends[self.part]],
+        })
+    }
+
+    fn take(&mut self) {
+        self.part += 1;
+        if self.unit.as_ref().is_some_and(|unit| self.part >= unit.ends.len())
+            && let Some(unit) = self.unit.take()
+        {
+            self.part = 0;
+            // There is room for all units that there are.
+            let _used_again = self.give_back.push(unit);
+        }
+    }
+
+    fn is_ended(&mut self) -> bool {
+        self.unit.is_none() && self.ready.is_abandoned() && self.ready.is_empty()
+    }
+
+    fn on_way(&mut self, _way: VideoWay) {}
+}
+
+/// RTP's number for the pictures: sound in many channel groups has those from 96 on.
+const PAYLOAD_TYPE: u8 = 127;
+/// How long a packet takes at most on a path that carries the pictures and little more, and the shortest one that is made for it: the headers of
+/// a shorter one would be more than an eighth.
+const LONGEST_PACKET: Duration = Duration::from_millis(20);
+const SHORTEST_PACKET: usize = 500;
+/// Of a file so much is read to know its rate.
+const BEGINNING: Duration = Duration::from_secs(20);
+/// Frames that are read ahead, to know which one is shown first: decoders keep 16 at most (ITU-T H.264 §A.3.1, MaxDpbFrames).
+const AHEAD: usize = 17;
+/// Frames that wait to be sent: a third of a second at 25 frames/s.
+const UNITS: usize = 8;
+/// How long the reading thread waits for room.
+const REST: Duration = Duration::from_millis(10);

@@ -1,0 +1,184 @@
+//! JACK at both ends: private dummy servers, GStreamer as the musician and `jack_rec` as the listener.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::child::{Child, Ended, antiphon, free_ports, program};
+use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
+
+/// A JACK server of a test's own, without hardware, ended when dropped. One that is killed keeps one of the eight places that
+/// a machine has for servers until another one of the same name ends.
+struct Server {
+    name: String,
+    jackd: Option<Child>,
+}
+
+impl Server {
+    fn start(name: &str, rate: u32, period: u32) -> Self {
+        let mut server = Server { name: format!("antiphon-{}-{name}", std::process::id()), jackd: None };
+        server.run(rate, period);
+        server
+    }
+
+    fn run(&mut self, rate: u32, period: u32) {
+        let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        let scheduling = if root { "-R" } else { "-r" };
+        let mut command = program(&format!(
+            "jackd -n {} {scheduling} -S -d dummy -r {rate} -p {period} -C 2 -P 2",
+            self.name
+        ));
+        command.env("JACK_NO_AUDIO_RESERVATION", "1");
+        self.jackd = Some(Child::start(&mut command, DEADLINE));
+        Child::start(&mut program(&format!("jack_wait -w -t 10 -s {}", self.name)), DEADLINE).succeed();
+    }
+
+    /// Kills it, as a crash would.
+    fn kill(&mut self) {
+        self.jackd = None;
+    }
+
+    /// A program that uses this server.
+    fn client(&self, mut command: Command) -> Command {
+        command.env("JACK_DEFAULT_SERVER", &self.name).env("JACK_NO_START_SERVER", "1");
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(jackd) = self.jackd.take() {
+            jackd.terminate();
+        }
+        // Of one that was killed.
+        for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().contains(&format!("_{}_", self.name)) {
+                let _may_be_gone_already = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// A tone is played into a server, sent over loopback and played into another server, where a client records it.
+/// Returns what both ends say at the end.
+fn carry(periods: (u32, u32), rates: (u32, u32), recording: &Path) -> (Value, Value) {
+    let from = Server::start("from", rates.0, periods.0);
+    let to = Server::start("to", rates.1, periods.1);
+    let mut tone = from.client(program(&format!(
+        "gst-launch-1.0 audiotestsrc freq={FREQUENCY} volume={LEVEL} ! audio/x-raw,channels=2 ! jackaudiosink connect=0 \
+         client-name=tone"
+    )));
+    let mut tone = Child::start(&mut tone, DEADLINE);
+    tone.wait_for("New clock");
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let sink = "jack:?name=listener&connect=no";
+    let mut receiver =
+        to.client(antiphon(["receive", address.as_str(), sink, "--latency", "60ms", "--json"]));
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_for("listening on");
+    let source = "jack:?name=musician&connect=tone:.*";
+    let mut sender = from.client(antiphon(["send", source, address.as_str(), "--seconds", "9s", "--json"]));
+    let sender = Child::start(&mut sender, DEADLINE);
+    receiver.wait_until_played(1.0);
+    let mut recorder = to.client(program("jack_rec -d 4 -b 16 -f"));
+    recorder.arg(recording).args(["listener:out_1", "listener:out_2"]);
+    Child::start(&mut recorder, DEADLINE).succeed();
+    let ends = (sender.succeed().summary(), receiver.succeed().summary());
+    tone.interrupt();
+    tone.end();
+    ends
+}
+
+/// Whether a run says of itself that the machine, or its servers, had no time for it.
+fn was_held_up((sender, receiver): &(Value, Value)) -> bool {
+    let counts = [&sender["device"]["xruns"], &sender["device"]["underruns"], &receiver["device"]["xruns"]];
+    counts.iter().any(|count| count.as_u64() != Some(0))
+}
+
+fn tone_passes(periods: (u32, u32), rates: (u32, u32)) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let recording = directory.path().join("heard.wav");
+    arrives_whole((&recording, rates.1, Duration::ZERO), 0, || {
+        let ends = carry(periods, rates, &recording);
+        let (sender, receiver) = &ends;
+        assert_eq!(receiver["lost"], 0, "loopback loses nothing: {receiver}");
+        assert_eq!(receiver["device"]["period_frames"], periods.1);
+        assert_eq!(receiver["device"]["rate_hz"], rates.1);
+        (was_held_up(&ends), format!("{sender} {receiver}"))
+    });
+}
+
+#[test]
+#[ignore = "needs jackd and GStreamer; scripts/install-peers brings them"]
+fn a_tone_passes_from_jack_to_jack() {
+    // Shorter periods are for machines with more processors than a dummy server, a musician, two ends and a listener share here.
+    tone_passes((256, 512), (48_000, 48_000));
+}
+
+#[test]
+#[ignore = "needs jackd and GStreamer; scripts/install-peers brings them"]
+fn a_tone_passes_between_servers_of_other_rates() {
+    tone_passes((1024, 240), (44_100, 48_000));
+}
+
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
+fn a_server_that_was_killed_is_found_again() {
+    let mut server = Server::start("again", 48_000, 128);
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let mut receiver = server.client(antiphon(["receive", &address, "jack:?name=one", "--json"]));
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_for("listening on");
+    let mut sender = server.client(antiphon(["send", "jack:?name=one", &address, "--json"]));
+    let mut sender = Child::start(&mut sender, DEADLINE);
+    receiver.wait_for("sound begins");
+    server.kill();
+    for one in [&mut receiver, &mut sender] {
+        one.wait_for("the JACK server is gone");
+    }
+    server.run(44_100, 64);
+    for one in [&mut receiver, &mut sender] {
+        one.wait_for("runs at 44100 Hz now");
+    }
+    server.kill();
+    server.run(48_000, 256);
+    let names = [&mut receiver, &mut sender].map(|one| one.wait_for("runs again after"));
+    // Both ask for the same name: one gets it, and the other one with a number.
+    assert!(names.iter().any(|line| line.ends_with("'one'")), "{names:?}");
+    assert!(names.iter().any(|line| line.ends_with("'one-01'")), "{names:?}");
+    sender.interrupt();
+    let check = |ended: Ended, codes: &[i32]| {
+        assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{}{}", ended.out, ended.err);
+        let device = &ended.summary()["device"];
+        assert_eq!(device["lost_servers"], 1, "{device}");
+        assert_eq!(device["connected"], true, "{device}");
+        assert_eq!(device["period_frames"], 256, "{device}");
+    };
+    check(sender.end(), &[130]);
+    check(receiver.end(), &[0]);
+}
+
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
+fn devices_shows_the_server() {
+    let server = Server::start("shown", 96_000, 32);
+    let shown = Child::start(&mut server.client(antiphon(["devices", "--json"])), DEADLINE).succeed();
+    let jack = shown.records("device").into_iter().find(|device| device["name"] == "jack").expect("a record");
+    let about = jack["about"].as_str().expect("a text");
+    assert_eq!(jack["available"], true, "{about}");
+    for word in ["96000 Hz", "32 sample frames", "system:capture_1", "system:playback_2"] {
+        assert!(about.contains(word), "{word} is not in: {about}");
+    }
+    let mut wrong = server.client(antiphon(["send", "jack:?connect=nobody:.*", "rtp://127.0.0.1:9"]));
+    let ended = Child::start(&mut wrong, DEADLINE).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.contains("connect=nobody:.* matches no output of JACK"), "{}", ended.err);
+    assert!(ended.err.contains("system:capture_1"), "{}", ended.err);
+}
+
+/// Ten seconds of sound, and three times as much for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(40);

@@ -1,0 +1,103 @@
+//! The tone that passes from sound server to sound server, and what is left of it.
+
+use std::f64::consts::TAU;
+use std::path::Path;
+use std::time::Duration;
+
+use antiphon::media::Pull;
+use antiphon::sound::open_source;
+use antiphon_testkit::Sine;
+
+/// Has the tone carried until it has arrived whole in `recording`, at `rate`; nothing is judged at its `edges`.
+///
+/// `carry` does so once, and returns whether the ends say that the machine or a server had no time, and all that they say. As
+/// often as `untold` a defect may be one that no end and no server tells of.
+pub fn arrives_whole(
+    (recording, rate, edges): (&Path, u32, Duration),
+    untold: u32,
+    mut carry: impl FnMut() -> (bool, String),
+) {
+    let mut untold_so_far = 0;
+    for _ in 0..ATTEMPTS {
+        let (was_held_up, said) = carry();
+        let Heard { defect: Some(why), whole } = listen(recording, rate, edges) else { return };
+        untold_so_far += u32::from(!was_held_up);
+        assert!(untold_so_far <= untold, "{why}: {said}");
+        // A fault of ours would be there between the cycles that the servers missed, too.
+        if was_held_up && whole >= WHOLE {
+            return;
+        }
+        eprintln!("{why}, {whole:?} without a defect: {said}");
+    }
+    panic!("{ATTEMPTS} times there was a defect in every second: this machine is too busy");
+}
+
+/// What is recorded of the tone.
+struct Heard {
+    /// The first defect, if there is one.
+    defect: Option<String>,
+    /// The longest time without any, in both channels.
+    whole: Duration,
+}
+
+/// Looks for the tone in every 10 ms of both channels but at the `edges` of the recording: at its level and its frequency, without
+/// a jump of its phase.
+fn listen(recording: &Path, rate: u32, edges: Duration) -> Heard {
+    let mut source = open_source(&recording.display().to_string()).expect("a recording").source;
+    assert_eq!((source.format().rate(), source.format().channels()), (rate, 2));
+    let mut sound = Vec::new();
+    let mut block = [0.0; 2 * 1024];
+    loop {
+        match source.pull(&mut block) {
+            Pull::Frames(frames) => sound.extend_from_slice(&block[..2 * frames]),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => break,
+        }
+    }
+    let edge = 2 * (edges.as_secs_f64() * f64::from(rate)) as usize;
+    assert!(sound.len() >= 2 * edge + 2 * 3 * rate as usize, "{} samples", sound.len());
+    let sound = &sound[edge..sound.len() - edge];
+    let length = rate as usize / 100;
+    let (mut heard, mut run) = (Heard { defect: None, whole: Duration::ZERO }, 0);
+    let mut phases: [Option<f64>; 2] = [None; 2];
+    for (number, piece) in sound.chunks_exact(2 * length).enumerate() {
+        let of_channel = |channel: usize, before: &mut Option<f64>| {
+            let samples: Vec<f32> = piece.iter().skip(channel).step_by(2).copied().collect();
+            defect(&samples, number * length, rate, before)
+        };
+        let defects = [0, 1].map(|channel| of_channel(channel, &mut phases[channel]));
+        match defects.into_iter().flatten().next() {
+            Some(why) => {
+                heard.defect.get_or_insert(format!("{why} at {number}0 ms"));
+                run = 0;
+            }
+            None => run += 1,
+        }
+        heard.whole = heard.whole.max(Duration::from_millis(10 * run));
+    }
+    heard
+}
+
+/// What is wrong with 10 ms of a channel that begin at sample `first`; `before`: the phase of the 10 ms before, if there was one.
+fn defect(piece: &[f32], first: usize, rate: u32, before: &mut Option<f64>) -> Option<String> {
+    let Sine { level, phase, rest } = Sine::fit(piece, first, TAU * FREQUENCY / f64::from(rate));
+    let noise = rest.sqrt();
+    let before = before.replace(phase);
+    // A lost sample frame leaves 6.5 % of the level at this frequency, times the root of the part of the piece behind it; the
+    // resampler's ripple and 16 bits are well below.
+    if (level / LEVEL - 1.0).abs() > 0.01 || noise > 0.002 {
+        return Some(format!("level {level}, noise {noise}"));
+    }
+    // Phase against a clock of the nominal rate: both servers' clocks and the resampler's correction turn it slowly. 800 ppm of
+    // 997 Hz are 0.05 in 10 ms; a lost sample frame is 0.13.
+    let turn = (phase - before?).rem_euclid(TAU);
+    let turn = if turn > TAU / 2.0 { turn - TAU } else { turn };
+    (turn.abs() > 0.05).then(|| format!("the phase turns by {turn}"))
+}
+
+pub const FREQUENCY: f64 = 997.0;
+pub const LEVEL: f64 = 0.5;
+/// A server on a busy machine may miss cycles, which it says.
+const ATTEMPTS: u32 = 5;
+/// So long without a defect in a run with missed cycles.
+const WHOLE: Duration = Duration::from_millis(1_000);

@@ -1,0 +1,455 @@
+//! One path that the tracks of a session share: what is on its way, how fast the path takes it, and what that leaves to the
+//! pictures when the sound has had its own.
+
+use std::time::Duration;
+
+use antiphon_core::{Event, Instant};
+use antiphon_media::rtcp::{ArrivalReport, PacketArrival};
+
+use super::copa::{Copa, Told, USUAL_PACKET};
+use super::slow_path::{Arrival, SlowPath};
+use super::{Budget, CongestionManager, PathFigures, SPAN, SPANS, TrackId};
+use crate::associations::AssociationId;
+use crate::packet_arrivals::LATEST;
+
+/// Shares out the path to one peer that tells when packets arrive (RFC 8888), over any transport but one of a byte stream.
+///
+/// Sound is sent when it is due, and counts. The other tracks share what is left of the window, at an even pace. As long as the peer has
+/// told nothing, which other programs do, everything is sent when it is due.
+#[derive(Debug)]
+pub struct SharedPath {
+    on: Option<AssociationId>,
+    streams: Vec<SentStream>,
+    copa: Option<Copa>,
+    slow: SlowPath,
+    in_flight: u64,
+    /// Average size of the pictures' packets; before there are any, of the sound's.
+    packet: f64,
+    has_pictures: bool,
+    round_trip: RoundTrip,
+    /// From sending to the report of it, smoothed.
+    answer: Option<Duration>,
+    reported: Option<Instant>,
+    /// When pictures were first to be sent, and what had been sent by then.
+    asked: Option<(Instant, u64)>,
+    /// Bytes sent.
+    sent: u64,
+    /// Bytes that may leave at once, and when they were counted.
+    credit: f64,
+    credited: Instant,
+    delivered: Delivered,
+    figures: PathFigures,
+}
+
+/// What was sent of one stream and is not told of yet.
+#[derive(Debug)]
+struct SentStream {
+    ssrc: Option<u32>,
+    ring: Vec<Sent>,
+    /// Every older packet is told of.
+    oldest: u16,
+    /// The number after the newest one.
+    next: u16,
+    /// The newest one that has arrived.
+    arrived: Option<u16>,
+    /// When a packet was last sent; `None` before the first.
+    last_sent: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    number: u16,
+    at: Instant,
+    /// 0 when it has been told of.
+    bytes: u32,
+}
+
+/// The shortest round trip, and the one that packets have now.
+#[derive(Clone, Debug, Default)]
+struct RoundTrip {
+    /// The shortest of each of the last spans of time, the newest first.
+    shortest: [Option<Duration>; SPANS],
+    began: Instant,
+    /// The shortest of each of the last moments.
+    now: [Option<Duration>; MOMENTS],
+    moment: Instant,
+}
+
+/// Bytes that arrive in a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    since: Instant,
+    bytes: u64,
+    rate: Option<f64>,
+}
+
+impl SharedPath {
+    /// For so many streams: the channel groups of the sound, and the pictures.
+    pub fn new(streams: usize) -> Self {
+        let sent = Sent { number: 0, at: Instant::ZERO, bytes: 0 };
+        let stream = || SentStream {
+            ssrc: None,
+            ring: vec![sent; REMEMBERED],
+            oldest: 0,
+            next: 0,
+            arrived: None,
+            last_sent: None,
+        };
+        SharedPath {
+            on: None,
+            streams: (0..streams).map(|_| stream()).collect(),
+            copa: None,
+            slow: SlowPath::new(),
+            in_flight: 0,
+            packet: 0.0,
+            has_pictures: false,
+            round_trip: RoundTrip::default(),
+            answer: None,
+            reported: None,
+            asked: None,
+            sent: 0,
+            credit: 0.0,
+            credited: Instant::ZERO,
+            delivered: Delivered::default(),
+            figures: PathFigures::default(),
+        }
+    }
+
+    /// Another association leads to the peer: nothing is known of its path.
+    fn begin(&mut self, on: AssociationId) {
+        for stream in &mut self.streams {
+            stream.oldest = stream.next;
+            stream.ring.iter_mut().for_each(|sent| sent.bytes = 0);
+        }
+        (self.on, self.copa, self.reported, self.answer) = (Some(on), None, None, None);
+        (self.in_flight, self.round_trip, self.slow) = (0, RoundTrip::default(), SlowPath::new());
+        (self.delivered, self.figures, self.asked) = Default::default();
+    }
+
+    /// The place of a new stream: one that none had, or that of the stream that has been silent for the longest, which goes on under another
+    /// SSRC.
+    fn place_for(&mut self, ssrc: u32, number: u16) -> Option<usize> {
+        let silent = |stream: &(usize, &SentStream)| stream.1.last_sent;
+        let (at, _) = self.streams.iter().enumerate().min_by_key(silent)?;
+        let stream = &mut self.streams[at];
+        self.in_flight -= stream.ring.iter().map(|sent| u64::from(sent.bytes)).sum::<u64>();
+        stream.forget();
+        (stream.ssrc, stream.oldest, stream.next, stream.arrived) = (Some(ssrc), number, number, None);
+        Some(at)
+    }
+
+    /// Bytes a second that leave at an even pace. `slow`: as [`Self::slow_rate`].
+    fn pace(&self, copa: &Copa, slow: Option<f64>) -> f64 {
+        let Some(answer) = self.answer else { return f64::INFINITY };
+        let pace = AHEAD * copa.window(self.packet) / answer.max(SHORTEST).as_secs_f64();
+        slow.map_or(pace, |slow| slow.min(pace))
+    }
+
+    /// Bytes a second on a path that takes long for a packet, while the queue is ours.
+    fn slow_rate(&self, copa: &Copa) -> Option<f64> {
+        self.slow.rate(self.packet).filter(|_| copa.is_alone())
+    }
+
+    /// Bytes that may be on their way.
+    fn window(&self, copa: &Copa, slow: Option<f64>) -> f64 {
+        match (slow, self.slow.aim(self.packet), self.round_trip.shortest()) {
+            // The rate rules; this is for when nothing is told.
+            (Some(rate), Some(aim), Some(shortest)) => rate * (shortest + LATEST + 4 * aim).as_secs_f64(),
+            _ => copa.window(self.packet),
+        }
+    }
+
+    fn gain(&mut self, now: Instant, pace: f64, is_slow: bool) {
+        let gained = pace * now.since(self.credited).as_secs_f64();
+        let packets = if is_slow { 1.0 } else { 2.0 };
+        let most = (packets * self.packet).max(pace * BURST.as_secs_f64());
+        (self.credit, self.credited) = ((self.credit + gained).min(most), now);
+    }
+
+    /// Until something was told: a little at first, and everything where nothing is ever told.
+    fn first_budget(&mut self, now: Instant) -> Budget {
+        let (began, sent) = self.asked.get_or_insert((now, self.sent));
+        let passed = now.since(*began);
+        if passed >= UNTOLD {
+            return Budget::All;
+        }
+        let intervals = (passed.as_nanos() / FIRST_INTERVAL.as_nanos()) as u32;
+        if !self.has_pictures {
+            // One shows how long they are.
+            return Budget::Bytes(1, now);
+        }
+        let most = (FIRST_PACKETS * self.packet).max(USUAL_PACKET) as u64 * u64::from(intervals + 1);
+        let left = most.saturating_sub(self.sent - *sent);
+        Budget::Bytes(left as usize, *began + FIRST_INTERVAL * (intervals + 1))
+    }
+
+    /// Packets that nothing was told of for long are lost.
+    fn notice_silence(&mut self, now: Instant) {
+        let (Some(reported), Some(copa)) = (self.reported, &mut self.copa) else { return };
+        // Without a measured time, all that came had been sent again: the least patience holds.
+        let patience = self.answer.map_or(SILENCE, |answer| SILENCE.max(4 * answer));
+        let oldest = self.streams.iter().filter_map(SentStream::oldest_at).min();
+        if now.since(reported) < patience || oldest.is_none_or(|at| now.since(at) < patience) {
+            return;
+        }
+        copa.on_silence(self.packet);
+        self.slow = SlowPath::new();
+        self.streams.iter_mut().for_each(SentStream::forget);
+        (self.in_flight, self.reported) = (0, Some(now));
+    }
+}
+
+impl CongestionManager for SharedPath {
+    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
+
+    fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]) {
+        let is_picture = track != TrackId::SOUND;
+        if self.on != Some(on) {
+            // Sound may go over several; the pictures go over the one that counts.
+            if self.on.is_some() && !is_picture {
+                return;
+            }
+            self.begin(on);
+        }
+        let Some((number, ssrc)) = name_of(packet) else { return };
+        let known = self.streams.iter().position(|stream| stream.ssrc == Some(ssrc));
+        let Some(at) = known.or_else(|| self.place_for(ssrc, number)) else { return };
+        self.in_flight -= self.streams[at].on_sent(now, number, packet.len());
+        self.in_flight += packet.len() as u64;
+        if is_picture && !self.has_pictures {
+            (self.has_pictures, self.packet) = (true, 0.0);
+        }
+        if is_picture == self.has_pictures {
+            let weight = if self.packet == 0.0 { 1.0 } else { 1.0 / 16.0 };
+            self.packet += weight * (packet.len() as f64 - self.packet);
+        }
+        self.credit -= packet.len() as f64;
+        self.sent += packet.len() as u64;
+    }
+
+    fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
+        if self.on != Some(on) {
+            return;
+        }
+        let in_flight = self.in_flight;
+        let (mut arrived, mut packets, mut longest) = (0u64, (0, 0), Duration::ZERO);
+        let mut answer = None;
+        for (ssrc, number, packet) in report.packets() {
+            let PacketArrival::Arrived(ago) = packet else { continue };
+            let Some(stream) = self.streams.iter_mut().find(|stream| stream.ssrc == Some(ssrc)) else {
+                continue;
+            };
+            let Some(sent) = stream.on_arrived(number) else { continue };
+            arrived += u64::from(sent.bytes);
+            packets.0 += 1;
+            let since = now.since(sent.at);
+            if let Some(ago) = ago {
+                // What a peer says of its own clock may be anything.
+                let round_trip = since.saturating_sub(ago);
+                self.round_trip.note(now, round_trip, self.answer);
+                longest = longest.max(round_trip);
+                answer = answer.max(Some(since));
+                let wait = round_trip.saturating_sub(self.round_trip.shortest().unwrap_or(round_trip));
+                self.slow.note(Arrival { at: report.arrived_at(ago), bytes: sent.bytes, wait });
+            }
+        }
+        self.slow.end_report(now);
+        for stream in &mut self.streams {
+            let (lost, bytes) = stream.lost();
+            packets.1 += lost;
+            self.in_flight -= bytes;
+        }
+        self.in_flight -= arrived;
+        if packets == (0, 0) {
+            return;
+        }
+        self.reported = Some(now);
+        self.delivered.note(now, arrived);
+        let smoothed = match (self.answer, answer) {
+            (Some(before), Some(answer)) => Some(before * 7 / 8 + answer / 8),
+            (before, answer) => before.or(answer),
+        };
+        self.answer = smoothed;
+        let Some(answer) = smoothed else { return };
+        let Some((shortest, standing)) = self.round_trip.get() else { return };
+        let takes = self.slow.proved() * answer.as_secs_f64();
+        let copa = self.copa.get_or_insert_with(|| Copa::new(self.packet, takes));
+        let told = Told {
+            arrived: arrived as f64,
+            packets,
+            packet: self.packet,
+            standing: standing.saturating_sub(shortest),
+            meant: self.slow.aim(self.packet).map_or(Duration::ZERO, |aim| 2 * aim),
+            longest: longest.saturating_sub(shortest),
+            answer,
+            in_flight: in_flight as f64,
+        };
+        copa.on_report(now, &told);
+        if let Some(capacity) = self.slow.capacity(self.packet) {
+            copa.set_window(capacity * answer.as_secs_f64(), &told);
+        }
+        let figures = &mut self.figures;
+        figures.rate = Some(copa.estimate() / answer.max(SHORTEST).as_secs_f64());
+        (figures.delivered, figures.competes) = (self.delivered.rate, copa.competes());
+        figures.queueing = Some(standing.saturating_sub(shortest));
+        figures.lost += u64::from(packets.1);
+    }
+
+    fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
+        self.notice_silence(now);
+        if track == TrackId::SOUND {
+            return Budget::All;
+        }
+        let Some(copa) = self.copa.as_ref() else { return self.first_budget(now) };
+        let slow = self.slow_rate(copa);
+        let (room, pace) = (self.window(copa, slow) - self.in_flight as f64, self.pace(copa, slow));
+        self.gain(now, pace, slow.is_some());
+        let pace = pace.max(1.0);
+        if room <= 0.0 {
+            return Budget::Bytes(0, now + ASK_AGAIN);
+        }
+        if self.credit <= 0.0 {
+            let wait = Duration::from_secs_f64((1.0 - self.credit) / pace);
+            return Budget::Bytes(0, now + wait.clamp(SHORTEST, ASK_AGAIN));
+        }
+        let wait = Duration::from_secs_f64(self.packet / pace);
+        Budget::Bytes(self.credit.min(room) as usize, now + wait.clamp(SHORTEST, ASK_AGAIN))
+    }
+
+    fn figures(&self) -> PathFigures {
+        self.figures
+    }
+}
+
+impl SentStream {
+    /// Returns the bytes of a packet of which nothing was told, and whose place this one takes.
+    fn on_sent(&mut self, now: Instant, number: u16, bytes: usize) -> u64 {
+        let place = &mut self.ring[usize::from(number) % REMEMBERED];
+        let before = std::mem::replace(place, Sent { number, at: now, bytes: bytes as u32 });
+        (self.next, self.last_sent) = (number.wrapping_add(1), Some(now));
+        if usize::from(self.next.wrapping_sub(self.oldest)) > REMEMBERED {
+            self.oldest = self.next.wrapping_sub(REMEMBERED as u16);
+        }
+        u64::from(before.bytes)
+    }
+
+    /// A packet has arrived: returns it if that is news.
+    fn on_arrived(&mut self, number: u16) -> Option<Sent> {
+        let sent = &mut self.ring[usize::from(number) % REMEMBERED];
+        if sent.number != number || sent.bytes == 0 {
+            return None;
+        }
+        let news = *sent;
+        sent.bytes = 0;
+        let is_newer = |before: u16| number.wrapping_sub(before) as i16 > 0;
+        if self.arrived.is_none_or(is_newer) {
+            self.arrived = Some(number);
+        }
+        Some(news)
+    }
+
+    /// Packets that others have overtaken for too long, and their bytes.
+    fn lost(&mut self) -> (u32, u64) {
+        let Some(arrived) = self.arrived else { return (0, 0) };
+        let (mut packets, mut bytes) = (0, 0);
+        while self.oldest != self.next && (arrived.wrapping_sub(self.oldest) as i16) >= 0 {
+            let sent = &mut self.ring[usize::from(self.oldest) % REMEMBERED];
+            if sent.bytes > 0 && sent.number == self.oldest {
+                let behind = arrived.wrapping_sub(self.oldest);
+                if behind < OVERTAKEN {
+                    break;
+                }
+                packets += 1;
+                bytes += u64::from(std::mem::take(&mut sent.bytes));
+            }
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+        (packets, bytes)
+    }
+
+    fn oldest_at(&self) -> Option<Instant> {
+        let mut numbers = (0..self.next.wrapping_sub(self.oldest)).map(|n| self.oldest.wrapping_add(n));
+        numbers.find_map(|number| {
+            let sent = &self.ring[usize::from(number) % REMEMBERED];
+            (sent.bytes > 0).then_some(sent.at)
+        })
+    }
+
+    fn forget(&mut self) {
+        self.oldest = self.next;
+        self.ring.iter_mut().for_each(|sent| sent.bytes = 0);
+    }
+}
+
+impl RoundTrip {
+    fn note(&mut self, now: Instant, time: Duration, answer: Option<Duration>) {
+        if now.since(self.began) >= SPAN {
+            self.shortest.copy_within(..SPANS - 1, 1);
+            (self.shortest[0], self.began) = (None, now);
+        }
+        // In all half of an answer's time (Copa, §2.1).
+        let moment = answer.unwrap_or(time).max(SHORTEST_MOMENT) / (2 * (MOMENTS as u32 - 1));
+        if now.since(self.moment) >= moment {
+            self.now.copy_within(..MOMENTS - 1, 1);
+            (self.now[0], self.moment) = (None, now);
+        }
+        for least in [&mut self.shortest[0], &mut self.now[0]] {
+            *least = Some(least.map_or(time, |least| least.min(time)));
+        }
+    }
+
+    fn shortest(&self) -> Option<Duration> {
+        self.shortest.iter().flatten().min().copied()
+    }
+
+    /// The shortest one, and that of now.
+    fn get(&self) -> Option<(Duration, Duration)> {
+        self.shortest().zip(self.now.iter().flatten().min().copied())
+    }
+}
+
+impl Delivered {
+    fn note(&mut self, now: Instant, bytes: u64) {
+        self.bytes += bytes;
+        let time = now.since(self.since);
+        if time >= RATE_OVER {
+            self.rate = (self.since > Instant::ZERO).then(|| self.bytes as f64 / time.as_secs_f64());
+            (self.since, self.bytes) = (now, 0);
+        }
+    }
+}
+
+/// Number and SSRC of an RTP packet.
+fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
+    let header = packet.first_chunk::<12>()?;
+    let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    Some((u16::from_be_bytes([header[2], header[3]]), ssrc))
+}
+
+/// Packets of a stream that are remembered: half a second of 50 Mbit/s.
+const REMEMBERED: usize = 2048;
+/// Packets that may be sent at the beginning in each of these intervals, a round trip of usual length (RFC 5681 §3.1: two to four, of which
+/// the fewest keep the sound from waiting), or the bytes of a usual one, if they are short. After this time the peer tells nothing.
+const FIRST_PACKETS: f64 = 2.0;
+const FIRST_INTERVAL: Duration = Duration::from_millis(100);
+const UNTOLD: Duration = Duration::from_secs(1);
+/// The pace above the window's rate, so that it is the window that bounds.
+const AHEAD: f64 = 1.25;
+/// What may leave at once.
+const BURST: Duration = Duration::from_millis(5);
+/// The clock's resolution in reports is a millisecond.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// How soon to ask again while the window is full.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// Without a report for so long the path is taken to be broken (RFC 6298 §2.4).
+const SILENCE: Duration = Duration::from_secs(1);
+/// Packets that have overtaken one that is lost (RFC 5681 §3.2).
+const OVERTAKEN: u16 = 3;
+/// Parts of the time in which the least wait counts, and the shortest such time: some reports lie in it.
+const MOMENTS: usize = 3;
+const SHORTEST_MOMENT: Duration = Duration::from_millis(40);
+/// Over which the rate of arrivals is counted.
+const RATE_OVER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

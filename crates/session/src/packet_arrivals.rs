@@ -1,0 +1,211 @@
+//! When the packets of a peer's streams arrived: what is told to a sender of pictures, which shares out the path by it (RFC 8888).
+
+use std::time::Duration;
+
+use antiphon_core::wire::UDP_IPV4_HEADERS;
+use antiphon_core::{Instant, Received, Unwrapper};
+use antiphon_media::rtcp::{ArrivalReportWriter, PacketArrival};
+
+/// The arrivals of one peer's packets.
+#[derive(Debug, Default)]
+pub(crate) struct PacketArrivals {
+    streams: Vec<Stream>,
+    /// Whether there are packets that were not told of.
+    has_news: bool,
+    /// When the first one came, and when they were last told.
+    first: Option<Instant>,
+    told: Option<Instant>,
+    /// Bytes that reports may have by now, and those of the last one.
+    earned: f64,
+    cost: f64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    ssrc: u32,
+    numbers: Unwrapper<16>,
+    ring: Vec<Arrival>,
+    /// The number after the highest one, and what it was at each of the last reports, the newest first.
+    next: u64,
+    told: [u64; TIMES],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    number: u64,
+    /// When it came; `None`: that tells nothing of the path.
+    at: Option<Instant>,
+}
+
+impl PacketArrivals {
+    /// Other streams begin.
+    pub fn begin(&mut self) {
+        self.streams.clear();
+    }
+
+    /// A packet of `len` bytes came.
+    pub fn on_packet(&mut self, ssrc: u32, sequence: u16, received: Received, len: usize) {
+        let at = self.streams.iter().position(|stream| stream.ssrc == ssrc).or_else(|| {
+            // Other streams than these are none of one session's.
+            (self.streams.len() < MOST_STREAMS).then(|| self.streams.push(Stream::new(ssrc)))?;
+            Some(self.streams.len() - 1)
+        });
+        let Some(at) = at else { return };
+        self.streams[at].on_packet(sequence, (!received.repaired).then_some(received.received_at));
+        self.has_news = true;
+        self.first.get_or_insert(received.received_at);
+        self.earned += SHARE * (len + UDP_IPV4_HEADERS) as f64;
+    }
+
+    /// When to tell them: the first ones soon, since the sender knows nothing yet.
+    pub fn due(&self) -> Option<Instant> {
+        let wait = if self.earned >= self.cost { SOONEST } else { LATEST };
+        let due = self.told.map(|told| told + wait).or(self.first.map(|first| first + SOONEST));
+        due.filter(|_| self.has_news)
+    }
+
+    /// Writes the report of `ssrc`, whose clock reads `written`. Returns its length.
+    pub fn write(&mut self, now: Instant, ssrc: u32, written: u32, buf: &mut [u8]) -> Option<usize> {
+        let mut writer = ArrivalReportWriter::new(ssrc, buf)?;
+        for stream in &mut self.streams {
+            stream.write(now, &mut writer);
+        }
+        let len = writer.finish(written);
+        (self.has_news, self.told) = (false, Some(now));
+        self.cost = (len + UDP_IPV4_HEADERS) as f64;
+        self.earned = (self.earned - self.cost).clamp(-self.cost, self.cost);
+        Some(len)
+    }
+}
+
+impl Stream {
+    fn new(ssrc: u32) -> Self {
+        let none = Arrival { number: u64::MAX, at: None };
+        Stream {
+            ssrc,
+            numbers: Unwrapper::default(),
+            ring: vec![none; REMEMBERED],
+            next: 0,
+            told: [0; TIMES],
+        }
+    }
+
+    fn on_packet(&mut self, sequence: u16, at: Option<Instant>) {
+        let number = self.numbers.extend(sequence.into());
+        let place = &mut self.ring[(number % REMEMBERED as u64) as usize];
+        if place.number == number {
+            return;
+        }
+        if self.next == 0 {
+            // Nothing before it was sent to us.
+            self.told = [number; TIMES];
+        }
+        *place = Arrival { number, at };
+        self.next = self.next.max(number + 1);
+    }
+
+    /// What has come since the last reports but two, as one may be lost.
+    fn write(&mut self, now: Instant, writer: &mut ArrivalReportWriter<'_>) {
+        let least = self.next.saturating_sub(REMEMBERED as u64 / 2);
+        let first = self.told[TIMES - 1].max(least).max(self.next.saturating_sub(writer.room() as u64));
+        if self.told[0] < self.next {
+            let packets = (0..(self.next - first) as usize).map(|n| {
+                let number = first + n as u64;
+                let arrival = self.ring[(number % REMEMBERED as u64) as usize];
+                match arrival.number == number {
+                    true => PacketArrival::Arrived(arrival.at.map(|at| now.since(at))),
+                    false => PacketArrival::Missing,
+                }
+            });
+            writer.stream(self.ssrc, first as u16, packets);
+        }
+        self.told.copy_within(..TIMES - 1, 1);
+        self.told[0] = self.next;
+    }
+}
+
+/// Streams of one peer: 32 channel groups and pictures.
+const MOST_STREAMS: usize = 40;
+/// Packets of a stream that are remembered.
+const REMEMBERED: usize = 1024;
+/// How often each packet is told of.
+const TIMES: usize = 3;
+/// The share of what comes that reports may have: that of RTCP (RFC 3550 §6.2).
+const SHARE: f64 = 0.05;
+/// The shortest time between two reports, and the longest while packets come.
+const SOONEST: Duration = Duration::from_millis(20);
+pub(crate) const LATEST: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::{PathId, StreamId};
+    use antiphon_media::rtcp::ArrivalReport;
+
+    use super::*;
+
+    const FIRST: u16 = 65_530;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(10_000 + millis)
+    }
+
+    fn received(millis: u64, repaired: bool) -> Received {
+        let (len, stream, path) = (1_000, StreamId(0), PathId(0));
+        Received { len, received_at: at(millis), repaired, stream, path }
+    }
+
+    /// What a report at this time tells of packets.
+    fn told(arrivals: &mut PacketArrivals, millis: u64) -> Vec<(u16, PacketArrival)> {
+        let mut buf = [0; 1_100];
+        let len = arrivals.write(at(millis), 9, 0, &mut buf).unwrap();
+        let report = ArrivalReport::parse(&buf[..len]).unwrap();
+        report.packets().map(|(_, number, packet)| (number, packet)).collect()
+    }
+
+    #[test]
+    fn each_packet_is_told_of_three_times() {
+        let mut arrivals = PacketArrivals::default();
+        assert_eq!(arrivals.due(), None);
+        for round in 0..6 {
+            let now = u64::from(round) * 20;
+            // The third of four is lost.
+            for n in [0, 1, 3] {
+                arrivals.on_packet(5, FIRST.wrapping_add(4 * round + n), received(now, false), 1_000);
+            }
+            let (packets, times) = (told(&mut arrivals, now + 10), usize::from(round.min(2) + 1));
+            assert_eq!(packets.len(), 4 * times, "round {round}");
+            let missing = packets.iter().filter(|packet| packet.1 == PacketArrival::Missing).count();
+            assert_eq!(missing, times);
+            assert_eq!(arrivals.due(), None, "there is no news");
+        }
+        // The last one lost comes again, which tells nothing of the path.
+        let last = FIRST.wrapping_add(22);
+        arrivals.on_packet(5, last, received(130, true), 1_000);
+        arrivals.on_packet(5, last.wrapping_add(2), received(131, false), 1_000);
+        let packets = told(&mut arrivals, 140);
+        assert!(packets.contains(&(last, PacketArrival::Arrived(None))), "{packets:?}");
+    }
+
+    /// Small packets that come slowly are told of ten times a second, many large ones fifty times.
+    #[test]
+    fn reports_take_a_twentieth_at_most() {
+        for (each, len, expected) in [(50, 100, 18..=24), (5, 200, 40..=70), (1, 1_000, 95..=101)] {
+            let (mut arrivals, mut reports, mut bytes, mut came) = (PacketArrivals::default(), 0, 0, 0);
+            for millis in 0..2_000u64 {
+                if millis.is_multiple_of(each) {
+                    let packet = Received { len, ..received(millis, false) };
+                    arrivals.on_packet(5, (millis / each) as u16, packet, len);
+                    came += len + UDP_IPV4_HEADERS;
+                }
+                if arrivals.due().is_some_and(|due| due <= at(millis)) {
+                    let mut buf = [0; 1_100];
+                    bytes += arrivals.write(at(millis), 9, 0, &mut buf).unwrap() + UDP_IPV4_HEADERS;
+                    reports += 1;
+                }
+            }
+            assert!(expected.contains(&reports), "{reports} reports");
+            // Ten in a second there are in any case.
+            assert!(reports <= 24 || bytes * 20 <= came, "{bytes} of {came}");
+        }
+    }
+}

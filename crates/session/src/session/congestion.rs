@@ -1,0 +1,115 @@
+//! What the two ends of a path tell each other for congestion control: a receiver of pictures when packets arrived, over any transport
+//! but one of a byte stream.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Received, Wire};
+use antiphon_media::rtcp::ArrivalReport;
+
+use super::Session;
+use crate::associations::AssociationId;
+use crate::manager::PathFigures;
+use crate::packet_arrivals::{LATEST, PacketArrivals};
+
+/// The arrivals at a receiver of pictures.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    packets: PacketArrivals,
+    /// The peer whose pictures came last, over which association, and when.
+    pictures: Option<(usize, AssociationId, Instant)>,
+    /// When a receiver of ours last told of its own.
+    heard: Option<Instant>,
+}
+
+impl Arrivals {
+    /// The streams of another sender begin.
+    pub fn begin(&mut self) {
+        self.packets.begin();
+    }
+
+    /// When a receiver of ours last told when packets arrived.
+    pub fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
+    /// The peer whose pictures come.
+    pub fn pictures_from(&self) -> Option<usize> {
+        self.pictures.map(|(at, ..)| at)
+    }
+
+    /// A packet of sound of the peer at `at` came.
+    pub fn on_sound(&mut self, at: usize, (ssrc, sequence): (u32, u16), received: Received) {
+        if self.pictures.is_some_and(|(from, ..)| from == at) {
+            self.packets.on_packet(ssrc, sequence, received, received.len);
+        }
+    }
+
+    /// A packet of pictures of the peer at `at` came.
+    pub fn on_picture(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        (ssrc, sequence): (u32, u16),
+        received: Received,
+    ) {
+        if self.pictures.is_none_or(|(from, ..)| from != at) {
+            self.packets.begin();
+        }
+        self.pictures = Some((at, id, now));
+        self.packets.on_packet(ssrc, sequence, received, received.len);
+    }
+}
+
+impl Session {
+    /// What the congestion manager knows of the path.
+    pub fn path_figures(&self) -> PathFigures {
+        self.manager.figures()
+    }
+
+    /// Whether the manager is not asked about an association: bytes of a stream come when the stream lets them, which tells nothing of the
+    /// path. What other transports have of their own control fills the queue before it slows down, or leaves packets out, and a picture
+    /// of which one is left out is of no use.
+    pub(super) fn is_unmanaged(&self, id: AssociationId) -> bool {
+        self.associations.profile(id).is_none_or(|profile| profile.wire == Wire::ByteStream)
+    }
+
+    /// Tells a sender of pictures when its packets arrived.
+    pub(super) fn tell_arrivals(&mut self, now: Instant) {
+        if self.next_arrivals().is_none_or(|due| due > now) {
+            return;
+        }
+        let written = self.config.epoch.ntp(now).middle_bits();
+        let Some(len) = self.arrivals.packets.write(now, self.ssrc, written, &mut self.report[..MOST_BYTES])
+        else {
+            return;
+        };
+        let Some((at, id, last)) = self.arrivals.pictures else { return };
+        let peer = self.peers.get(at).and_then(Option::as_ref).filter(|peer| peer.connected);
+        if peer.is_none() || self.peer_at(id) != Some(at) {
+            return;
+        }
+        if now.since(last) >= SILENCE {
+            self.arrivals.pictures = None;
+        } else if !self.is_unmanaged(id) && self.associations.may_tell(now, id, len, SILENCE) {
+            // The next ones tell it again.
+            self.associations.send_control_until(now, id, None, &self.report[..len], now + LATEST);
+        }
+    }
+
+    pub(super) fn next_arrivals(&self) -> Option<Instant> {
+        self.arrivals.pictures.and_then(|_| self.arrivals.packets.due())
+    }
+
+    /// A message of an association: returns whether it tells when packets arrived.
+    pub(super) fn on_arrivals_told(&mut self, now: Instant, id: AssociationId, bytes: &[u8]) -> bool {
+        let Some(report) = ArrivalReport::parse(bytes) else { return false };
+        self.arrivals.heard = Some(now);
+        self.manager.on_report(now, id, &report);
+        true
+    }
+}
+
+/// Pictures that have not come for so long are none of the stream any more.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+/// A report, with what transports put around it, fits every path.
+const MOST_BYTES: usize = 1100;

@@ -1,0 +1,257 @@
+//! Pictures of a session, beside its sound: each track to every peer, and received ones to a sink.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire};
+use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp};
+use antiphon_media::rtcp::PlayoutDelay;
+
+use super::Session;
+use super::end::State;
+use super::fan_out::SHORTEST_HOLD;
+use crate::associations::AssociationId;
+use crate::manager::{Budget, TrackId};
+use crate::peer::Peer;
+use crate::send_track::SendTrack;
+use crate::video_in::{VideoIn, VideoInCounters, VideoSink};
+use crate::video_track::{VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
+
+/// The pictures of a session.
+#[derive(Default)]
+pub(super) struct Video {
+    tracks: Vec<VideoTrack>,
+    receive: Option<VideoIn>,
+}
+
+impl Video {
+    pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.tracks.iter().map(VideoTrack::ssrc)
+    }
+
+    pub fn tracks_mut(&mut self) -> impl Iterator<Item = &mut VideoTrack> {
+        self.tracks.iter_mut()
+    }
+
+    pub fn receive_mut(&mut self) -> Option<&mut VideoIn> {
+        self.receive.as_mut()
+    }
+
+    /// Whether the sender of those that are received has ended them.
+    pub fn has_ended(&self) -> bool {
+        self.receive.as_ref().is_some_and(VideoIn::has_ended)
+    }
+
+    /// Whether all that was sent has its outcome.
+    pub fn is_settled(&self) -> bool {
+        self.tracks.iter().all(VideoTrack::is_settled)
+    }
+
+    /// Whether there are packets that should have left by now, or have no outcome yet.
+    pub fn is_behind(&mut self, now: Instant, origin: Instant) -> bool {
+        self.tracks.iter_mut().any(|track| track.is_behind(now, origin))
+    }
+
+    /// Whether everything was sent.
+    pub fn is_drained(&mut self) -> bool {
+        self.tracks.iter_mut().all(VideoTrack::is_drained)
+    }
+}
+
+impl Session {
+    /// Sends pictures beside the sound, to all peers.
+    pub fn add_video_track(&mut self, track: VideoTrack) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
+        }
+        self.video.tracks.push(track);
+    }
+
+    /// Receives pictures into this sink.
+    pub fn set_video_sink(&mut self, sink: Box<dyn VideoSink>) {
+        self.video.receive = Some(VideoIn::new(sink));
+    }
+
+    /// Totals of each video track that is sent.
+    pub fn video_sent(&self) -> impl Iterator<Item = VideoTrackCounters> {
+        self.video.tracks.iter().map(VideoTrack::counters)
+    }
+
+    /// Totals of the pictures that were received, if they are.
+    pub fn video_received(&self) -> Option<VideoInCounters> {
+        self.video.receive.as_ref().map(|video| video.counters)
+    }
+
+    /// When the pictures began.
+    pub(super) fn video_origin(&self) -> Option<Instant> {
+        self.send.as_ref().and_then(SendTrack::origin)
+    }
+
+    /// Sends the packets of pictures that are due, after the sound.
+    pub(super) fn run_video(&mut self, now: Instant) {
+        let (Some(origin), State::Open) = (self.video_origin(), self.state) else { return };
+        for at in 0..self.video.tracks.len() {
+            if self.video.tracks[at].next_call(origin).is_some_and(|next| next <= now) {
+                self.run_video_track(now, origin, at);
+            }
+        }
+    }
+
+    fn run_video_track(&mut self, now: Instant, origin: Instant, at: usize) {
+        let id = TrackId(1 + at as u16);
+        // A single peer is waited for; one of many must not hold up the others.
+        let waits = self.peers.iter().flatten().count() == 1;
+        // A manager knows one path.
+        let is_apart = self.sends_video_apart();
+        let to = |peer: &Peer| Self::video_destination(is_apart, peer);
+        let mut peers = self.peers.iter().flatten().filter_map(|peer| to(peer));
+        let is_unmanaged = !waits || self.group || peers.all(|id| self.is_unmanaged(id));
+        let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
+        let way = self.way_of_pictures(at, is_unmanaged);
+        // Of an association: those of the sound come first.
+        let before = match is_apart {
+            true => 0,
+            false => self.send.as_ref().map_or(0, |track| track.ssrcs().count()),
+        };
+        let bounded = self.two_way.is_some();
+        let mut used = 0;
+        let track = &mut self.video.tracks[at];
+        loop {
+            if let Budget::Bytes(most, again) = budget
+                && used >= most
+            {
+                return track.hold(again.max(now + SHORTEST_HOLD));
+            }
+            let Some(packet) = track.poll(now, origin, way) else { return };
+            let (bytes, payload, len) = (packet.bytes, packet.payload, packet.bytes.len());
+            let (due, deadline, tag) = (packet.due, packet.deadline, video_tag(at, packet.unit));
+            let (mut taken, mut refused) = (0, 0);
+            for peer in self.peers.iter_mut().flatten() {
+                let Some(to) = to(peer) else { continue };
+                let message = Message::new(tag, bytes, deadline);
+                let message = Message { priority: PRIORITY, ..message };
+                // Of a call, as the sound: an address that is not proved gets no more than it is good for.
+                let may = !bounded || self.associations.may_stream(to, len);
+                let result = match may {
+                    true => self.associations.send_media(now, to, before + at, message),
+                    false => Err(SendError::Blocked { queued: 0 }),
+                };
+                match result {
+                    Ok(()) => {
+                        self.manager.on_sent(now, to, id, bytes);
+                        taken += 1;
+                    }
+                    Err(SendError::Blocked { .. }) if waits => return track.on_blocked(now),
+                    Err(_) => refused += 1,
+                }
+            }
+            used += len;
+            if taken > 0 {
+                self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+            }
+            track.on_sent(now, due, len, (taken, refused));
+            let (ssrc, timestamp) = (track.ssrc(), track.timestamp(now, origin));
+            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.connected) {
+                peer.rtcp.on_sent(now, ssrc, timestamp, payload);
+            }
+        }
+    }
+
+    /// What the way of the pictures of a track is like.
+    fn way_of_pictures(&self, at: usize, is_unmanaged: bool) -> Way {
+        let patience = self.video_patience();
+        let is_stream = is_unmanaged && self.has_stream_for_video();
+        let is_apart = self.sends_video_apart();
+        let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
+        Way {
+            patience,
+            longest: self.longest_wait(patience),
+            rate: match is_unmanaged {
+                true => self.video.tracks[at].rate_taken().filter(|_| is_stream),
+                false => self.rate_of_pictures(),
+            },
+            is_stream,
+            is_missing: is_apart && ways.next().is_none(),
+            since: self.video_open_since(),
+        }
+    }
+
+    /// What the sound leaves of the path to each track of pictures, in bytes a second, if that is known.
+    fn rate_of_pictures(&self) -> Option<f64> {
+        let sound = self.sound_on_path();
+        let left = (self.manager.figures().rate? - sound).max(0.0);
+        Some(left / self.video.tracks.len().max(1) as f64)
+    }
+
+    /// For how long after it was due a picture is of use to the peer that waits for it the longest; `None`: to a recording,
+    /// for ever.
+    fn video_patience(&self) -> Option<Duration> {
+        let own = self.config.playout_delay;
+        let of = |delay: PlayoutDelay| match delay {
+            PlayoutDelay::Of(delay) => delay,
+            PlayoutDelay::Unbounded => Duration::MAX,
+        };
+        let peers = self.peers.iter().flatten().map(|peer| of(peer.playout_delay.unwrap_or(own)));
+        peers.max().filter(|delay| *delay < Duration::MAX)
+    }
+
+    /// For how long a transport that tells what it has delivered may have had a picture before another one is begun: so that the
+    /// rest of the patience is left to that one, but not before an answer can have come. Those for many don't wait for one.
+    fn longest_wait(&self, patience: Option<Duration>) -> Option<Duration> {
+        let mut peers = self.peers.iter().flatten();
+        let (Some(peer), None) = (peers.next(), peers.next()) else { return None };
+        let id = Self::video_destination(self.sends_video_apart(), peer).or(peer.association);
+        let endpoint = id.and_then(|id| self.associations.endpoint(id))?;
+        let profile = endpoint.profile();
+        // Before there was an answer, half of the patience alone counts.
+        let answer = endpoint.stats().answer_time().unwrap_or_default();
+        let tells = profile.acknowledged || profile.wire == Wire::ByteStream;
+        tells.then_some((patience.unwrap_or(USUAL_PATIENCE) / 2).max(answer))
+    }
+
+    /// When [`Self::run_video`] has something to do.
+    pub(super) fn next_video(&self) -> Option<Instant> {
+        let origin = self.video_origin().filter(|_| self.state == State::Open)?;
+        self.video.tracks.iter().filter_map(|track| track.next_call(origin)).min()
+    }
+
+    /// A message of a video track has its outcome. Returns whether the tag is of one.
+    pub(super) fn on_video_outcome(&mut self, now: Instant, tag: Tag, outcome: Outcome) -> bool {
+        let Some((at, unit)) = video_of(tag) else { return false };
+        self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+        if let Some(track) = self.video.tracks.get_mut(at) {
+            track.on_outcome(now, unit, matches!(outcome, Outcome::Expired { .. }));
+        }
+        true
+    }
+
+    /// A packet of the peer at `at`: returns whether it is of a picture that is wanted.
+    pub(super) fn on_video(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        received: Received,
+        bytes: &[u8],
+    ) -> bool {
+        let Ok(view) = parse_rtp(bytes, ExtensionIds::default()) else { return false };
+        if view.video.is_none() {
+            return false;
+        }
+        let Some(video) = &mut self.video.receive else {
+            // They take as much of the path, and of what the sound needs.
+            self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
+            return false;
+        };
+        let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
+        if let (true, Some(peer)) = (followed, &mut self.peers[at]) {
+            self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
+            let numbers = (view.sequence, view.timestamp);
+            peer.rtcp.on_received_at(received.received_at, view.ssrc, numbers, VIDEO_CLOCK);
+        }
+        true
+    }
+}
+
+/// Sound goes first, where a transport or a router can choose.
+const PRIORITY: u8 = 1;
+/// For how long pictures wait of which none is too late.
+const USUAL_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,208 @@
+//! Receives pictures beside the sound of a session, and says where in the sound each belongs.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, NtpTime, Unwrapper};
+use antiphon_media::packet::{EncodingName, RtpView};
+
+use crate::least::Least;
+use crate::observer::Arrived;
+use crate::receive_track::ReceiveTrack;
+
+/// Where packets of pictures go to. Called on the media thread: copies them into a bounded queue; what joins them to pictures,
+/// writes or shows them does so on a thread of its own.
+pub trait VideoSink: Send {
+    /// A packet of the sender that is followed. It may be a duplicate, or overtaken by others.
+    fn on_packet(&mut self, packet: &VideoArrived<'_>);
+
+    /// Whether nothing of what comes can be decoded until the next key frame. Asked while packets come. A sink that does not look into
+    /// pictures never knows.
+    fn wants_key_frame(&self) -> bool {
+        false
+    }
+}
+
+/// A packet of a video track.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct VideoArrived<'a> {
+    /// The track's SSRC.
+    pub ssrc: u32,
+    /// The payload format.
+    pub encoding: EncodingName,
+    /// RTP's time stamp, in ticks of 90 kHz.
+    pub timestamp: u32,
+    /// Whether it ends an access unit.
+    pub marker: bool,
+    /// Where in the sound its picture belongs: in what a sink without a clock is given, in nanoseconds from its beginning. `None`:
+    /// nowhere, while no sound is known that was captured with it.
+    pub place: Option<i64>,
+    /// What the payload format has made.
+    pub payload: &'a [u8],
+    /// The whole RTP packet.
+    pub packet: &'a [u8],
+}
+
+/// Counts of a video track that is received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VideoInCounters {
+    /// Packets of the sender that is followed.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Packets of other senders' pictures.
+    pub others: u64,
+}
+
+/// The pictures that a session receives.
+pub(crate) struct VideoIn {
+    sink: Box<dyn VideoSink>,
+    followed: Option<Followed>,
+    clock: SoundClock,
+    asking: Option<Asking>,
+    /// The sender has ended the track that is followed.
+    has_ended: bool,
+    pub counters: VideoInCounters,
+}
+
+/// The track that is followed.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    ssrc: u32,
+    /// The sound that it belongs to.
+    sound: u32,
+    /// When its last packet came.
+    last: Instant,
+}
+
+/// A key frame is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    /// When to ask again.
+    next: Instant,
+    pause: Duration,
+}
+
+/// Ties the sender's clock to the time stamps of its sound.
+#[derive(Debug, Default)]
+struct SoundClock {
+    rate: u32,
+    timestamps: Unwrapper<32>,
+    /// Times of the sender's clock count from this one.
+    base: Option<NtpTime>,
+    /// The sender's clock when a packet was sent, less its media time, in nanoseconds.
+    offset: Least,
+}
+
+impl VideoIn {
+    pub fn new(sink: Box<dyn VideoSink>) -> Self {
+        VideoIn {
+            sink,
+            followed: None,
+            clock: SoundClock::default(),
+            asking: None,
+            has_ended: false,
+            counters: VideoInCounters::default(),
+        }
+    }
+
+    /// Sound begins whose time stamps count at `rate` Hz.
+    pub fn on_sound(&mut self, rate: u32) {
+        self.clock = SoundClock { rate, ..SoundClock::default() };
+    }
+
+    /// The sender has ended one of its tracks.
+    pub fn on_bye(&mut self, ssrc: u32) {
+        self.has_ended |= self.followed.is_some_and(|followed| followed.ssrc == ssrc);
+    }
+
+    /// Whether the sender has ended the track that is followed.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// A packet of the sound that is followed came.
+    pub fn on_arrived(&mut self, now: Instant, arrived: &Arrived) {
+        if let Some(ntp) = arrived.ntp.filter(|_| arrived.group == 0 && !arrived.duplicate) {
+            self.clock.note(now, arrived.timestamp, ntp);
+        }
+    }
+
+    /// Whether the sender is asked for a key frame now: the SSRC of its pictures. It may not have one, or the question may be lost:
+    /// pauses double.
+    pub fn asks_for_key_frame(&mut self, now: Instant) -> Option<u32> {
+        let followed = self.followed.filter(|followed| now.since(followed.last) < SILENCE)?;
+        if !self.sink.wants_key_frame() {
+            self.asking = None;
+            return None;
+        }
+        let asking = self.asking.get_or_insert(Asking { next: now, pause: FIRST_PAUSE });
+        if asking.next > now {
+            return None;
+        }
+        asking.next = now + asking.pause;
+        asking.pause = (2 * asking.pause).min(LONGEST_PAUSE);
+        Some(followed.ssrc)
+    }
+
+    /// A packet of pictures came, and the sound goes to `track`. Returns whether it is of the track that is followed.
+    pub fn on_packet(
+        &mut self,
+        now: Instant,
+        (view, packet): (&RtpView<'_>, &[u8]),
+        track: Option<&ReceiveTrack>,
+    ) -> bool {
+        let Some(video) = view.video else { return false };
+        let sound = track.and_then(ReceiveTrack::followed);
+        let belongs = video.sound == 0 || sound.is_none_or(|sound| sound == video.sound);
+        // Another track of the same sender does not take its place, one beside new sound does.
+        let follows = self.followed.is_none_or(|followed| {
+            let left = sound.is_some_and(|sound| followed.sound != sound && video.sound == sound);
+            followed.ssrc == view.ssrc || left || now.since(followed.last) >= SILENCE
+        });
+        if !belongs || !follows {
+            self.counters.others += 1;
+            return false;
+        }
+        self.has_ended &= self.followed.is_some_and(|followed| followed.ssrc == view.ssrc);
+        self.followed = Some(Followed { ssrc: view.ssrc, sound: video.sound, last: now });
+        self.counters.packets += 1;
+        self.counters.bytes += view.payload.len() as u64;
+        self.sink.on_packet(&VideoArrived {
+            ssrc: view.ssrc,
+            encoding: video.encoding,
+            timestamp: view.timestamp,
+            marker: view.marker,
+            place: view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track)),
+            payload: view.payload,
+            packet,
+        });
+        true
+    }
+}
+
+impl SoundClock {
+    fn note(&mut self, now: Instant, timestamp: u32, ntp: NtpTime) {
+        let media = self.timestamps.extend(u64::from(timestamp));
+        let base = *self.base.get_or_insert(ntp);
+        let sound = i128::from(media) * NANOS / i128::from(self.rate.max(1));
+        self.offset.note(now, ntp.signed_nanos_since(base).wrapping_sub(sound as i64));
+    }
+
+    /// Where what was captured at this time of the sender's clock belongs.
+    fn place(&self, ntp: NtpTime, track: &ReceiveTrack) -> Option<i64> {
+        let (offset, base) = self.offset.get().zip(self.base)?;
+        let media = ntp.signed_nanos_since(base).wrapping_sub(offset);
+        let timestamp = (i128::from(media) * i128::from(self.rate) / NANOS) as u32;
+        let nanos = |frames: i64| (i128::from(frames) * NANOS / i128::from(self.rate.max(1))) as i64;
+        track.written_at(timestamp).map(nanos)
+    }
+}
+
+const NANOS: i128 = 1_000_000_000;
+
+/// The pause after the first question for a key frame: longer than most round trips.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause: as far as key frames of files often are apart.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Silence after which another track may take its place.
+const SILENCE: Duration = Duration::from_secs(1);

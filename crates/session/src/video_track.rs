@@ -1,0 +1,390 @@
+//! Sends pictures beside the sound of a session: access units, cut into payloads elsewhere, each at its own time, or left out
+//! whole when nobody could still show them.
+
+mod open;
+mod way;
+
+use std::time::Duration;
+
+use antiphon_core::{Epoch, Instant, Tag};
+use antiphon_media::packet::{EncodingName, Marking, VIDEO_CLOCK, VideoStream};
+
+use crate::send_track::{NUMBER_BITS, NUMBER_MASK};
+use open::Open;
+use way::Judged;
+pub(crate) use way::Way;
+
+/// Pictures to send, cut into the payloads of RTP packets. Called on the media thread: neither blocks nor allocates nor
+/// locks; what reads and cuts files does so on a thread of its own.
+pub trait VideoSource: Send {
+    /// The next payload, in the order of sending; the same one until [`Self::take`]. `None`: nothing is ready.
+    fn next(&mut self) -> Option<VideoPayload<'_>>;
+
+    /// The payload of [`Self::next`] is done with.
+    fn take(&mut self);
+
+    /// Whether no payload will follow.
+    fn is_ended(&mut self) -> bool;
+
+    /// What the way to the receiver is like, once for each access unit: a source that has its pictures in several rates chooses by it.
+    fn on_way(&mut self, way: VideoWay);
+}
+
+/// The way of pictures to their receiver, as a source is told of it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct VideoWay {
+    /// What the pictures may take of the path, in bytes a second, if that is known.
+    pub rate: Option<f64>,
+    /// Whether pictures have waited for it since the last call.
+    pub is_held: bool,
+    /// Access units left out so far.
+    pub left_out: u64,
+    /// How long after it was due the present one was begun.
+    pub late: Duration,
+}
+
+/// A payload of an access unit: of one picture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VideoPayload<'a> {
+    /// Counts access units.
+    pub unit: u64,
+    /// Which of the unit's payloads it is, and of how many.
+    pub part: (u32, u32),
+    /// When the unit may be sent, after the track began: with the picture, or earlier if others need it first.
+    pub due: Duration,
+    /// When its picture is shown, after the track began.
+    pub shown: Duration,
+    /// Whether it can be decoded by itself.
+    pub is_key: bool,
+    /// Whether others can't be decoded without it.
+    pub is_needed: bool,
+    /// Its temporal layer, 0 for the lowest.
+    pub layer: u8,
+    /// What the payload format has made.
+    pub bytes: &'a [u8],
+}
+
+/// How a video track is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct VideoTrackConfig {
+    /// The payload format.
+    pub encoding: EncodingName,
+    /// RTP's number for it.
+    pub payload_type: u8,
+    /// SSRC of the sound that was captured with it; 0 without any.
+    pub sound: u32,
+    /// Wall-clock time of the run's clock.
+    pub epoch: Epoch,
+    /// Seed of the first numbers, time stamps and SSRC.
+    pub seed: u64,
+    /// Longest packet, in bytes.
+    pub max_packet: usize,
+}
+
+/// A video track's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VideoTrackCounters {
+    /// Access units begun.
+    pub units: u64,
+    /// Access units that were left out: they were too late, or could not be decoded without one that was.
+    pub left_out: u64,
+    /// Packets handed to transports, to each peer.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Packets that transports refused.
+    pub refused: u64,
+    /// Packets that transports gave up since their deadline had passed.
+    pub expired: u64,
+}
+
+/// A video track.
+pub struct VideoTrack {
+    source: Box<dyn VideoSource>,
+    config: VideoTrackConfig,
+    stream: VideoStream,
+    buf: Vec<u8>,
+    /// The unit of the last payload, and whether it is sent.
+    unit: Option<Unit>,
+    /// Time from one unit to the next, by the last two.
+    interval: Duration,
+    /// Units of the lowest temporal layer so far.
+    base_pictures: u8,
+    /// A unit that others need was left out: until the next one that needs none.
+    broken: bool,
+    open: Open,
+    next: Next,
+    /// Until then nothing is sent: what was granted is used up, or the transport took no more.
+    held: Option<Instant>,
+    /// The transport took no more: the packet that it refused is sent again.
+    blocked: bool,
+    /// Pictures have waited since the source was last told.
+    was_held: bool,
+    /// The source has been told since the present unit began.
+    is_told: bool,
+    counters: VideoTrackCounters,
+}
+
+/// When a track has something to do.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// So long after it began.
+    After(Duration),
+    /// At this instant it is asked again: its source had nothing, or the transport has too much.
+    At(Instant),
+    /// Never: it has ended.
+    Never,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    number: u64,
+    due: Duration,
+    is_sent: bool,
+    /// Until when its packets are of use.
+    until: Option<Instant>,
+    /// How long after it was due it was begun.
+    late: Duration,
+}
+
+/// A packet of a video track.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VideoPacket<'a> {
+    pub unit: u64,
+    pub bytes: &'a [u8],
+    pub payload: usize,
+    /// When it was due.
+    pub due: Instant,
+    /// Until when it is of use.
+    pub deadline: Option<Instant>,
+}
+
+impl VideoTrack {
+    /// A track of what `source` gives.
+    pub fn new(source: Box<dyn VideoSource>, config: VideoTrackConfig) -> Self {
+        let VideoTrackConfig { encoding, payload_type, sound, seed, max_packet, .. } = config;
+        VideoTrack {
+            source,
+            stream: VideoStream::new(encoding, payload_type, sound, seed),
+            config,
+            buf: vec![0; max_packet],
+            unit: None,
+            interval: Duration::ZERO,
+            base_pictures: 0,
+            broken: false,
+            open: Open::new(),
+            next: Next::After(Duration::ZERO),
+            held: None,
+            blocked: false,
+            was_held: false,
+            is_told: true,
+            counters: VideoTrackCounters::default(),
+        }
+    }
+
+    /// The track's synchronisation source.
+    pub fn ssrc(&self) -> u32 {
+        self.stream.ssrc()
+    }
+
+    /// Goes on under another SSRC, or beside sound of another one.
+    pub(crate) fn set_ssrc(&mut self, ssrc: u32, sound: u32) {
+        self.stream.set_ssrc(ssrc, sound);
+    }
+
+    pub(crate) fn set_epoch(&mut self, epoch: Epoch) {
+        self.config.epoch = epoch;
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> VideoTrackCounters {
+        self.counters
+    }
+
+    /// Whether everything was sent or left out.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        self.source.next().is_none() && self.source.is_ended()
+    }
+
+    /// Whether its next packet should have left by now, or one has no outcome yet.
+    pub(crate) fn is_behind(&mut self, now: Instant, origin: Instant) -> bool {
+        !self.is_settled() || self.source.next().is_some_and(|payload| origin + payload.due <= now)
+    }
+
+    /// How fast the transport takes pictures, in bytes a second; `None`: at once.
+    pub(crate) fn rate_taken(&self) -> Option<f64> {
+        self.open.rate()
+    }
+
+    /// Whether all that was sent has its outcome.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// RTP's time stamp of now, for sender reports. `origin`: when the track began.
+    pub(crate) fn timestamp(&self, now: Instant, origin: Instant) -> u32 {
+        self.stream.timestamp_at(ticks(now.since(origin)))
+    }
+
+    /// When [`Self::poll`] has something to do.
+    pub(crate) fn next_call(&self, origin: Instant) -> Option<Instant> {
+        match self.next {
+            Next::After(time) => Some(origin + time),
+            Next::At(at) => Some(at),
+            Next::Never => None,
+        }
+    }
+
+    /// The next packet if it is due: what is of no use any more is left out, in whole units.
+    pub(crate) fn poll(&mut self, now: Instant, origin: Instant, way: Way) -> Option<VideoPacket<'_>> {
+        if let Some(until) = self.held.filter(|until| *until > now) {
+            self.next = Next::At(until);
+            return None;
+        }
+        if !std::mem::replace(&mut self.is_told, true) {
+            let (is_held, left_out) = (std::mem::take(&mut self.was_held), self.counters.left_out);
+            let late = self.unit.map_or(Duration::ZERO, |unit| unit.late);
+            self.source.on_way(VideoWay { rate: way.rate, is_held, left_out, late });
+        }
+        // Of a recording none is too late: by its age, one that is late by more than an answer takes would hold up the next until it is
+        // confirmed, and so on, so that they would be sent one in a round trip.
+        let age = if way.patience.is_some() { self.open.age(now) } else { self.open.handed_for(now) };
+        let is_held = way.longest.is_some_and(|longest| age > longest);
+        while let Some(payload) = self.source.next() {
+            let (part, parts) = payload.part;
+            // A unit's packets don't stand in front of the sound all at once.
+            let spread = (self.interval / 2).min(MOST_SPREAD) * part / parts.max(1);
+            let due = origin + payload.due;
+            if due + spread > now {
+                self.next = Next::After(payload.due + spread);
+                return None;
+            }
+            if self.unit.is_none_or(|unit| unit.number != payload.unit) {
+                let interval = match self.unit {
+                    Some(before) => payload.due.saturating_sub(before.due),
+                    None => self.interval,
+                };
+                let bytes = f64::from(parts) * payload.bytes.len() as f64;
+                let Some(Judged { is_of_use, until }) = way.judge(now, (due, interval), bytes, is_held)
+                else {
+                    self.next = Next::At(now + ASK_AGAIN);
+                    return None;
+                };
+                self.interval = interval;
+                let is_sent = is_of_use && (payload.is_key || !self.broken);
+                self.broken = !is_sent && (self.broken || payload.is_needed);
+                self.unit = Some(Unit {
+                    number: payload.unit,
+                    due: payload.due,
+                    is_sent,
+                    until,
+                    late: now.since(due),
+                });
+                self.is_told = false;
+                let is_base = is_sent && payload.layer == 0;
+                self.base_pictures = self.base_pictures.wrapping_add(u8::from(is_base));
+                self.counters.units += u64::from(is_sent);
+                self.counters.left_out += u64::from(!is_sent);
+            }
+            let deadline = self.unit.and_then(|unit| unit.until);
+            let is_late = deadline.is_some_and(|deadline| deadline < now);
+            if let Some(unit) = self.unit.as_mut().filter(|unit| unit.is_sent && is_late) {
+                // The rest of it has waited too long, for a transport or a path that is full.
+                (unit.is_sent, self.blocked) = (false, false);
+                self.broken |= payload.is_needed;
+                self.counters.units -= 1;
+                self.counters.left_out += 1;
+            }
+            if !self.unit.is_some_and(|unit| unit.is_sent) {
+                self.source.take();
+                continue;
+            }
+            if way.is_missing {
+                self.next = Next::At(now + ASK_AGAIN);
+                return None;
+            }
+            let marking = Marking {
+                start: part == 0,
+                end: part + 1 == parts,
+                independent: payload.is_key,
+                discardable: !payload.is_needed,
+                temporal_layer: payload.layer,
+                base_pictures: self.base_pictures,
+            };
+            let at = (ticks(payload.shown), marking);
+            let (ntp, len) = (self.config.epoch.ntp(origin + payload.shown), payload.bytes.len());
+            // What does not fit was cut for a wider path: its number is missing, as it is.
+            let Some(made) = self.stream.packet(at, ntp, payload.bytes, &mut self.buf) else {
+                self.counters.refused += 1;
+                self.stream.advance();
+                self.source.take();
+                continue;
+            };
+            return Some(VideoPacket {
+                unit: payload.unit,
+                bytes: &self.buf[..made],
+                payload: len,
+                due,
+                deadline,
+            });
+        }
+        self.next = if self.source.is_ended() { Next::Never } else { Next::At(now + ASK_AGAIN) };
+        None
+    }
+
+    /// Nothing is sent before this instant.
+    pub(crate) fn hold(&mut self, until: Instant) {
+        (self.held, self.next, self.was_held) = (Some(until), Next::At(until), true);
+    }
+
+    /// What [`Self::poll`] gave found no room: it gives it again.
+    pub(crate) fn on_blocked(&mut self, now: Instant) {
+        self.blocked = true;
+        self.hold(now + ASK_AGAIN);
+    }
+
+    /// What [`Self::poll`] gave was handed over: to so many peers, who took and refused it.
+    pub(crate) fn on_sent(&mut self, now: Instant, due: Instant, bytes: usize, (taken, refused): (u64, u64)) {
+        self.source.take();
+        self.stream.advance();
+        self.blocked = false;
+        if let Some(unit) = self.unit {
+            self.open.add(now, (unit.number, due), taken, bytes as u64);
+        }
+        self.counters.packets += taken;
+        self.counters.bytes += taken * bytes as u64;
+        self.counters.refused += refused;
+    }
+
+    /// A message of the unit that [`video_of`] names has its outcome.
+    pub(crate) fn on_outcome(&mut self, now: Instant, unit: u64, expired: bool) {
+        self.counters.expired += u64::from(expired);
+        self.open.settle(now, unit, expired);
+    }
+}
+
+fn ticks(time: Duration) -> u64 {
+    (time.as_nanos() * u128::from(VIDEO_CLOCK) / 1_000_000_000) as u64
+}
+
+/// The tag of a message of a unit of the video track at `index`; a bit above those of sound's copies marks it.
+pub(crate) fn video_tag(index: usize, unit: u64) -> Tag {
+    Tag(VIDEO | (index as u64 & 0xff) << NUMBER_BITS | unit & NUMBER_MASK)
+}
+
+/// Which video track a tag names, and which of its units, if it does.
+pub(crate) fn video_of(tag: Tag) -> Option<(usize, u64)> {
+    let is_video = tag != Tag::NONE && tag.0 & VIDEO != 0;
+    is_video.then_some(((tag.0 >> NUMBER_BITS) as usize & 0xff, tag.0 & NUMBER_MASK))
+}
+
+/// Of a tag: it is of a video track.
+const VIDEO: u64 = 1 << 62;
+
+/// A unit's packets are spread over this time at most: a fortieth of a second is between two pictures of 40 Hz.
+const MOST_SPREAD: Duration = Duration::from_millis(20);
+/// How soon a source that had nothing is asked again, and a transport that had too much.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Receivers of one sender play the same sample frame at the same time.
+
+use std::time::Duration;
+
+use crate::hall::Hall;
+use crate::world::ms;
+
+/// Receivers with clocks up to 100 ppm off, which come one after the other.
+fn play(name: &'static str, link: &'static str, receivers: usize, seconds: u64, delay: Duration) -> Hall {
+    let mut hall = Hall::new(name, link, (seconds + 1) * 48_000, 20, Some(delay));
+    listen(&mut hall, receivers, seconds);
+    hall
+}
+
+fn listen(hall: &mut Hall, receivers: usize, seconds: u64) {
+    for n in 0..receivers {
+        let ppm = [100.0, -100.0, 37.0, -60.0, 0.0, 88.0, -5.0, 60.0][n % 8];
+        hall.join(ppm, Duration::from_millis(1 + 977 * n as u64));
+        hall.run_until(hall.now + ms(if n == 0 { 900 } else { 350 }));
+    }
+    hall.run_until(hall.at(1_000 * seconds));
+}
+
+/// By how much the receivers differ in playing a sample frame, in milliseconds, sorted; one sample frame in so many.
+fn differences(hall: &Hall, from: u64, to: u64) -> Vec<f64> {
+    let mut all: Vec<f64> = (from..to)
+        .step_by(997)
+        .map(|frame| {
+            let at = hall.listeners.iter().filter_map(|one| one.played_at(frame));
+            let (least, most) =
+                at.fold((f64::MAX, f64::MIN), |(least, most), at| (least.min(at), most.max(at)));
+            (most - least) * 1e3
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
+#[test]
+fn eight_receivers_with_other_clocks_play_within_a_fifth_of_a_millisecond() {
+    for receivers in [2, 8] {
+        let hall = play("rtp", "ethernet", receivers, 40, ms(80));
+        let all = differences(&hall, 14 * 48_000, 39 * 48_000);
+        assert!(all.len() > 1_000);
+        let (p99, worst) = (percentile(&all, 0.99), percentile(&all, 1.0));
+        println!("{receivers}: p99 {p99:.4} ms, worst {worst:.4} ms");
+        assert!(p99 <= 0.2 && worst <= 0.25, "{receivers}: {p99} ms, worst {worst} ms");
+        for (n, one) in hall.listeners.iter().enumerate() {
+            let now = one.clock.local(hall.now);
+            let step = one.session.in_step(now).expect("the clock is known");
+            assert!(step.kept && step.error < Duration::from_micros(100), "{n}: {step:?}");
+            let off = step.delay.as_secs_f64() * 1e3 - 80.0;
+            assert!(off.abs() < 0.2, "{n}: {off} ms off the picture");
+            let playout = one.session.receive_track().unwrap().playout().unwrap();
+            assert_eq!((playout.lost, playout.late), (0, 0), "{n}");
+        }
+        // What each tells the sender.
+        for receiver in hall.sender.receivers() {
+            let heard = receiver.member.and_then(|member| member.hearing).expect("it tells how it fares");
+            assert!(heard.received > 5_000 && heard.late == 0, "{heard:?}");
+            assert!((heard.delay.unwrap().as_secs_f64() - 0.08).abs() < 0.0005, "{heard:?}");
+        }
+    }
+}
+
+/// By the arrivals of packets they would differ by ten milliseconds.
+#[test]
+fn receivers_at_other_distances_play_in_step_too() {
+    let mut hall = Hall::new("rtp", "ethernet", 31 * 48_000, 20, Some(ms(80)));
+    for (link, ppm) in [
+        ("ethernet", 100.0),
+        ("delay=2ms,jitter=50us/exponential", -100.0),
+        ("delay=10ms,jitter=50us/exponential", 50.0),
+    ] {
+        hall.link = link;
+        hall.join(ppm, ms(5));
+    }
+    hall.run_until(hall.at(30_000));
+    let all = differences(&hall, 10 * 48_000, 29 * 48_000);
+    let (p99, worst) = (percentile(&all, 0.99), percentile(&all, 1.0));
+    println!("at other distances: p99 {p99:.4} ms, worst {worst:.4} ms");
+    assert!(all.len() > 900 && p99 <= 0.2 && worst <= 0.25, "{p99} ms, worst {worst} ms");
+}
+
+#[test]
+fn members_of_a_group_play_in_step_too() {
+    let mut hall = Hall::group("ethernet", 26 * 48_000, ms(80));
+    listen(&mut hall, 6, 25);
+    let all = differences(&hall, 14 * 48_000, 24 * 48_000);
+    let (p99, worst) = (percentile(&all, 0.99), percentile(&all, 1.0));
+    println!("group: p99 {p99:.4} ms, worst {worst:.4} ms");
+    assert!(all.len() > 450 && p99 <= 0.2 && worst <= 0.25, "{p99} ms, worst {worst} ms");
+    let heard = hall.sender.members().iter().filter_map(|member| member.hearing);
+    assert_eq!(heard.filter(|heard| heard.delay.is_some() && heard.late == 0).count(), 6);
+}
+
+#[test]
+fn the_first_sample_is_played_in_step_already() {
+    let hall = play("rtp", "ethernet", 4, 6, ms(80));
+    for one in &hall.listeners {
+        let (first, at) = one.played.lock().unwrap()[0];
+        // The stream began with the first receiver.
+        let other = hall.listeners[0].played_at(first).expect("the first one plays it, too");
+        let off = (at.as_nanos() as f64 / 1e9 - other).abs() * 1e3;
+        assert!(off < 0.5, "{off} ms");
+    }
+}
+
+#[test]
+fn without_the_senders_wish_receivers_stand_by_the_packets_that_came() {
+    let mut hall = Hall::new("rtp", "ethernet", 480_000, 20, None);
+    for n in 0..2 {
+        hall.join(0.0, ms(n));
+    }
+    hall.run_until(hall.at(3_000));
+    let now = hall.now;
+    let step = hall.listeners[0].session.in_step(hall.listeners[0].clock.local(now));
+    assert!(step.is_some_and(|step| !step.kept), "{step:?}");
+}

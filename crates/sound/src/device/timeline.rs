@@ -1,0 +1,140 @@
+//! What a device's end of a ring missed of its time: cycles that the server lost, and the time between two servers.
+
+use std::sync::atomic::Ordering;
+
+use super::Cycle;
+use super::meter::Counters;
+
+/// Follows the cycles of one client or, without one, the clock.
+#[derive(Default)]
+pub(super) struct Timeline {
+    /// Where on the server's clock the next cycle begins, if none is lost.
+    next: Option<u32>,
+    slip: Slip,
+    idled: Option<Idled>,
+}
+
+/// Tells by the clock that a server lost time ([`Cycle::slips`]): after an xrun, JACK 2 goes on with its next cycle as if none had passed. A
+/// cycle that only came late is followed by some that make up for it.
+#[derive(Default)]
+struct Slip {
+    /// When the next cycle begins, in microseconds.
+    expected: Option<f64>,
+    /// Of the last cycles, how late the least late one began.
+    least: f64,
+    cycles: u32,
+}
+
+impl Slip {
+    /// A cycle of `lasts` microseconds began at `start`. Returns the time that was lost, in microseconds.
+    fn on_cycle(&mut self, start: f64, lasts: f64) -> f64 {
+        let Some(expected) = self.expected else {
+            *self = Slip { expected: Some(start + lasts), ..Slip::default() };
+            return 0.0;
+        };
+        let late = start - expected;
+        self.least = if self.cycles == 0 { late } else { self.least.min(late) };
+        self.cycles += 1;
+        let mut next = expected + late * FOLLOWS + lasts;
+        let mut lost = 0.0;
+        if self.cycles == SLIP_CYCLES {
+            self.cycles = 0;
+            if self.least > LEAST_SLIP {
+                lost = self.least;
+                next += lost;
+            }
+        }
+        self.expected = Some(next);
+        lost
+    }
+}
+
+/// Time without a device: since when, in microseconds, and the sample frames that have passed.
+#[derive(Clone, Copy)]
+struct Idled {
+    since: u64,
+    frames: u64,
+}
+
+impl Timeline {
+    /// A cycle begins at `now`, in microseconds. Returns the sample frames that were lost before it.
+    pub fn lost(&mut self, cycle: &dyn Cycle, now: u64, rate: u32, counters: &Counters) -> u32 {
+        self.idled = None;
+        let (position, frames) = (cycle.position(), cycle.frames() as u32);
+        let last = counters.last_cycle.swap(now, Ordering::Relaxed);
+        let start = now as f64 - f64::from(cycle.late()) * 1e6 / f64::from(rate);
+        let slipped = self.slip.on_cycle(start, f64::from(frames) * 1e6 / f64::from(rate));
+        let lost = match self.next.replace(position.wrapping_add(frames)) {
+            Some(next) if position != next => {
+                self.slip = Slip::default();
+                u64::from(position.wrapping_sub(next))
+            }
+            Some(_) if cycle.slips() => (slipped * f64::from(rate) / 1e6) as u64,
+            Some(_) => 0,
+            // The first cycle of a client: the time since the last one of another, but for the period.
+            None if last > 0 => {
+                let since = frames_in(now.saturating_sub(last), rate).saturating_sub(frames.into());
+                if since > u64::from(rate / SHORTEST_GAP) { since } else { 0 }
+            }
+            None => 0,
+        };
+        // A position that goes back, or far ahead, is another clock's.
+        if lost <= u64::from(rate * LONGEST_GAP_S) { lost as u32 } else { 0 }
+    }
+
+    /// Sample frames that are due at `now` without a device, and were not before.
+    pub fn due(&mut self, now: u64, rate: u32, counters: &Counters) -> u32 {
+        self.next = None;
+        self.slip = Slip::default();
+        let last = counters.last_cycle.swap(now, Ordering::Relaxed);
+        let longest = u64::from(LONGEST_GAP_S) * 1_000_000;
+        let since = if last > 0 && now.saturating_sub(last) < longest { last } else { now };
+        let idled = self.idled.get_or_insert(Idled { since, frames: 0 });
+        let frames = frames_in(now.saturating_sub(idled.since), rate);
+        let due = frames.saturating_sub(idled.frames);
+        idled.frames = frames;
+        u32::try_from(due).unwrap_or(u32::MAX)
+    }
+}
+
+fn frames_in(micros: u64, rate: u32) -> u64 {
+    micros * u64::from(rate) / 1_000_000
+}
+
+/// Cycles after which one that came late has been made up for: sound cards hold two or three.
+const SLIP_CYCLES: u32 = 6;
+/// A shorter slip, in microseconds, may be the scheduler's; it adds up with the next one.
+const LEAST_SLIP: f64 = 2_000.0;
+/// By which part of its lateness a cycle moves the next one: 200 ppm between two clocks are 0.3 ms late at periods of 64.
+const FOLLOWS: f64 = 1e-3;
+/// After a longer gap, in seconds, time begins anew.
+const LONGEST_GAP_S: u32 = 2;
+/// Between two clients, a shorter gap than this part of a second is how late a cycle was handled.
+const SHORTEST_GAP: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was lost by the clock of `starts`, in microseconds.
+    fn lost(starts: impl Iterator<Item = f64>) -> f64 {
+        let mut slip = Slip::default();
+        starts.map(|start| slip.on_cycle(start, 1_000.0)).sum()
+    }
+
+    #[test]
+    fn a_slip_is_told_from_a_late_cycle_and_from_drift() {
+        let cycles = || (0..20_000).map(f64::from);
+        // 300 ppm, and each cycle up to 1 ms late.
+        assert_eq!(lost(cycles().map(|n| n * 1_000.3 + n * 37.0 % 1_000.0)), 0.0);
+        // One 20 ms late, and the next four at once.
+        let late = |n: f64| if (500.0..505.0).contains(&n) { 520_000.0 } else { n * 1_000.0 };
+        assert_eq!(lost(cycles().map(late)), 0.0);
+        // 20 ms are lost, and then 1.5 ms twice.
+        let slips = |n: f64| {
+            [(500.0, 20e3), (900.0, 1.5e3), (1000.0, 1.5e3)].map(|(at, by)| if n >= at { by } else { 0.0 })
+        };
+        let all = lost(cycles().map(|n| n * 1_000.0 + slips(n).iter().sum::<f64>()));
+        assert!((22_200.0..23_100.0).contains(&all), "{all} of 23 ms");
+    }
+}

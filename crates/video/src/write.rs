@@ -1,0 +1,5 @@
+//! Files with video out.
+
+mod matroska;
+
+pub use matroska::{AudioCodec, AudioTrack, MatroskaWriter, WriteError};
