@@ -14,7 +14,7 @@ pub use extension::{EncodingName, ExtensionIds, InBandFormat, InBandGroup, InBan
 pub use marking::Marking;
 pub use packetiser::{PacketInfo, Packetiser};
 pub use returned::{mark_returned, unmark_returned};
-pub use video::{VIDEO_CLOCK, VIDEO_HEADER, VideoStream};
+pub use video::{VIDEO_CLOCK, VIDEO_HEADER, VideoStream, renumber};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 

@@ -9,7 +9,7 @@ use antiphon_media::rtcp::{ClockAnswer, PlayoutDelay, RemoteReport, RtcpSession}
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::members::{Member, Members};
-use crate::session::Served;
+use crate::session::{Asked, PictureFlow, Served};
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,6 +91,10 @@ pub struct Peer {
     pub(crate) answers: Vec<ClockAnswer>,
     /// Of a receiver that has called.
     pub(crate) served: Served,
+    /// What it gets of each track of pictures.
+    pub(crate) pictures: Vec<PictureFlow>,
+    /// Its questions for a key frame.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// What a further association with a peer is for.
@@ -145,7 +149,17 @@ impl Peer {
             further: Vec::new(),
             answers: Vec::new(),
             served: Served::default(),
+            pictures: vec![PictureFlow::default(); USUAL_TRACKS],
+            asked: None,
         }
+    }
+
+    /// What it gets of the track of pictures at `track`.
+    pub(crate) fn pictures_of(&mut self, track: usize) -> &mut PictureFlow {
+        if self.pictures.len() <= track {
+            self.pictures.resize(track + 1, PictureFlow::default());
+        }
+        &mut self.pictures[track]
     }
 
     /// The associations over which it is sent messages, the first one first.
@@ -231,6 +245,8 @@ impl Peer {
 }
 
 /// A port at which no program listens refuses each packet: after a second without that, one does.
+/// Tracks of pictures that most senders have, at most.
+const USUAL_TRACKS: usize = 4;
 const LATELY: Duration = Duration::from_secs(1);
 
 /// Merges the outcomes of the copies of each message: the message has the best of them.

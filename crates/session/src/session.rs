@@ -5,6 +5,7 @@
 //! [`antiphon_core::pump`].
 
 mod asking;
+mod catching_up;
 mod change;
 mod choosing;
 mod collision;
@@ -41,6 +42,7 @@ use antiphon_core::{
 };
 use antiphon_media::rtcp::PlayoutDelay;
 
+pub(crate) use catching_up::{Asked, PictureFlow};
 pub use change::{Change, ChangeFailure};
 pub use choosing::ProgrammeList;
 pub use figures::SenderCounters;
@@ -460,7 +462,7 @@ impl Session {
     }
 
     fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
-        if self.data.is_none() && self.on_video_outcome(now, tag, outcome) {
+        if self.data.is_none() && self.on_video_outcome(now, at, tag, outcome) {
             return;
         }
         let (Some(number), Some(peer)) = (number_of(tag), &mut self.peers[at]) else { return };

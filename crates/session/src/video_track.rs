@@ -2,6 +2,7 @@
 //! whole when nobody could still show them.
 
 mod open;
+mod recent;
 mod way;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use antiphon_media::packet::{EncodingName, Marking, VIDEO_CLOCK, VideoStream};
 
 use crate::send_track::{NUMBER_BITS, NUMBER_MASK};
 use open::Open;
+use recent::Recent;
 use way::Judged;
 pub(crate) use way::Way;
 
@@ -96,6 +98,8 @@ pub struct VideoTrackCounters {
     pub refused: u64,
     /// Packets that transports gave up since their deadline had passed.
     pub expired: u64,
+    /// Times at which a peer was sent everything since the last key frame again, as it had come later or asked for it.
+    pub caught_up: u64,
 }
 
 /// A video track.
@@ -122,6 +126,9 @@ pub struct VideoTrack {
     was_held: bool,
     /// The source has been told since the present unit began.
     is_told: bool,
+    recent: Recent,
+    /// The packet that was given begins a key frame.
+    begins_key: bool,
     counters: VideoTrackCounters,
 }
 
@@ -148,10 +155,14 @@ struct Unit {
 }
 
 /// A packet of a video track.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct VideoPacket<'a> {
     pub unit: u64,
-    pub bytes: &'a [u8],
+    pub bytes: &'a mut [u8],
+    /// RTP's number of it.
+    pub number: u16,
+    /// Whether it begins a key frame.
+    pub begins_key: bool,
     pub payload: usize,
     /// When it was due.
     pub due: Instant,
@@ -178,6 +189,8 @@ impl VideoTrack {
             blocked: false,
             was_held: false,
             is_told: true,
+            recent: Recent::new(),
+            begins_key: false,
             counters: VideoTrackCounters::default(),
         }
     }
@@ -320,9 +333,12 @@ impl VideoTrack {
                 self.source.take();
                 continue;
             };
+            self.begins_key = part == 0 && payload.is_key;
             return Some(VideoPacket {
                 unit: payload.unit,
-                bytes: &self.buf[..made],
+                bytes: &mut self.buf[..made],
+                number: self.stream.number(),
+                begins_key: self.begins_key,
                 payload: len,
                 due,
                 deadline,
@@ -347,6 +363,10 @@ impl VideoTrack {
     pub(crate) fn on_sent(&mut self, now: Instant, due: Instant, bytes: usize, (taken, refused): (u64, u64)) {
         self.source.take();
         self.stream.advance();
+        if self.begins_key {
+            self.recent.begin();
+        }
+        self.recent.push(&self.buf[..bytes]);
         self.blocked = false;
         if let Some(unit) = self.unit {
             self.open.add(now, (unit.number, due), taken, bytes as u64);
@@ -354,6 +374,33 @@ impl VideoTrack {
         self.counters.packets += taken;
         self.counters.bytes += taken * bytes as u64;
         self.counters.refused += refused;
+    }
+
+    /// Bytes of the packets since the last key frame, if all is there that can be decoded with it.
+    pub(crate) fn since_key_frame(&self) -> Option<usize> {
+        (self.recent.is_whole() && !self.broken).then(|| self.recent.len())
+    }
+
+    /// One of them. Who sends it gives it a number.
+    pub(crate) fn recent_packet(&mut self, index: usize) -> Option<&mut [u8]> {
+        self.recent.packet(index)
+    }
+
+    /// RTP's number of the next packet.
+    pub(crate) fn number(&self) -> u16 {
+        self.stream.number()
+    }
+
+    /// A peer is sent them.
+    pub(crate) fn on_catching_up(&mut self) {
+        self.counters.caught_up += 1;
+    }
+
+    /// A packet was sent again to a peer, or refused.
+    pub(crate) fn on_repeated(&mut self, bytes: usize, is_taken: bool) {
+        self.counters.packets += u64::from(is_taken);
+        self.counters.bytes += if is_taken { bytes as u64 } else { 0 };
+        self.counters.refused += u64::from(!is_taken);
     }
 
     /// A message of the unit that [`video_of`] names has its outcome.
@@ -372,11 +419,19 @@ pub(crate) fn video_tag(index: usize, unit: u64) -> Tag {
     Tag(VIDEO | (index as u64 & 0xff) << NUMBER_BITS | unit & NUMBER_MASK)
 }
 
-/// Which video track a tag names, and which of its units, if it does.
+/// The tag of a message that is sent again, of the video track at `index`.
+pub(crate) fn again_tag(index: usize) -> Tag {
+    video_tag(index, AGAIN)
+}
+
+/// Which video track a tag names, and which of its units, if it does; [`AGAIN`] for what was sent again.
 pub(crate) fn video_of(tag: Tag) -> Option<(usize, u64)> {
     let is_video = tag != Tag::NONE && tag.0 & VIDEO != 0;
     is_video.then_some(((tag.0 >> NUMBER_BITS) as usize & 0xff, tag.0 & NUMBER_MASK))
 }
+
+/// In place of a unit's number: no track has so many.
+pub(crate) const AGAIN: u64 = NUMBER_MASK;
 
 /// Of a tag: it is of a video track.
 const VIDEO: u64 = 1 << 62;

@@ -71,9 +71,21 @@ impl VideoStream {
         Some(len)
     }
 
+    /// The number of the next packet.
+    pub fn number(&self) -> u16 {
+        self.sequence
+    }
+
     /// The packet was sent.
     pub fn advance(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+/// Gives an RTP packet another number (RFC 3550 §5.1).
+pub fn renumber(packet: &mut [u8], number: u16) {
+    if let Some(field) = packet.get_mut(2..4) {
+        field.copy_from_slice(&number.to_be_bytes());
     }
 }
 

@@ -47,6 +47,7 @@ impl Session {
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_arrivals_told(now, id, bytes) => {}
+                Some(PacketKind::Rtcp) if self.on_picture_loss(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_delays(now, id, received, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_clock(now, at, received, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_programmes(now, id, at, bytes) => {}

@@ -182,6 +182,7 @@ impl Session {
         self.judge_delivery(now, at);
         self.begin_telling(now, at);
         self.answer_about_programmes(now, at);
+        self.begin_catching_up(now, at);
     }
 
     fn tell_receiver(&mut self, now: Instant, id: AssociationId, kind: AppKind, token: Token) {

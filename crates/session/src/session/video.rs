@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire};
-use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp};
+use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire, sooner};
+use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp, renumber};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::Session;
@@ -14,12 +14,14 @@ use crate::manager::{Budget, TrackId};
 use crate::peer::Peer;
 use crate::send_track::SendTrack;
 use crate::video_in::{VideoIn, VideoInCounters, VideoSink};
-use crate::video_track::{VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
+use crate::video_track::{AGAIN, VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
 
 /// The pictures of a session.
 #[derive(Default)]
 pub(super) struct Video {
     tracks: Vec<VideoTrack>,
+    /// When peers that lack some of it are sent more.
+    pub(super) catches_up: Option<Instant>,
     receive: Option<VideoIn>,
 }
 
@@ -94,24 +96,38 @@ impl Session {
                 self.run_video_track(now, origin, at);
             }
         }
+        if self.video.catches_up.is_some_and(|at| at <= now) {
+            self.catch_up(now);
+        }
+    }
+
+    /// Whether the manager is not asked about pictures: it knows one path.
+    pub(super) fn is_video_unmanaged(&self) -> bool {
+        let is_apart = self.sends_video_apart();
+        let mut peers = self.peers.iter().flatten();
+        let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
+        let is_one = peers.next().is_some() && peers.next().is_none();
+        !is_one || self.group || ways.all(|id| self.is_unmanaged(id))
+    }
+
+    /// Under which number an association sends the first track of pictures: those of the sound come first.
+    pub(super) fn streams_before_video(&self) -> usize {
+        match self.sends_video_apart() {
+            true => 0,
+            false => self.send.as_ref().map_or(0, |track| track.ssrcs().count()),
+        }
     }
 
     fn run_video_track(&mut self, now: Instant, origin: Instant, at: usize) {
         let id = TrackId(1 + at as u16);
         // A single peer is waited for; one of many must not hold up the others.
         let waits = self.peers.iter().flatten().count() == 1;
-        // A manager knows one path.
         let is_apart = self.sends_video_apart();
         let to = |peer: &Peer| Self::video_destination(is_apart, peer);
-        let mut peers = self.peers.iter().flatten().filter_map(|peer| to(peer));
-        let is_unmanaged = !waits || self.group || peers.all(|id| self.is_unmanaged(id));
+        let is_unmanaged = self.is_video_unmanaged();
         let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
         let way = self.way_of_pictures(at, is_unmanaged);
-        // Of an association: those of the sound come first.
-        let before = match is_apart {
-            true => 0,
-            false => self.send.as_ref().map_or(0, |track| track.ssrcs().count()),
-        };
+        let before = self.streams_before_video();
         let bounded = self.two_way.is_some();
         let mut used = 0;
         let track = &mut self.video.tracks[at];
@@ -122,11 +138,14 @@ impl Session {
                 return track.hold(again.max(now + SHORTEST_HOLD));
             }
             let Some(packet) = track.poll(now, origin, way) else { return };
-            let (bytes, payload, len) = (packet.bytes, packet.payload, packet.bytes.len());
+            let (number, begins_key) = (packet.number, packet.begins_key);
+            let (payload, len, bytes) = (packet.payload, packet.bytes.len(), packet.bytes);
             let (due, deadline, tag) = (packet.due, packet.deadline, video_tag(at, packet.unit));
             let (mut taken, mut refused) = (0, 0);
             for peer in self.peers.iter_mut().flatten() {
                 let Some(to) = to(peer) else { continue };
+                let Some(number) = peer.pictures_of(at).number(now, number, begins_key) else { continue };
+                renumber(bytes, number);
                 let message = Message::new(tag, bytes, deadline);
                 let message = Message { priority: PRIORITY, ..message };
                 // Of a call, as the sound: an address that is not proved gets no more than it is good for.
@@ -144,7 +163,8 @@ impl Session {
                     Err(_) => refused += 1,
                 }
             }
-            used += len;
+            // A peer that has come later gets it in its turn.
+            used += if taken + refused > 0 { len } else { 0 };
             if taken > 0 {
                 self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
             }
@@ -176,7 +196,7 @@ impl Session {
     }
 
     /// What the sound leaves of the path to each track of pictures, in bytes a second, if that is known.
-    fn rate_of_pictures(&self) -> Option<f64> {
+    pub(super) fn rate_of_pictures(&self) -> Option<f64> {
         let sound = self.sound_on_path();
         let left = (self.manager.figures().rate? - sound).max(0.0);
         Some(left / self.video.tracks.len().max(1) as f64)
@@ -184,7 +204,7 @@ impl Session {
 
     /// For how long after it was due a picture is of use to the peer that waits for it the longest; `None`: to a recording,
     /// for ever.
-    fn video_patience(&self) -> Option<Duration> {
+    pub(super) fn video_patience(&self) -> Option<Duration> {
         let own = self.config.playout_delay;
         let of = |delay: PlayoutDelay| match delay {
             PlayoutDelay::Of(delay) => delay,
@@ -211,12 +231,18 @@ impl Session {
     /// When [`Self::run_video`] has something to do.
     pub(super) fn next_video(&self) -> Option<Instant> {
         let origin = self.video_origin().filter(|_| self.state == State::Open)?;
-        self.video.tracks.iter().filter_map(|track| track.next_call(origin)).min()
+        let next = self.video.tracks.iter().filter_map(|track| track.next_call(origin)).min();
+        sooner(next, self.video.catches_up)
     }
 
     /// A message of a video track has its outcome. Returns whether the tag is of one.
-    pub(super) fn on_video_outcome(&mut self, now: Instant, tag: Tag, outcome: Outcome) -> bool {
+    pub(super) fn on_video_outcome(&mut self, now: Instant, peer: usize, tag: Tag, outcome: Outcome) -> bool {
         let Some((at, unit)) = video_of(tag) else { return false };
+        if unit == AGAIN {
+            let peer = self.peers.get_mut(peer).and_then(Option::as_mut);
+            peer.into_iter().for_each(|peer| peer.pictures_of(at).on_outcome());
+            return true;
+        }
         self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
         if let Some(track) = self.video.tracks.get_mut(at) {
             track.on_outcome(now, unit, matches!(outcome, Outcome::Expired { .. }));
@@ -252,6 +278,6 @@ impl Session {
 }
 
 /// Sound goes first, where a transport or a router can choose.
-const PRIORITY: u8 = 1;
+pub(super) const PRIORITY: u8 = 1;
 /// For how long pictures wait of which none is too late.
 const USUAL_PATIENCE: Duration = Duration::from_secs(1);

@@ -321,6 +321,9 @@ impl Session {
     /// Whether all pictures were sent, or those that are left are given up, at a sender whose sound is at its end.
     pub(super) fn is_video_over(&mut self, now: Instant) -> bool {
         // The goodbye must not overtake the last of them: it goes another way than the sound's.
+        if self.is_catching_up() {
+            return false;
+        }
         if self.video.is_drained() && (self.video.is_settled() || !self.sends_video_apart()) {
             return true;
         }

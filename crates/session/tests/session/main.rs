@@ -23,6 +23,7 @@ mod hall;
 mod held_up;
 mod hostile;
 mod in_step;
+mod late_pictures;
 mod live;
 mod log;
 mod manager;

@@ -41,6 +41,11 @@ impl Pictures {
         Pictures::of_parts(interval, parts, units, 1000)
     }
 
+    /// Each so many-th one is a key.
+    pub fn keys(self, keys: u64) -> Box<Self> {
+        Box::new(Pictures { keys, ..self })
+    }
+
     /// None needs another one.
     pub fn independent(self) -> Box<Self> {
         Box::new(Pictures { chained: false, keys: 1, ..self })
@@ -100,14 +105,20 @@ pub struct Seen {
     units: BTreeMap<u32, (Vec<u8>, bool, Option<i64>)>,
     duplicates: usize,
     packets: usize,
+    /// Of the track.
+    pub ssrc: u32,
+    /// RTP's number of each packet.
+    pub numbers: Vec<u16>,
+    /// The unit of each packet, as its bytes tell.
+    pub order: Vec<u8>,
     /// Packets after which a key frame is wanted.
-    wants_after: Option<usize>,
+    pub wants_after: Option<usize>,
     /// Bytes of a payload.
     bytes: Option<usize>,
 }
 
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<Seen>>);
+pub struct Shared(pub Arc<Mutex<Seen>>);
 
 impl VideoSink for Shared {
     fn on_packet(&mut self, packet: &VideoArrived<'_>) {
@@ -122,6 +133,9 @@ impl VideoSink for Shared {
         unit.2 = packet.place.or(unit.2);
         seen.duplicates += usize::from(!is_new);
         seen.packets += 1;
+        seen.ssrc = packet.ssrc;
+        seen.numbers.push(u16::from_be_bytes([packet.packet[2], packet.packet[3]]));
+        seen.order.push(packet.payload[1]);
     }
 
     fn wants_key_frame(&self) -> bool {

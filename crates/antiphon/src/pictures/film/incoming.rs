@@ -56,6 +56,8 @@ struct Track {
     placed_with: Option<i64>,
     /// The same by the last packet alone.
     seen: Option<i64>,
+    /// The time of the last packet.
+    last: i64,
     /// Whole pictures that came before their place was known.
     unplaced: VecDeque<(u64, Frame)>,
     chain: Chain,
@@ -101,7 +103,8 @@ impl Incoming {
             }
             let Some(track) = &mut self.track else { continue };
             track.on_packet(&about, packet);
-            if let Some(time) = track.place_of(about.timestamp) {
+            // What belongs before the beginning of the sound was sent later for those that follow.
+            if let Some(time) = track.place_of(about.timestamp).filter(|time| *time >= 0) {
                 sync.on_packet(position, time, self.policy.grace);
             }
         }
@@ -193,6 +196,7 @@ impl Track {
             offset: None,
             placed_with: None,
             seen: None,
+            last: 0,
             unplaced: VecDeque::new(),
             chain: Chain::new(),
             restarts: 0,
@@ -202,6 +206,7 @@ impl Track {
 
     fn on_packet(&mut self, about: &About, packet: &[u8]) {
         let stamp = self.timestamps.extend(about.timestamp.into());
+        self.last = nanos(stamp);
         if let Some(written) = about.written.filter(|place| place.unsigned_abs() < MOST_PLACE) {
             let seen = written - nanos(stamp);
             self.seen = Some(seen);
@@ -220,6 +225,11 @@ impl Track {
     /// What should have come before this place in the sound is not waited for any longer.
     fn give_up_before(&mut self, position: i64) {
         let Some(offset) = self.offset else { return };
+        // Who can decode nothing is sent what came since the last key frame, which is late and of use.
+        let position = match self.chain.decodes_nothing() {
+            true => position.min(self.last.saturating_add(offset)),
+            false => position,
+        };
         let due = position.saturating_sub(offset).saturating_sub(self.policy.grace);
         if let Ok(due) = u64::try_from(due) {
             let stamp = u128::from(due) * u128::from(CLOCK_RATE) / 1_000_000_000;

@@ -159,7 +159,7 @@ impl<L: Listener> LiveDeposit<L> {
     fn leave_out(&mut self, at: Duration) {
         let grace = self.incoming.grace();
         let late = |frame: &Frame| frame.time.duration() + grace < at;
-        let waiting = self.incoming.frames.len();
+        let waiting = self.incoming.frames.iter().filter(|frame| has_place(frame)).count();
         let due = self
             .incoming
             .frames
@@ -172,7 +172,8 @@ impl<L: Listener> LiveDeposit<L> {
             self.incoming.frames.drain(..key);
         }
         self.incoming.frames.retain(|frame| !frame.picture.droppable || !late(frame));
-        self.incoming.sync().on_too_late(waiting - self.incoming.frames.len());
+        let left = self.incoming.frames.iter().filter(|frame| has_place(frame)).count();
+        self.incoming.sync().on_too_late(waiting - left);
         // A sender may say of any picture that it belongs to next week.
         while self.incoming.is_full() {
             self.incoming.frames.pop_front();
@@ -334,11 +335,16 @@ fn note_shown(sync: &mut SyncMeter, now: Duration, times: impl Iterator<Item = D
     let mut replaced = 0;
     for time in times {
         match time <= now && newest != Some(time) {
-            true => replaced += 1,
+            true => replaced += usize::from(!time.is_zero()),
             false => sync.on_shown(nanos(time.max(now)), nanos(time)),
         }
     }
     sync.on_too_late(replaced);
+}
+
+/// Whether a picture does not belong before the beginning: such a one is only decoded.
+fn has_place(frame: &Frame) -> bool {
+    frame.time.frames > 0
 }
 
 fn media_time(time: Duration) -> MediaTime {

@@ -1,0 +1,215 @@
+//! A peer that has come later, or has lost what it needs, is sent the pictures since the last key frame again: so it need not wait for the next.
+//!
+//! It gets them under numbers of its own and faster than they are shown, in the order of sending, until it has come up to those that are due. When a
+//! key frame comes, it goes on from there.
+
+use std::time::Duration;
+
+use antiphon_core::{Instant, Message, SendError};
+use antiphon_media::packet::renumber;
+use antiphon_media::rtcp::PictureLoss;
+
+use super::Session;
+use super::video::PRIORITY;
+use crate::manager::{Budget, TrackId};
+use crate::video_track::again_tag;
+
+/// What a peer gets of a track of pictures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PictureFlow {
+    /// What is added to the numbers of the track's packets.
+    ahead: u16,
+    behind: Option<Behind>,
+    /// Packets sent again that have no outcome yet.
+    open: usize,
+}
+
+/// It is sent what came since the last key frame.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    /// The packet that is next.
+    next: usize,
+    since: Instant,
+    /// Bytes that there were at the beginning, and those sent so far.
+    bytes: usize,
+    sent: usize,
+}
+
+/// A peer's questions for a key frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Who asked.
+    ssrc: u32,
+    /// So many of its questions were answered, the last one then.
+    answers: u8,
+    at: Instant,
+}
+
+impl PictureFlow {
+    /// Gives the next packet of the track, of which `begins_key` says that it begins a key frame, its number for this peer. `None`: it gets the
+    /// packet in its turn.
+    pub fn number(&mut self, now: Instant, number: u16, begins_key: bool) -> Option<u16> {
+        let Some(behind) = &mut self.behind else { return Some(number.wrapping_add(self.ahead)) };
+        if begins_key {
+            // What is before it is of no use any more.
+            *behind = Behind { next: 0, since: now, sent: 0, ..*behind };
+        }
+        self.ahead = self.ahead.wrapping_sub(1);
+        None
+    }
+
+    /// A packet that was sent again has its outcome.
+    pub fn on_outcome(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+}
+
+impl Behind {
+    /// Whether so many more bytes may leave.
+    fn may_send(&self, now: Instant, bytes: usize) -> bool {
+        let passed = now.since(self.since);
+        let part = passed.as_secs_f64() / WITHIN.as_secs_f64();
+        passed >= WITHIN || self.sent + bytes <= AT_ONCE + (self.bytes as f64 * part) as usize
+    }
+}
+
+impl Session {
+    /// The peer at `at` has nothing that pictures could be decoded with: it is sent what came since the last key frame, if its path has room for
+    /// that in a short time.
+    pub(super) fn begin_catching_up(&mut self, now: Instant, at: usize) -> bool {
+        let is_apart = self.sends_video_apart();
+        let rate = self.rate_of_pictures().filter(|_| !self.is_video_unmanaged());
+        let Some(peer) = self.peers[at].as_mut().filter(|_| !self.group) else { return false };
+        if Self::video_destination(is_apart, peer).is_none() {
+            return false;
+        }
+        let mut begins = false;
+        for (track, video) in self.video.tracks_mut().enumerate() {
+            let Some(bytes) = video.since_key_frame() else { continue };
+            if rate.is_some_and(|rate| bytes as f64 > rate * LONGEST.as_secs_f64()) {
+                continue;
+            }
+            let flow = peer.pictures_of(track);
+            if flow.behind.is_none() {
+                flow.behind = Some(Behind { next: 0, since: now, bytes, sent: 0 });
+                video.on_catching_up();
+                begins = true;
+            }
+        }
+        if begins {
+            self.video.catches_up = Some(now);
+        }
+        begins
+    }
+
+    /// A message of the peer at `at`: returns whether it asks for a key frame. It is answered twice, as the answer may be lost; who goes on asking
+    /// loses too much for an answer to help.
+    pub(super) fn on_picture_loss(&mut self, now: Instant, at: usize, bytes: &[u8]) -> bool {
+        let Some(PictureLoss { ssrc, pictures }) = PictureLoss::parse(bytes) else { return false };
+        let Some(peer) = &mut self.peers[at] else { return true };
+        let is_ours = self.video.ssrcs().any(|own| own == pictures);
+        let asked = peer.asked.filter(|asked| asked.ssrc == ssrc);
+        let answers = asked.map_or(0, |asked| asked.answers);
+        let is_soon = peer.asked.is_some_and(|asked| now.since(asked.at) < BETWEEN_ANSWERS);
+        if is_ours && !is_soon && answers < MOST_ANSWERS && self.begin_catching_up(now, at) {
+            let asked = Asked { ssrc, answers: answers + 1, at: now };
+            self.peers[at].iter_mut().for_each(|peer| peer.asked = Some(asked));
+        }
+        true
+    }
+
+    /// Sends what peers lack of each track, as far as it is time and the path has room.
+    pub(super) fn catch_up(&mut self, now: Instant) {
+        let is_unmanaged = self.is_video_unmanaged();
+        for at in 0..self.video.tracks_mut().count() {
+            let id = TrackId(1 + at as u16);
+            let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
+            let mut room = match budget {
+                Budget::All => usize::MAX,
+                Budget::Bytes(most, _) => most,
+            };
+            for peer in 0..self.peers.len() {
+                self.catch_up_with(now, at, peer, &mut room);
+            }
+        }
+        let mut flows = self.peers.iter().flatten().flat_map(|peer| &peer.pictures);
+        let goes_on = flows.any(|flow| flow.behind.is_some());
+        self.video.catches_up = goes_on.then_some(now + ASK_AGAIN);
+    }
+
+    /// The same of the track at `at` and the peer at `peer`. `room`: bytes that may leave.
+    fn catch_up_with(&mut self, now: Instant, at: usize, peer: usize, room: &mut usize) {
+        let (is_apart, bounded) = (self.sends_video_apart(), self.two_way.is_some());
+        let useful = self.video_patience().map(|patience| patience.max(PATIENCE));
+        let stream = self.streams_before_video() + at;
+        let (Some(peer), Some(track)) = (&mut self.peers[peer], self.video.tracks_mut().nth(at)) else {
+            return;
+        };
+        let to = Self::video_destination(is_apart, peer);
+        let flow = peer.pictures_of(at);
+        while let Some(mut behind) = flow.behind {
+            let number = track.number().wrapping_add(flow.ahead);
+            let to = to.filter(|_| now.since(behind.since) < LONGEST_ALL);
+            let is_last = track.recent_packet(behind.next).is_none();
+            // What is due must not stand behind them in the transport.
+            if to.is_some() && flow.open >= if is_last { MOST_OPEN / 4 } else { MOST_OPEN } {
+                break;
+            }
+            let (Some(to), Some(packet)) = (to, track.recent_packet(behind.next)) else {
+                // Where packets are missing, so is a number.
+                let is_cut = to.is_none() || track.since_key_frame().is_none();
+                flow.ahead = flow.ahead.wrapping_add(u16::from(is_cut));
+                flow.behind = None;
+                break;
+            };
+            let len = packet.len();
+            if *room < len || !behind.may_send(now, len) {
+                break;
+            }
+            renumber(packet, number);
+            let deadline = useful.map(|useful| behind.since + useful);
+            let message = Message { priority: PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
+            let result = match !bounded || self.associations.may_stream(to, len) {
+                true => self.associations.send_media(now, to, stream, message),
+                false => Err(SendError::Blocked { queued: 0 }),
+            };
+            match result {
+                Ok(()) => {
+                    self.manager.on_sent(now, to, TrackId(1 + at as u16), packet);
+                    flow.open += 1;
+                }
+                Err(SendError::Blocked { .. }) => break,
+                Err(_) => {}
+            }
+            track.on_repeated(len, result.is_ok());
+            *room -= len;
+            (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
+            (flow.ahead, flow.behind) = (flow.ahead.wrapping_add(1), Some(behind));
+        }
+    }
+
+    /// Whether a peer has not been sent all yet.
+    pub(super) fn is_catching_up(&self) -> bool {
+        self.video.catches_up.is_some()
+    }
+}
+
+/// What came since the last key frame is sent within this time: the first picture is shown well within a second of a join, and a file that has a key
+/// frame every 2 s takes five times its rate.
+const WITHIN: Duration = Duration::from_millis(400);
+/// Bytes that leave at once: what RFC 6928 lets any TCP begin with.
+const AT_ONCE: usize = 14_600;
+/// Packets that a transport may have at once.
+const MOST_OPEN: usize = 32;
+/// A path that would take longer is left to the next key frame.
+const LONGEST: Duration = Duration::from_millis(700);
+/// It is of use for this time at least.
+const PATIENCE: Duration = Duration::from_millis(1_000);
+/// A peer that has not taken it all by then gets what is due instead.
+const LONGEST_ALL: Duration = Duration::from_secs(3);
+/// How soon more is sent.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// Questions of one receiver that are answered.
+const MOST_ANSWERS: u8 = 2;
+/// Whoever asks, an answer is over before the next one.
+const BETWEEN_ANSWERS: Duration = Duration::from_millis(1_000);

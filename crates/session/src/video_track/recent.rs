@@ -1,0 +1,95 @@
+//! The packets of a track since its last key frame, for peers that come later.
+
+/// They, in the order of sending. Each key frame begins anew.
+pub(super) struct Recent {
+    bytes: Vec<u8>,
+    /// Where each packet ends.
+    ends: Vec<usize>,
+    /// More came than there is room for.
+    is_full: bool,
+}
+
+impl Recent {
+    /// All memory is taken now; what is never written costs none.
+    pub fn new() -> Self {
+        Recent { bytes: vec![0; MOST_BYTES], ends: Vec::with_capacity(MOST_PACKETS), is_full: false }
+    }
+
+    /// A key frame begins.
+    pub fn begin(&mut self) {
+        self.ends.clear();
+        self.is_full = false;
+    }
+
+    /// A packet was sent.
+    pub fn push(&mut self, packet: &[u8]) {
+        let (begin, end) = (self.len(), self.len() + packet.len());
+        match self.bytes.get_mut(begin..end) {
+            Some(place) if !self.is_full && self.ends.len() < MOST_PACKETS => {
+                place.copy_from_slice(packet);
+                self.ends.push(end);
+            }
+            _ => self.is_full = true,
+        }
+    }
+
+    /// Whether nothing since the key frame is missing.
+    pub fn is_whole(&self) -> bool {
+        !self.is_full && !self.ends.is_empty()
+    }
+
+    /// Bytes of all.
+    pub fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// One of the packets.
+    pub fn packet(&mut self, index: usize) -> Option<&mut [u8]> {
+        let end = *self.ends.get(index)?;
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.bytes.get_mut(begin..end)
+    }
+}
+
+/// As much as 2 s of 8 Mbit/s: files often have a key frame so often.
+const MOST_BYTES: usize = 2 << 20;
+/// As many as these bytes are of packets of 1200 bytes, and as many again, as pictures end with shorter ones.
+const MOST_PACKETS: usize = 2 * MOST_BYTES / 1200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_kept_since_the_last_key_frame() {
+        let mut recent = Recent::new();
+        assert!(!recent.is_whole());
+        for n in 0..3 {
+            recent.push(&[n; 5]);
+        }
+        assert_eq!((recent.is_whole(), recent.len()), (true, 15));
+        assert_eq!(recent.packet(1).unwrap(), [1; 5]);
+        recent.begin();
+        recent.push(&[7; 3]);
+        assert_eq!(recent.packet(0).unwrap(), [7; 3]);
+        assert!(recent.packet(1).is_none());
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_whole_until_the_next_key_frame() {
+        for (packets, bytes) in [(MOST_PACKETS, 1), (MOST_BYTES / 1000, 1000)] {
+            let mut recent = Recent::new();
+            let packet = vec![1; bytes];
+            for _ in 0..packets {
+                recent.push(&packet);
+                assert!(recent.is_whole());
+            }
+            recent.push(&[2; 1000]);
+            recent.push(&[3]);
+            assert!(!recent.is_whole() && recent.packet(packets).is_none());
+            recent.begin();
+            recent.push(&packet);
+            assert!(recent.is_whole());
+        }
+    }
+}
