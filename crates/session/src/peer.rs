@@ -9,7 +9,7 @@ use antiphon_media::rtcp::{ClockAnswer, PlayoutDelay, RemoteReport, RtcpSession}
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::members::{Member, Members};
-use crate::session::{Asked, PictureFlow, Served};
+use crate::session::{Answered, PictureFlow, Served};
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,8 +93,8 @@ pub struct Peer {
     pub(crate) served: Served,
     /// What it gets of each track of pictures.
     pub(crate) pictures: Vec<PictureFlow>,
-    /// Its questions for a key frame.
-    pub(crate) asked: Option<Asked>,
+    /// When its questions for a key frame were answered.
+    pub(crate) answered_losses: Answered,
 }
 
 /// What a further association with a peer is for.
@@ -150,7 +150,7 @@ impl Peer {
             answers: Vec::new(),
             served: Served::default(),
             pictures: vec![PictureFlow::default(); USUAL_TRACKS],
-            asked: None,
+            answered_losses: Answered::default(),
         }
     }
 

@@ -42,7 +42,7 @@ use antiphon_core::{
 };
 use antiphon_media::rtcp::PlayoutDelay;
 
-pub(crate) use catching_up::{Asked, PictureFlow};
+pub(crate) use catching_up::{Answered, PictureFlow};
 pub use change::{Change, ChangeFailure};
 pub use choosing::ProgrammeList;
 pub use figures::SenderCounters;

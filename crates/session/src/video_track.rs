@@ -364,7 +364,7 @@ impl VideoTrack {
         self.source.take();
         self.stream.advance();
         if self.begins_key {
-            self.recent.begin();
+            self.recent.begin(now);
         }
         self.recent.push(&self.buf[..bytes]);
         self.blocked = false;
@@ -379,6 +379,11 @@ impl VideoTrack {
     /// Bytes of the packets since the last key frame, if all is there that can be decoded with it.
     pub(crate) fn since_key_frame(&self) -> Option<usize> {
         (self.recent.is_whole() && !self.broken).then(|| self.recent.len())
+    }
+
+    /// How many bytes a second they are, by now.
+    pub(crate) fn rate_since_key_frame(&self, now: Instant) -> f64 {
+        self.recent.rate(now)
     }
 
     /// One of them. Who sends it gives it a number.

@@ -154,6 +154,8 @@ pub struct PicturesSent {
     pub expired: u64,
     /// Packets that the transport refused.
     pub refused: u64,
+    /// Times at which a receiver was sent all since the last key frame again, as it came later or had lost it.
+    pub caught_up: u64,
     /// The scheme of their own transport; `None` if they go with the sound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<&'static str>,
@@ -167,7 +169,7 @@ pub struct PicturesSent {
 
 impl PicturesSent {
     pub(crate) fn new(counted: VideoTrackCounters, path: PathFigures) -> Self {
-        let VideoTrackCounters { units, left_out, packets, bytes, refused, expired } = counted;
+        let VideoTrackCounters { units, left_out, packets, bytes, refused, expired, caught_up } = counted;
         PicturesSent {
             sent: units,
             left_out,
@@ -175,6 +177,7 @@ impl PicturesSent {
             bytes,
             expired,
             refused,
+            caught_up,
             over: None,
             path_kbit_per_s: path.rate.map(|rate| rate * 8.0 / 1e3),
             path_queueing_ms: path.queueing.map(|time| time.as_secs_f64() * 1e3),

@@ -183,6 +183,17 @@ impl SharedPath {
         Budget::Bytes(left as usize, *began + FIRST_INTERVAL * (intervals + 1))
     }
 
+    /// What was sent before the first packet that is told of was not lost: nobody was there yet.
+    fn forget_unheard(&mut self, report: &ArrivalReport<'_>) {
+        let sent_at = |(ssrc, number, _)| {
+            let stream = self.streams.iter().find(|stream| stream.ssrc == Some(ssrc))?;
+            stream.sent(number).map(|sent| sent.at)
+        };
+        let Some(first) = report.packets().filter_map(sent_at).min() else { return };
+        let forgotten: u64 = self.streams.iter_mut().map(|stream| stream.forget_before(first)).sum();
+        self.in_flight -= forgotten;
+    }
+
     /// Packets that nothing was told of for long are lost.
     fn notice_silence(&mut self, now: Instant) {
         let (Some(reported), Some(copa)) = (self.reported, &mut self.copa) else { return };
@@ -230,6 +241,9 @@ impl CongestionManager for SharedPath {
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
         if self.on != Some(on) {
             return;
+        }
+        if self.copa.is_none() {
+            self.forget_unheard(report);
         }
         let in_flight = self.in_flight;
         let (mut arrived, mut packets, mut longest) = (0u64, (0, 0), Duration::ZERO);
@@ -373,6 +387,26 @@ impl SentStream {
             let sent = &self.ring[usize::from(number) % REMEMBERED];
             (sent.bytes > 0).then_some(sent.at)
         })
+    }
+
+    /// Nothing will be told of what was sent before `first`: returns its bytes.
+    fn forget_before(&mut self, first: Instant) -> u64 {
+        let mut bytes = 0;
+        while self.oldest != self.next {
+            let sent = &mut self.ring[usize::from(self.oldest) % REMEMBERED];
+            if sent.number == self.oldest && sent.at >= first {
+                break;
+            }
+            bytes += u64::from(std::mem::take(&mut sent.bytes));
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+        bytes
+    }
+
+    /// A packet that nothing was told of yet.
+    fn sent(&self, number: u16) -> Option<&Sent> {
+        let sent = &self.ring[usize::from(number) % REMEMBERED];
+        (sent.number == number && sent.bytes > 0).then_some(sent)
     }
 
     fn forget(&mut self) {

@@ -35,14 +35,25 @@ struct Behind {
     sent: usize,
 }
 
-/// A peer's questions for a key frame.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// Who asked.
-    ssrc: u32,
-    /// So many of its questions were answered, the last one then.
-    answers: u8,
-    at: Instant,
+/// Whose questions for a key frame were answered at a peer, and when: the last ones first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answered([Option<(u32, Instant)>; MOST_ANSWERS]);
+
+impl Answered {
+    /// Whether `ssrc` may be answered. One that goes on asking loses too much for an answer to help, and may mean no good under ever new names.
+    fn may_answer(&self, now: Instant, ssrc: u32) -> bool {
+        let is_over = |at: Instant, time| now.since(at) >= time;
+        let [last, .., first] = self.0;
+        let is_new = self.0.iter().any(|answer| answer.is_none_or(|(of, _)| of != ssrc));
+        is_new
+            && last.is_none_or(|(_, at)| is_over(at, BETWEEN_ANSWERS))
+            && first.is_none_or(|(_, at)| is_over(at, BETWEEN_THREE))
+    }
+
+    fn note(&mut self, now: Instant, ssrc: u32) {
+        self.0.rotate_right(1);
+        self.0[0] = Some((ssrc, now));
+    }
 }
 
 impl PictureFlow {
@@ -86,7 +97,9 @@ impl Session {
         let mut begins = false;
         for (track, video) in self.video.tracks_mut().enumerate() {
             let Some(bytes) = video.since_key_frame() else { continue };
-            if rate.is_some_and(|rate| bytes as f64 > rate * LONGEST.as_secs_f64()) {
+            // Beside those that are due meanwhile.
+            let left = rate.map(|rate| rate - video.rate_since_key_frame(now));
+            if left.is_some_and(|left| bytes as f64 > left * LONGEST.as_secs_f64()) {
                 continue;
             }
             let flow = peer.pictures_of(track);
@@ -102,18 +115,13 @@ impl Session {
         begins
     }
 
-    /// A message of the peer at `at`: returns whether it asks for a key frame. It is answered twice, as the answer may be lost; who goes on asking
-    /// loses too much for an answer to help.
+    /// A message of the peer at `at`: returns whether it asks for a key frame.
     pub(super) fn on_picture_loss(&mut self, now: Instant, at: usize, bytes: &[u8]) -> bool {
         let Some(PictureLoss { ssrc, pictures }) = PictureLoss::parse(bytes) else { return false };
-        let Some(peer) = &mut self.peers[at] else { return true };
         let is_ours = self.video.ssrcs().any(|own| own == pictures);
-        let asked = peer.asked.filter(|asked| asked.ssrc == ssrc);
-        let answers = asked.map_or(0, |asked| asked.answers);
-        let is_soon = peer.asked.is_some_and(|asked| now.since(asked.at) < BETWEEN_ANSWERS);
-        if is_ours && !is_soon && answers < MOST_ANSWERS && self.begin_catching_up(now, at) {
-            let asked = Asked { ssrc, answers: answers + 1, at: now };
-            self.peers[at].iter_mut().for_each(|peer| peer.asked = Some(asked));
+        let may = self.peers[at].as_ref().is_some_and(|peer| peer.answered_losses.may_answer(now, ssrc));
+        if is_ours && may && self.begin_catching_up(now, at) {
+            self.peers[at].iter_mut().for_each(|peer| peer.answered_losses.note(now, ssrc));
         }
         true
     }
@@ -163,7 +171,7 @@ impl Session {
                 break;
             };
             let len = packet.len();
-            if *room < len || !behind.may_send(now, len) {
+            if *room == 0 || !behind.may_send(now, len) {
                 break;
             }
             renumber(packet, number);
@@ -182,7 +190,7 @@ impl Session {
                 Err(_) => {}
             }
             track.on_repeated(len, result.is_ok());
-            *room -= len;
+            *room = room.saturating_sub(len);
             (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
             (flow.ahead, flow.behind) = (flow.ahead.wrapping_add(1), Some(behind));
         }
@@ -209,7 +217,9 @@ const PATIENCE: Duration = Duration::from_millis(1_000);
 const LONGEST_ALL: Duration = Duration::from_secs(3);
 /// How soon more is sent.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
-/// Questions of one receiver that are answered.
-const MOST_ANSWERS: u8 = 2;
-/// Whoever asks, an answer is over before the next one.
-const BETWEEN_ANSWERS: Duration = Duration::from_millis(1_000);
+/// Questions of one receiver that are answered: when it begins, and again if that was lost.
+const MOST_ANSWERS: usize = 2;
+/// From one answer to the next: the first is over by then.
+const BETWEEN_ANSWERS: Duration = Duration::from_secs(1);
+/// From one answer to the next but one. Of a film with a key frame every 2 s, that is a fifth more at most.
+const BETWEEN_THREE: Duration = Duration::from_secs(10);

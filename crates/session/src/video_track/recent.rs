@@ -1,5 +1,9 @@
 //! The packets of a track since its last key frame, for peers that come later.
 
+use std::time::Duration;
+
+use antiphon_core::Instant;
+
 /// They, in the order of sending. Each key frame begins anew.
 pub(super) struct Recent {
     bytes: Vec<u8>,
@@ -7,18 +11,25 @@ pub(super) struct Recent {
     ends: Vec<usize>,
     /// More came than there is room for.
     is_full: bool,
+    /// When the key frame began.
+    since: Instant,
 }
 
 impl Recent {
     /// All memory is taken now; what is never written costs none.
     pub fn new() -> Self {
-        Recent { bytes: vec![0; MOST_BYTES], ends: Vec::with_capacity(MOST_PACKETS), is_full: false }
+        Recent {
+            bytes: vec![0; MOST_BYTES],
+            ends: Vec::with_capacity(MOST_PACKETS),
+            is_full: false,
+            since: Instant::ZERO,
+        }
     }
 
     /// A key frame begins.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, now: Instant) {
         self.ends.clear();
-        self.is_full = false;
+        (self.is_full, self.since) = (false, now);
     }
 
     /// A packet was sent.
@@ -43,6 +54,11 @@ impl Recent {
         self.ends.last().copied().unwrap_or(0)
     }
 
+    /// How many bytes a second they are, by now.
+    pub fn rate(&self, now: Instant) -> f64 {
+        self.len() as f64 / now.since(self.since).max(SHORTEST).as_secs_f64()
+    }
+
     /// One of the packets.
     pub fn packet(&mut self, index: usize) -> Option<&mut [u8]> {
         let end = *self.ends.get(index)?;
@@ -51,6 +67,8 @@ impl Recent {
     }
 }
 
+/// In less time there may be the key frame alone, which tells nothing of the rate.
+const SHORTEST: Duration = Duration::from_millis(500);
 /// As much as 2 s of 8 Mbit/s: files often have a key frame so often.
 const MOST_BYTES: usize = 2 << 20;
 /// As many as these bytes are of packets of 1200 bytes, and as many again, as pictures end with shorter ones.
@@ -68,8 +86,10 @@ mod tests {
             recent.push(&[n; 5]);
         }
         assert_eq!((recent.is_whole(), recent.len()), (true, 15));
+        let rates = [0, 500, 1_500].map(|millis| recent.rate(Instant::from_millis(millis)));
+        assert_eq!(rates, [30.0, 30.0, 10.0]);
         assert_eq!(recent.packet(1).unwrap(), [1; 5]);
-        recent.begin();
+        recent.begin(Instant::ZERO);
         recent.push(&[7; 3]);
         assert_eq!(recent.packet(0).unwrap(), [7; 3]);
         assert!(recent.packet(1).is_none());
@@ -87,7 +107,7 @@ mod tests {
             recent.push(&[2; 1000]);
             recent.push(&[3]);
             assert!(!recent.is_whole() && recent.packet(packets).is_none());
-            recent.begin();
+            recent.begin(Instant::ZERO);
             recent.push(&packet);
             assert!(recent.is_whole());
         }

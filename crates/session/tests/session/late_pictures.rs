@@ -120,7 +120,7 @@ fn a_question_for_a_key_frame_is_answered_twice() {
 
 /// Who names other pictures, or asks under ever new names, does not get more.
 #[test]
-fn questions_that_are_forged_cost_no_more_than_one_answer_a_second() {
+fn questions_without_end_cost_two_answers_in_ten_seconds() {
     let mut hall = Hall::new("rtp", "delay=1ms", 10 * 48_000, 5, None);
     hall.sender = with_pictures(hall.sender, Pictures::new(INTERVAL, 4, 220).keys(KEYS));
     let (_, seen) = join(&mut hall);
@@ -143,7 +143,7 @@ fn questions_that_are_forged_cost_no_more_than_one_answer_a_second() {
         hall.run_until(hall.now + ms(5));
     }
     let answers = hall.sender.video_sent().next().unwrap().caught_up;
-    assert!((2..=3).contains(&answers), "{answers} answers in 3 s");
+    assert_eq!(answers, 2, "in 3 s");
     hall.run_until(hall.at(11_000));
     assert_eq!(units(&seen).last(), Some(&219));
 }

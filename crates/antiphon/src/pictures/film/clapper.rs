@@ -172,6 +172,29 @@ fn pictures_behind_their_sound_alarm_within_a_second() {
     assert!((9.0..13.0).contains(&screened.counted.frozen_s), "{:?}", screened.counted);
 }
 
+/// Who is started in the middle, long before the next key frame, sees the picture of the moment within a second, in sync.
+#[test]
+fn who_comes_later_sees_a_picture_within_a_second() {
+    let joins = Duration::from_millis(4_300);
+    for (link, transport) in [("ethernet", "rtp"), ("wifi-home", "rtp"), ("lte", "rtp"), ("wifi-home", "srp")]
+    {
+        let screening = Screening { link, transport, joins, seconds: 20, ..Screening::default() };
+        let screened = screening.run();
+        let shown = screened.player.shown(screening.clip);
+        let about =
+            format!("{link}, {transport}: {:?}, {:?}", screened.counted, &shown[..shown.len().min(3)]);
+        let first = shown.first().expect(&about).at;
+        assert!(first.since(Instant::ZERO + joins) <= Duration::from_secs(1), "{about}");
+        let measured = measure(&screened, screening.clip);
+        assert!(percentile(&measured.all, 0.999) <= 80.0 && shown.len() > 320, "{about}");
+        assert!(screened.changes.is_empty(), "{about}");
+        // Those from before the beginning are decoded, and none of them is late.
+        assert!(link != "ethernet" || screened.counted.too_late == 0, "{about}");
+        // With this delay some pictures are left out over lte, as from the beginning of a film.
+        assert!(link == "lte" || screened.counted.frozen_s < 1.5, "{about}");
+    }
+}
+
 /// Fades, stalls and packets of which single ones are late are no alarm.
 #[test]
 #[ignore = "an hour of virtual time takes 5 s"]

@@ -76,6 +76,21 @@ fn a_stream_under_another_ssrc_takes_the_place_of_the_silent_one() {
     assert_eq!(path.in_flight, 0);
 }
 
+/// A receiver that comes later has not lost what was sent before.
+#[test]
+fn what_was_sent_before_anybody_was_there_is_not_lost() {
+    let mut path = SharedPath::new(2);
+    for number in 0..100 {
+        path.on_sent(at(20 * u64::from(number)), ON, TrackId::SOUND, &packet(1, number));
+        path.on_sent(at(20 * u64::from(number)), ON, TrackId(1), &packet(2, number));
+    }
+    // The first that came is picture 97, and sound is told of later.
+    tell(&mut path, at(2_000), 2, 97, &[true, true]);
+    assert_eq!((path.in_flight, path.figures.lost), (4_000, 0), "picture 99, and sound from 97 on");
+    tell(&mut path, at(2_020), 1, 98, &[true, true]);
+    assert_eq!((path.in_flight, path.figures.lost), (2_000, 0));
+}
+
 #[test]
 fn a_receiver_that_falls_silent_is_sent_little() {
     let mut path = SharedPath::new(1);

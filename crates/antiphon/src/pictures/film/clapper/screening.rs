@@ -51,6 +51,8 @@ pub(super) struct Screening {
     pub grace: Duration,
     /// What was played is kept.
     pub keeps: bool,
+    /// When the receiver is started; the sender begins at 0.
+    pub joins: Duration,
 }
 
 /// What came of it.
@@ -80,6 +82,7 @@ impl Default for Screening {
             late: |_| Duration::ZERO,
             grace: MOST_GRACE,
             keeps: true,
+            joins: Duration::ZERO,
         }
     }
 }
@@ -89,7 +92,8 @@ impl Screening {
     pub fn run(self) -> Screened {
         let clock = Clock::default();
         let (far, player, counters) = self.receiver(&clock);
-        let mut world = World::linked(self.sender(), Timed { session: far, clock }, self.link, self.seed);
+        let far = Timed { session: far, clock, joins: Instant::ZERO + self.joins };
+        let mut world = World::linked(self.sender(), far, self.link, self.seed);
         let (mut changes, mut was_in_sync) = (Vec::new(), true);
         for tenth in 1..=10 * self.seconds + 50 {
             world.run_until(Instant::from_millis(100 * tenth));
@@ -215,12 +219,16 @@ impl Clock {
 struct Timed {
     session: Session,
     clock: Clock,
+    /// What comes earlier finds nobody there.
+    joins: Instant,
 }
 
 impl Participant for Timed {
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         self.clock.0.store(now.as_nanos(), Ordering::Relaxed);
-        self.session.handle_input(now, wire, input);
+        if now >= self.joins {
+            self.session.handle_input(now, wire, input);
+        }
     }
 
     fn accept(&mut self, now: Instant, listener: WireId) -> Option<WireId> {
@@ -296,6 +304,10 @@ impl VideoSink for Late {
                 packet,
             });
         }
+    }
+
+    fn wants_key_frame(&self) -> bool {
+        self.to.wants_key_frame()
     }
 }
 
