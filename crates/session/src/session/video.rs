@@ -184,7 +184,8 @@ impl Session {
         let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
         Way {
             patience,
-            longest: self.longest_wait(patience),
+            // A stream gets a picture when it has taken the one before.
+            longest: if is_stream { Some(Duration::ZERO) } else { self.longest_wait(patience) },
             rate: match is_unmanaged {
                 true => self.video.tracks[at].rate_taken().filter(|_| is_stream),
                 false => self.rate_of_pictures(),

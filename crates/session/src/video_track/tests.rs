@@ -169,6 +169,17 @@ fn over_a_slow_stream_one_picture_is_sent_after_the_other() {
     (0..3).for_each(|_| track.on_outcome(Instant::from_millis(1_130), 0, false));
     assert_eq!(drain_over(&mut track, 1_130, slow), [3], "the newest");
     assert_eq!((track.counters().left_out, track.counters().units), (2, 2));
+    // What it has begun it finishes, however late: without a deadline.
+    let mut begun = self::track(b"kd");
+    let packet = |track: &mut VideoTrack, now| {
+        let packet = track.poll(Instant::from_millis(now), ORIGIN, slow).expect("a packet");
+        let (unit, due, deadline, len) = (packet.unit, packet.due, packet.deadline, packet.bytes.len());
+        track.on_sent(Instant::from_millis(now), due, len, (1, 0));
+        (unit, deadline)
+    };
+    assert_eq!(packet(&mut begun, 1_000), (0, None));
+    begun.on_blocked(Instant::from_millis(1_000));
+    assert_eq!(packet(&mut begun, 1_900), (0, None), "the second packet of three");
     // Without that, each would stand behind the one before it.
     let mut other = self::track(b"kdddk");
     let others = Way { is_stream: false, ..slow };

@@ -57,7 +57,13 @@ impl Way {
             return None;
         }
         let is_of_use = !is_late && !is_slow || is_slow && is_newest;
-        Some(Judged { is_of_use, until: if is_slow { Some(now + 2 * takes) } else { deadline } })
+        // What a stream has begun it finishes: the part that it has carried would be carried for nothing, and nothing overtakes the rest.
+        let until = match (self.is_stream, is_slow) {
+            (true, _) => None,
+            (false, true) => Some(now + 2 * takes),
+            (false, false) => deadline,
+        };
+        Some(Judged { is_of_use, until })
     }
 }
 

@@ -19,12 +19,7 @@ impl Chain {
 
     /// Whether nothing of what came can be decoded, nor will be until the next key frame.
     pub fn wants_key_frame(&self) -> bool {
-        self.is_felt && self.decodes_nothing()
-    }
-
-    /// The same, whether anything came or not.
-    pub fn decodes_nothing(&self) -> bool {
-        self.missing == Some(0)
+        self.is_felt && self.missing == Some(0)
     }
 
     /// Pictures were left out that others may need.

@@ -225,11 +225,8 @@ impl Track {
     /// What should have come before this place in the sound is not waited for any longer.
     fn give_up_before(&mut self, position: i64) {
         let Some(offset) = self.offset else { return };
-        // Who can decode nothing is sent what came since the last key frame, which is late and of use.
-        let position = match self.chain.decodes_nothing() {
-            true => position.min(self.last.saturating_add(offset)),
-            false => position,
-        };
+        // What comes late is waited for as long as it comes: others need it, though it can't be shown.
+        let position = position.min(self.last.saturating_add(offset));
         let due = position.saturating_sub(offset).saturating_sub(self.policy.grace);
         if let Ok(due) = u64::try_from(due) {
             let stamp = u128::from(due) * u128::from(CLOCK_RATE) / 1_000_000_000;
