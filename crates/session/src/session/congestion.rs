@@ -38,9 +38,9 @@ impl Arrivals {
     }
 
     /// A packet of sound of the peer at `at` came.
-    pub fn on_sound(&mut self, at: usize, (ssrc, sequence): (u32, u16), received: Received) {
+    pub fn on_sound(&mut self, now: Instant, at: usize, name: (u32, u16), received: Received) {
         if self.pictures.is_some_and(|(from, ..)| from == at) {
-            self.packets.on_packet(ssrc, sequence, received, received.len);
+            self.packets.on_packet(now, name, received, received.len);
         }
     }
 
@@ -49,14 +49,14 @@ impl Arrivals {
         &mut self,
         now: Instant,
         (at, id): (usize, AssociationId),
-        (ssrc, sequence): (u32, u16),
+        name: (u32, u16),
         received: Received,
     ) {
         if self.pictures.is_none_or(|(from, ..)| from != at) {
             self.packets.begin();
         }
         self.pictures = Some((at, id, now));
-        self.packets.on_packet(ssrc, sequence, received, received.len);
+        self.packets.on_packet(now, name, received, received.len);
     }
 }
 

@@ -160,7 +160,7 @@ impl Session {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);
                 }
                 if is_told {
-                    arrivals.on_sound(at, (ssrc, arrived.sequence), received);
+                    arrivals.on_sound(now, at, (ssrc, arrived.sequence), received);
                 }
                 video.iter_mut().for_each(|video| video.on_arrived(now, arrived));
                 came = Some(*arrived);

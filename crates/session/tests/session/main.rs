@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod associations;
+mod busy;
 mod call;
 mod clocked;
 #[path = "../common/mod.rs"]
