@@ -223,7 +223,7 @@ fn leading(value: &str) -> Option<f64> {
 }
 
 /// "missing, %".
-pub(super) fn titled(name: &str) -> String {
+fn titled(name: &str) -> String {
     match known_unit(name) {
         "" => known_title(name).into(),
         unit => format!("{}, {unit}", known_title(name)),
