@@ -97,7 +97,7 @@ impl PaperResults {
     }
 
     /// "retries 7, arq as published".
-    fn words(&self, settings: &[(&str, &str)]) -> String {
+    pub(super) fn words(&self, settings: &[(&str, &str)]) -> String {
         let word = |(key, value): &(&str, &str)| match self.paper.short(value) {
             // A bare number says nothing without its name.
             short if short.parse::<f64>().is_ok() => format!("{key} {short}"),
@@ -163,7 +163,7 @@ fn rows_of(results: &Results) -> String {
 
 /// What stands for a run in which there are several streams.
 #[derive(Clone, Copy)]
-enum Of {
+pub(super) enum Of {
     /// The mean of all.
     All,
     /// The greatest value of any.
@@ -178,7 +178,7 @@ fn has_several_streams(results: &Results, name: &str) -> bool {
 }
 
 /// The mean over the runs.
-fn mean(results: &Results, settings: &[(&str, &str)], name: &str, of: Of) -> Option<Value> {
+pub(super) fn mean(results: &Results, settings: &[(&str, &str)], name: &str, of: Of) -> Option<Value> {
     let here = results.at(settings).records;
     let run = |streams: &[&Record]| {
         let values = Selection { records: streams.to_vec() }.values(name);
@@ -239,4 +239,4 @@ fn known_unit(name: &str) -> &'static str {
 }
 
 /// The most decimal places of a mean.
-const PLACES: usize = 3;
+pub(super) const PLACES: usize = 3;

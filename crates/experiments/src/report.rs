@@ -93,6 +93,7 @@ impl PaperResults {
         section.parts.extend(self.redrawn(experiment));
         section.parts.extend(self.scatter(experiment));
         section.parts.extend(self.audio_packets(experiment));
+        section.parts.extend(self.alternatives(experiment));
         section.parts.extend(self.own_results(experiment));
         section.parts.extend(self.srp_plots(experiment));
         section.parts.extend(self.beside_reality(experiment));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig};
+use antiphon_measure::{Fate, PacketArrival, PacketLog, PacketLogConfig, SentFrame};
 pub use antiphon_measure::{FigureDef, STREAM_FIGURES as FIGURES, StreamFigures, figure};
 
 /// The outcome of each frame of a stream in one run, for charts.
@@ -15,9 +15,26 @@ pub struct Course {
     pub fates: Vec<Fate>,
     /// The index in `sent` of each frame that arrived, and when, in the order of arrival. Duplicates are left out.
     pub came: Vec<(usize, Instant)>,
+    /// Of a video, its frames, whose packets are the frames above.
+    pub frames: Vec<SentFrame>,
 }
 
 impl Course {
+    /// When each frame of a video was due, and when the last of its packets came, if all did.
+    pub fn video_frames(&self) -> Vec<(Instant, Option<Instant>)> {
+        let mut times = vec![None; self.sent.len()];
+        for (index, at) in &self.came {
+            times[*index] = Some(*at);
+        }
+        let begins = self.frames.iter().map(|frame| frame.first as usize);
+        let ends = begins.clone().skip(1).chain([times.len()]);
+        let last = |(begin, end): (usize, usize)| -> Option<Instant> {
+            times[begin..end].iter().try_fold(None, |last, at| Some(last.max(Some((*at)?))))?
+        };
+        let due = self.frames.iter().map(|frame| frame.due);
+        due.zip(begins.zip(ends).map(last)).collect()
+    }
+
     /// The outcomes as a comparison logs them, of packets of `len` bytes sent every `packet`: their arrivals at the receiver,
     /// on one clock.
     pub fn packet_log(&self, packet: Duration, len: u32) -> PacketLog {

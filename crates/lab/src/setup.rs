@@ -14,7 +14,7 @@ use antiphon_link::{Alternation, DuplexSpec, QueueLimit, ReplayPath, RingClass, 
 
 use antiphon_session::Joining;
 
-pub use content::{Content, FrameChoice, Pacing, SoundSpec, VideoSpec};
+pub use content::{Content, FrameChoice, Pacing, PicturesSpec, SoundSpec, VideoSpec};
 
 use crate::tcp::Profile;
 
@@ -286,6 +286,8 @@ pub struct StreamSpec {
     pub to: Vec<NodeId>,
     /// What is sent.
     pub content: Content,
+    /// Pictures beside sound to a single receiver, in the same session.
+    pub pictures: Option<PicturesSpec>,
     /// The far end returns every frame and the sender measures round trips; otherwise the far end measures. Of a group the first
     /// receiver returns them, and the others measure.
     pub reflected: bool,
@@ -377,6 +379,7 @@ impl StreamSpec {
             from,
             to: vec![to],
             content,
+            pictures: None,
             reflected: false,
             start: Duration::ZERO,
             patience: None,
@@ -393,6 +396,12 @@ impl StreamSpec {
             priority: 0,
             beside: None,
         }
+    }
+
+    /// Whether it can be looked at beside the stream of this name, or the pictures.
+    pub(crate) fn is_beside(&self, name: &str, streams: &[StreamSpec]) -> bool {
+        let own = self.pictures.as_ref().is_some_and(|pictures| pictures.name == name);
+        own || streams.iter().any(|other| other.name == name && other.name != self.name)
     }
 
     /// The same stream over one of its further associations alone.

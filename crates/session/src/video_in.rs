@@ -25,6 +25,8 @@ pub trait VideoSink: Send {
 /// A packet of a video track.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VideoArrived<'a> {
+    /// When it came.
+    pub at: Instant,
     /// The track's SSRC.
     pub ssrc: u32,
     /// The payload format.
@@ -168,6 +170,7 @@ impl VideoIn {
         self.counters.packets += 1;
         self.counters.bytes += view.payload.len() as u64;
         self.sink.on_packet(&VideoArrived {
+            at: now,
             ssrc: view.ssrc,
             encoding: video.encoding,
             timestamp: view.timestamp,

@@ -103,6 +103,8 @@ const RING: usize = 3_000_000;
 
 #[cfg(test)]
 mod tests {
+    use antiphon_core::Instant;
+
     use super::*;
 
     #[test]
@@ -112,6 +114,7 @@ mod tests {
         let encoding = EncodingName::new("H264").unwrap();
         let bytes: Vec<u8> = (0..70_000u32).map(|n| n as u8).collect();
         let packet = |n: u32| VideoArrived {
+            at: Instant::ZERO,
             ssrc: n,
             encoding,
             timestamp: n * 7,

@@ -58,8 +58,10 @@ impl RealMedium {
         if let Some(stream) = setup.streams.iter().find(|stream| !stream.further.is_empty()) {
             return Err(refusal(&stream.name, "a stream over several transports"));
         }
-        let is_video =
-            |stream: &&StreamSpec| matches!(stream.content, Content::Video(_)) || stream.beside.is_some();
+        let is_video = |stream: &&StreamSpec| {
+            let is_film = matches!(stream.content, Content::Video(_)) || stream.pictures.is_some();
+            is_film || stream.beside.is_some()
+        };
         if let Some(stream) = setup.streams.iter().find(is_video) {
             return Err(refusal(&stream.name, "a video, or looked at beside one"));
         }

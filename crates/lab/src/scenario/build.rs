@@ -13,7 +13,7 @@ use super::passport::Recordings;
 use super::read::{Context, Section, Value, is_name};
 use super::topology::Place;
 use super::tree::{Kind, Table};
-use super::{Note, cell, load, media, ring, stream, topology};
+use super::{Note, cell, load, media, pictures, ring, stream, topology};
 use crate::setup::{HOST_QUEUE, HostCost, MediumSpec, NodeId, NodeSpec, Setup, TrafficKind};
 
 /// Names of the written elements, with their kinds.
@@ -131,6 +131,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         })?;
         section.finish()?;
     }
+    pictures::unique(top, &streams)?;
     stream::beside(top, &streams)?;
     let pings = traffic.iter().any(|t| matches!(t.kind, TrafficKind::Ping { .. }));
     if pings && ends_with_streams {

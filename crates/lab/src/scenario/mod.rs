@@ -48,6 +48,7 @@ mod include;
 mod load;
 mod media;
 mod passport;
+mod pictures;
 mod read;
 mod ring;
 mod run_digest;
@@ -165,7 +166,8 @@ impl Scenario {
         for point in points.samples() {
             let built = build::setup(&self.tree, &points.at(point), &self.recordings)?;
             used.extend(built.used);
-            streams = streams.max(built.setup.streams.len() as u64);
+            let pictures = built.setup.streams.iter().filter(|stream| stream.pictures.is_some()).count();
+            streams = streams.max((built.setup.streams.len() + pictures) as u64);
         }
         let records = points.count().saturating_mul(self.repetitions.into()).saturating_mul(streams);
         if records > MAX_RECORDS {

@@ -16,6 +16,7 @@ use super::build::Nodes;
 use super::error::{Fault, Read, clip, did_you_mean};
 use super::further::{Around, further};
 use super::load::{MAX_PACKETS, bounded, bytes, start, treatment};
+use super::pictures::pictures;
 use super::read::{Section, Value};
 use super::tcp;
 use super::topology::Network;
@@ -61,6 +62,10 @@ pub(super) fn stream(
         let message = "only sound to one node changes its transport, or goes over several";
         return Err(section.fault(message));
     }
+    let pictures = pictures(section, longest, duration)?;
+    if pictures.is_some() && (to.len() > 1 || !further.is_empty() || !matches!(content, Content::Sound(_))) {
+        return Err(section.fault("pictures go beside sound to one node, over one transport"));
+    }
     Ok(StreamSpec {
         name: name.into(),
         transport: transport.scheme.into(),
@@ -68,6 +73,7 @@ pub(super) fn stream(
         from,
         to,
         content,
+        pictures,
         reflected,
         start: start(section, duration)?,
         patience: section.or("patience", None, |value| value.duration(Duration::ZERO..=LONGEST).map(Some))?,
@@ -93,7 +99,7 @@ pub(super) fn stream(
 pub(super) fn beside(top: &Section<'_>, streams: &[StreamSpec]) -> Read<()> {
     for stream in streams {
         let Some(other) = &stream.beside else { continue };
-        if !streams.iter().any(|known| known.name == *other && known.name != stream.name) {
+        if !stream.is_beside(other, streams) {
             let name = clip(&stream.name);
             let known = streams.iter().map(|stream| stream.name.as_str()).filter(|known| *known != name);
             let hint = did_you_mean(other, known);
@@ -321,10 +327,10 @@ fn sound(section: &Section<'_>, longest: usize) -> Read<Content> {
         (place, span) = (inner.place, inner.span);
     }
     section.set("protect", &mut sound.protect, Value::parse)?;
-    let SoundSpec { groups, block, .. } = sound;
+    let SoundSpec { groups, block, opus, .. } = sound;
     let widest = groups.ranges().map(|range| range.len()).max().expect("there is a group");
     let bytes = block as usize * widest * 2;
-    if bytes + RTP_HEADERS > longest {
+    if opus.is_none() && bytes + RTP_HEADERS > longest {
         let place = clip(&place);
         let message = format!(
             "[{place}]: {block} sample frames of {widest} channels are {bytes} bytes, and {} at most go into a \
@@ -349,15 +355,17 @@ fn format(section: &Section<'_>) -> Read<SoundSpec> {
         value.quantity(|text| ChannelGroups::parse(channels, text))
     })?;
     section.set("block", &mut sound.block, |value| value.whole32(16..=4096))?;
+    sound.opus = section.or("opus", None, |value| value.parse().map(Some))?;
     Ok(sound)
 }
 
 /// More than a key frame of high definition.
-const MAX_VIDEO_FRAME: usize = 10_000_000;
+pub(super) const MAX_VIDEO_FRAME: usize = 10_000_000;
 /// Ten days of 25 frames a second.
-const MAX_VIDEO_FRAMES: u64 = 20_000_000;
+pub(super) const MAX_VIDEO_FRAMES: u64 = 20_000_000;
 /// From one frame to the next.
-const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_hours(1);
+pub(super) const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(1)..=Duration::from_hours(1);
 /// Frames whose pace nothing but the network bounds.
 const MAX_SELF_PACED: u64 = 10_000_000;
 /// More than any queue holds.

@@ -13,6 +13,7 @@ mod copies;
 mod further;
 mod include;
 mod paced;
+mod pictures;
 mod video;
 
 const EXAMPLE: &str = include_str!("../../scenarios/example-two-streams-on-dsl.toml");

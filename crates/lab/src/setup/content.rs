@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon_core::BitRate;
 use antiphon_measure::VideoLayout;
 use antiphon_media::ChannelGroups;
 use antiphon_media::medusa::BlockMode;
@@ -75,7 +76,18 @@ pub enum FrameChoice {
     Newest,
 }
 
-/// Sound of signed 16-bit samples.
+/// Pictures that a session sends beside its sound, held back by its congestion manager so that no queue grows in front of the sound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PicturesSpec {
+    /// The name of their figures: unique among traffic and streams of the setup.
+    pub name: String,
+    /// When the first picture is due, after the beginning of the stream.
+    pub start: Duration,
+    /// Pictures and packets, in bytes without any header. Each picture can be shown without the others.
+    pub layout: VideoLayout,
+}
+
+/// Sound of signed 16-bit samples, or compressed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SoundSpec {
     /// Sample frames per second.
@@ -84,6 +96,8 @@ pub struct SoundSpec {
     pub groups: ChannelGroups,
     /// Sample frames in a packet.
     pub block: u32,
+    /// Compressed with Opus to so many bits a second; `None`: the samples themselves.
+    pub opus: Option<BitRate>,
     /// How packets are protected against loss.
     pub protect: Repetition,
 }
@@ -95,6 +109,7 @@ impl Default for SoundSpec {
             sample_rate: 48_000,
             groups: ChannelGroups::whole(2),
             block: 256,
+            opus: None,
             protect: Repetition::default(),
         }
     }

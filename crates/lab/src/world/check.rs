@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use antiphon_core::wire::MAX_UDP_PAYLOAD;
 use antiphon_core::{Profile, Wire};
-use antiphon_media::packet::RTP_HEADER;
+use antiphon_media::packet::{RTP_HEADER, VIDEO_HEADER};
 
 use super::error::WorldError;
 use super::network::Flow;
+use super::pictures::PICTURE_NUMBER;
 use crate::setup::{
-    Content, Headers, MediumKind, NodeSpec, Pacing, Setup, StreamSpec, TrafficKind, TrafficSpec,
+    Content, Headers, MediumKind, NodeSpec, Pacing, PicturesSpec, Setup, StreamSpec, TrafficKind, TrafficSpec,
 };
 use crate::tcp;
 
@@ -30,11 +31,12 @@ pub fn times(setup: &Setup) -> Result<(), WorldError> {
 pub fn beside(setup: &Setup) -> Result<(), WorldError> {
     for stream in &setup.streams {
         let Some(name) = &stream.beside else { continue };
-        let known = setup.streams.iter().any(|other| other.name == *name && other.name != stream.name);
-        if !known || stream.reflected || !matches!(stream.content, Content::Packets { .. }) {
+        let known = stream.is_beside(name, &setup.streams);
+        let regular = matches!(stream.content, Content::Packets { .. } | Content::Sound(_));
+        if !known || stream.reflected || !regular {
             return Err(WorldError::quantity(
                 &stream.name,
-                "packets at regular intervals, not sent back, are looked at beside another stream, by its name",
+                "sound, or packets at regular intervals, not sent back, are looked at beside another stream, by its name",
             ));
         }
     }
@@ -54,6 +56,32 @@ pub fn video(stream: &StreamSpec) -> Result<(), WorldError> {
     }
     if stream.reflected {
         return refuse("a video is not sent back: leave out 'reflected'");
+    }
+    Ok(())
+}
+
+/// Refuses pictures without sound to one receiver, without an end, or whose packets do not fit.
+pub fn pictures(stream: &StreamSpec, most: usize) -> Result<(), WorldError> {
+    let Some(PicturesSpec { layout, .. }) = &stream.pictures else { return Ok(()) };
+    let refuse = |what: &str| Err(WorldError::quantity(&stream.name, what));
+    if !matches!(stream.content, Content::Sound(_)) || stream.to.len() > 1 || !stream.further.is_empty() {
+        return refuse("pictures go beside sound to one receiver, over one transport");
+    }
+    if layout.interval.is_zero() || layout.count == 0 || layout.frame == 0 {
+        return refuse("pictures have bytes, a number, and an interval above zero, such as 40ms");
+    }
+    if layout.packet.saturating_add(VIDEO_HEADER) > most {
+        return refuse(&format!(
+            "a packet of pictures has {} bytes at most here",
+            most.saturating_sub(VIDEO_HEADER)
+        ));
+    }
+    if layout.packet < PICTURE_NUMBER || layout.bytes_of(layout.packets().saturating_sub(1)) < PICTURE_NUMBER
+    {
+        return refuse("each packet of a picture holds its number, of 8 bytes: choose other sizes");
+    }
+    if layout.count.saturating_mul(layout.packets()) > MOST_PICTURE_PACKETS {
+        return refuse("a run has 20 million packets of pictures at most");
     }
     Ok(())
 }
@@ -219,6 +247,8 @@ pub fn tcp(who: &str, profile: &tcp::Profile) -> Result<(), WorldError> {
     Ok(())
 }
 
+/// Packets of pictures, of each of which 16 bytes are kept.
+const MOST_PICTURE_PACKETS: u64 = 20_000_000;
 /// A frame holds its number, which is RTP's.
 const LEAST_FRAME: usize = 8;
 /// What transports write beside a message now and then, such as XTP's tag.

@@ -3,6 +3,7 @@
 //! Everything is exact (no histogram), and memory for the frames of the whole run is reserved in advance.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -339,14 +340,19 @@ impl Meter {
         figures
     }
 
-    /// Adds what the arrivals show of another stream's, and of playout.
-    pub fn add_beside(&self, figures: &mut StreamFigures, other: &Meter) {
-        let (log, others) = (self.log.borrow(), other.log.borrow());
-        let times = |meter: &Meter| -> Vec<Instant> { meter.first.iter().map(|(_, at)| *at).collect() };
+    /// When its frames arrived, and from when to when they were sent.
+    pub fn times(&self) -> (Vec<Instant>, Range<Instant>) {
+        let log = self.log.borrow();
         // One that sent nothing was sent at no time: the range is empty.
-        let first = others.at.first().copied().unwrap_or_default();
-        let last = others.at.last().map_or(first, |last| *last + Duration::from_nanos(1));
-        add_beside(figures, &times(self), &times(other), &(first..last));
+        let first = log.at.first().copied().unwrap_or_default();
+        let last = log.at.last().map_or(first, |last| *last + Duration::from_nanos(1));
+        (self.first.iter().map(|(_, at)| *at).collect(), first..last)
+    }
+
+    /// Adds what the arrivals show of another stream's, and of playout. `others`: when its packets arrived, and were sent.
+    pub fn add_beside(&self, figures: &mut StreamFigures, others: &(Vec<Instant>, Range<Instant>)) {
+        let log = self.log.borrow();
+        add_beside(figures, &self.times().0, &others.0, &others.1);
         let delay = |(index, at): &(u32, Instant)| at.since(log.at[*index as usize]);
         add_playout(figures, &self.first.iter().map(delay).collect::<Vec<_>>(), log.sent());
     }
@@ -369,7 +375,7 @@ impl Meter {
     pub fn course(&self) -> Course {
         let came = self.first.iter().map(|(index, at)| (*index as usize, *at)).collect();
         let log = self.log.borrow();
-        Course { sent: log.at.clone(), fates: log.fates.clone(), came }
+        Course { sent: log.at.clone(), fates: log.fates.clone(), came, frames: log.frames.clone() }
     }
 }
 

@@ -67,6 +67,7 @@ pub(crate) mod meter;
 mod network;
 pub(crate) mod packet;
 pub(crate) mod participant;
+mod pictures;
 mod results;
 mod ring;
 pub(crate) mod routes;

@@ -6,6 +6,7 @@ use antiphon_session::{Reflector, Session};
 use super::generator::{Generator, Listener};
 use super::medusa::Medusa;
 use super::meter::{Arrivals, SharedMeter};
+use super::pictures::Screen;
 use super::stream_figures::Played;
 use super::video::VideoSender;
 use crate::figures::{Course, StreamFigures};
@@ -16,6 +17,8 @@ pub struct StreamParticipant {
     pub kind: Kind,
     /// Of what arrives, or comes back to a sender; it or an observer of its session writes it.
     meter: Option<SharedMeter>,
+    /// What comes of the pictures of the session.
+    screen: Option<Screen>,
 }
 
 /// The participants by what they do.
@@ -39,7 +42,12 @@ pub enum Kind {
 impl StreamParticipant {
     /// A participant, with the meter of what arrives there, if that is measured.
     pub fn new(kind: Kind, meter: Option<SharedMeter>) -> Self {
-        StreamParticipant { kind, meter }
+        StreamParticipant { kind, meter, screen: None }
+    }
+
+    /// The same, and pictures are shown there.
+    pub fn showing(self, screen: Option<Screen>) -> Self {
+        StreamParticipant { screen, ..self }
     }
 
     /// The participant, for a driver.
@@ -80,6 +88,11 @@ impl StreamParticipant {
             Kind::Sender(session) => session.stats().counters,
             _ => Counters::default(),
         }
+    }
+
+    /// Where pictures are shown, if it receives any.
+    pub fn screen(&self) -> Option<&Screen> {
+        self.screen.as_ref()
     }
 
     /// Its meter, if it measures.

@@ -6,6 +6,7 @@ use antiphon_core::{Instant, nearest};
 use antiphon_session::{Change, Member};
 
 use super::participant::Kind;
+use super::pictures::Screen;
 use super::socket::Socket;
 use super::tap::Tap;
 use super::{TapError, TrafficCounters, World, stream_figures};
@@ -26,6 +27,7 @@ impl World {
                 }
                 if receiver == 0 {
                     streams.push((stream.name.clone(), figures));
+                    streams.extend(self.pictures(first));
                 } else {
                     others.push((format!("{}@{node}", stream.name), figures));
                 }
@@ -42,15 +44,31 @@ impl World {
 
     /// Adds to a receiver's figures what its arrivals show of those of another stream at its first receiver.
     fn add_beside(&self, figures: &mut StreamFigures, receiver: &Socket, other: &str) {
-        let other = self.sender_of(other).map(|first| &self.sockets[first + 1]);
-        let meters = receiver.participant().meter().zip(other.and_then(|other| other.participant().meter()));
-        if let Some((meter, other)) = meters {
-            meter.borrow().add_beside(figures, &other.borrow());
+        let own = receiver.participant().screen().filter(|screen| screen.name() == other);
+        let of_stream = || {
+            let other = self.sockets[self.sender_of(other)? + 1].participant();
+            Some(other.meter()?.borrow().times())
+        };
+        let others = own.map(Screen::times).or_else(of_stream);
+        if let Some((meter, others)) = receiver.participant().meter().zip(others) {
+            meter.borrow().add_beside(figures, &others);
         }
     }
 
-    /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name.
+    /// The figures of the pictures beside the sound that this socket sends, by their name.
+    fn pictures(&self, sender: usize) -> Option<(String, StreamFigures)> {
+        let screen = self.sockets[sender + 1].participant().screen()?;
+        let Kind::Sender(session) = &self.sockets[sender].participant().kind else { return None };
+        Some((screen.name().into(), screen.figures(session.video_sent().next()?)))
+    }
+
+    /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name. Of pictures beside
+    /// sound: of each packet, as if it was sent when its picture was due.
     pub fn course(&self, stream: &str) -> Option<Course> {
+        let screens = self.sockets.iter().filter_map(|socket| socket.participant().screen());
+        if let Some(screen) = screens.into_iter().find(|screen| screen.name() == stream) {
+            return Some(screen.course());
+        }
         let first = self.sender_of(stream)?;
         let (near, far) = (self.sockets[first].participant(), self.sockets[first + 1].participant());
         far.course().or_else(|| near.course())

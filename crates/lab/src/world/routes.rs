@@ -52,7 +52,8 @@ impl<'a> Map<'a> {
         }
         unique("nodes", setup.nodes.iter().map(|node| node.name.as_str()))?;
         unique("media", setup.media.iter().map(|medium| medium.name.as_str()))?;
-        let flows = setup.streams.iter().map(|stream| &stream.name);
+        let pictures = setup.streams.iter().filter_map(|stream| Some(&stream.pictures.as_ref()?.name));
+        let flows = setup.streams.iter().map(|stream| &stream.name).chain(pictures);
         unique("streams or traffic", flows.chain(setup.traffic.iter().map(|t| &t.name)).map(String::as_str))?;
         Map::joining(setup, setup.media.len())
     }

@@ -7,7 +7,9 @@ use antiphon_core::{Epoch, Instant, PathId, Rng, Role};
 use antiphon_measure::BufferRule;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{PacketConfig, Packetiser};
-use antiphon_media::{ChannelGroups, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake};
+use antiphon_media::{
+    ChannelGroups, Coding, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake,
+};
 use antiphon_session::{
     Arrived, Latency, LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen,
     SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
@@ -16,6 +18,7 @@ use antiphon_session::{
 use super::error::WorldError;
 use super::meter::{Arrival, SharedLog, SharedMeter};
 use super::participant::{Kind, StreamParticipant};
+use super::pictures::{self, Screen};
 use super::socket::WIRE;
 use super::streams::StreamBuilder;
 use crate::setup::SoundSpec;
@@ -33,14 +36,16 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// 16-bit samples in packets of at most `most` bytes.
+    /// 16-bit samples, or Opus, in packets of at most `most` bytes.
     pub fn new(stream: &str, sound: &SoundSpec, most: usize) -> Result<Self, WorldError> {
-        let SoundSpec { sample_rate, groups, block, protect } = *sound;
+        let SoundSpec { sample_rate, groups, block, opus, protect } = *sound;
         let refuse = |error: &dyn std::fmt::Display| WorldError::quantity(stream, error.to_string());
         let format =
             StreamFormat::new(sample_rate, groups.channels() as u32).map_err(|error| refuse(&error))?;
-        let mut packet = PacketConfig::new(format, SampleFormat::L16, block);
+        let coding = opus.map_or(Coding::Pcm(SampleFormat::L16), |_| Coding::Opus);
+        let mut packet = PacketConfig::new(format, coding, block);
         packet.max_packet = most;
+        packet.bit_rate = opus.map(|rate| u32::try_from(rate.0).unwrap_or(u32::MAX));
         Packetiser::for_groups(packet, groups, 0).map_err(|error| refuse(&error))?;
         // Like the send track: a block that is too long for a packet is sent as shorter ones.
         packet.block_frames = packet.one_packet_block(groups).map_err(|error| refuse(&error))?;
@@ -69,7 +74,11 @@ impl Clip {
         // Groups take turns: their packets carry a part of the channels each.
         let (format, groups) = (self.packet.format, self.groups.count() as u32);
         let time = Duration::from_secs_f64(f64::from(self.in_packet) / f64::from(format.rate()));
-        BufferRule::for_packets(time / groups, self.in_packet * 2 * format.channels() as u32 / groups)
+        let bytes = match self.packet.coding {
+            Coding::Pcm(_) => self.in_packet * 2 * format.channels() as u32,
+            Coding::Opus => (f64::from(self.packet.bandwidth()) / 8.0 * time.as_secs_f64()) as u32,
+        };
+        BufferRule::for_packets(time / groups, bytes / groups)
     }
 }
 
@@ -105,6 +114,9 @@ pub fn near(
         Seen::Broken { .. } => log.borrow_mut().broken = true,
         Seen::Began { .. } | Seen::Arrived(_) => {}
     }));
+    if let Some(pictures) = &builder.spec.pictures {
+        pictures::send(builder, &mut session, pictures);
+    }
     let stack = builder.stack(builder.fork("near"))?;
     if builder.transport.members && builder.spec.to.len() > 1 {
         session.set_group();
@@ -143,8 +155,12 @@ pub fn far(
             noted.borrow_mut().on_arrival(Arrival { at, group: group as u8, sequence });
         }
     }));
+    let screen = builder.spec.pictures.as_ref().map(|pictures| Screen::new(builder, pictures));
+    if let Some(screen) = &screen {
+        session.set_video_sink(screen.sink());
+    }
     session.listen(Instant::ZERO, WIRE, stack, SILENCE);
-    Ok(StreamParticipant::new(Kind::Receiver(Box::new(session)), Some(meter)))
+    Ok(StreamParticipant::new(Kind::Receiver(Box::new(session)), Some(meter)).showing(screen))
 }
 
 fn session_config(builder: &StreamBuilder<'_>, seed: u64) -> SessionConfig {

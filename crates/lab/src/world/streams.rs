@@ -118,6 +118,7 @@ impl<'a> StreamBuilder<'a> {
         }
         check::timer(self.spec)?;
         check::video(self.spec)?;
+        check::pictures(self.spec, self.most)?;
         check::answered(self.spec, &profile)?;
         check::self_paced(self.spec, &profile)?;
         check::priority(self.spec, &profile)?;

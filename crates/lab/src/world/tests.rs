@@ -16,6 +16,7 @@ mod fates;
 mod media;
 mod medusa;
 mod paced;
+mod pictures;
 mod priorities;
 mod setups;
 mod traffic;

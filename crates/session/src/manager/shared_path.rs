@@ -168,16 +168,17 @@ impl SharedPath {
 
     /// Until something was told: a little at first, and everything where nothing is ever told.
     fn first_budget(&mut self, now: Instant) -> Budget {
+        if !self.has_pictures {
+            // One shows how long they are. It may be due long after a track has first asked.
+            self.asked = Some((now, self.sent));
+            return Budget::Bytes(1, now);
+        }
         let (began, sent) = self.asked.get_or_insert((now, self.sent));
         let passed = now.since(*began);
         if passed >= UNTOLD {
             return Budget::All;
         }
         let intervals = (passed.as_nanos() / FIRST_INTERVAL.as_nanos()) as u32;
-        if !self.has_pictures {
-            // One shows how long they are.
-            return Budget::Bytes(1, now);
-        }
         let most = (FIRST_PACKETS * self.packet).max(USUAL_PACKET) as u64 * u64::from(intervals + 1);
         let left = most.saturating_sub(self.sent - *sent);
         Budget::Bytes(left as usize, *began + FIRST_INTERVAL * (intervals + 1))
@@ -221,6 +222,11 @@ impl CongestionManager for SharedPath {
                 return;
             }
             self.begin(on);
+        }
+        if is_picture && !self.has_pictures && self.reported.is_none() {
+            // A peer tells of nothing that came before the first of them.
+            self.streams.iter_mut().for_each(SentStream::forget);
+            self.in_flight = 0;
         }
         let Some((number, ssrc)) = name_of(packet) else { return };
         let known = self.streams.iter().position(|stream| stream.ssrc == Some(ssrc));

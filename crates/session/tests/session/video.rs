@@ -34,6 +34,8 @@ pub struct Pictures {
     keys: u64,
     next: (u64, u32),
     bytes: Vec<u8>,
+    /// When the first one is due.
+    start: Duration,
 }
 
 impl Pictures {
@@ -61,7 +63,13 @@ impl Pictures {
             keys: 6,
             next: (0, 0),
             bytes: vec![0; bytes],
+            start: Duration::ZERO,
         })
+    }
+
+    /// The first one is due at this time of the sound.
+    pub fn from(self, start: Duration) -> Box<Self> {
+        Box::new(Pictures { start, ..self })
     }
 }
 
@@ -73,7 +81,7 @@ impl VideoSource for Pictures {
         }
         self.bytes.fill(unit as u8);
         self.bytes[0] = part as u8;
-        let due = self.interval * unit as u32;
+        let due = self.start + self.interval * unit as u32;
         let is_key = unit.is_multiple_of(self.keys);
         Some(VideoPayload {
             unit,

@@ -3,7 +3,7 @@ use std::io::{self, Write};
 use super::deposit::Medium;
 use super::incoming::{MOST_HELD, nanos};
 use super::*;
-use antiphon_core::NtpTime;
+use antiphon_core::{Instant, NtpTime};
 use antiphon_media::packet::{EncodingName, VIDEO_CLOCK, VideoStream};
 use antiphon_session::VideoArrived;
 use antiphon_sound::Deposit;
@@ -52,6 +52,7 @@ fn record(times: u64, place: impl Fn(i64) -> Option<i64>) -> (FilmDeposit<Nowher
             let len = stream.packet((ticks, marking), NtpTime::from_bits(1), payload, &mut buf);
             stream.advance();
             to.on_packet(&VideoArrived {
+                at: Instant::ZERO,
                 ssrc: stream.ssrc(),
                 encoding,
                 timestamp: stream.timestamp_at(ticks),
@@ -88,6 +89,7 @@ fn a_stream_of_another_codec_is_left_out_and_counts_nothing() {
     film.incoming.set_packets(from);
     for n in 0..100 {
         to.on_packet(&VideoArrived {
+            at: Instant::ZERO,
             ssrc: 5,
             encoding: EncodingName::new("VP8").expect("a word"),
             timestamp: n * 3_600,

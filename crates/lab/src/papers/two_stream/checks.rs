@@ -3,7 +3,7 @@
 use super::super::compare::Statistic;
 use super::super::judge::{Case, Check, NotRun};
 use super::figures::{AUDIO_DROPPED, AUDIO_LOST_S, PACKET_S};
-use super::{AUDIO, DIALUP, EMULAB, NISTNET, TCP, UDP, UNRESTRICTED, VIDEO, at, main_queue, own};
+use super::{AUDIO, DIALUP, EMULAB, NISTNET, TCP, UDP, UNRESTRICTED, VIDEO, at, main_queue, managed, own};
 
 pub(super) type Outcome = Result<bool, NotRun>;
 
@@ -63,6 +63,12 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-ts-11", own::neither_is_better_with_50_ms),
     ("ours-ts-12", own::udp_is_better_where_all_just_fits),
     ("ours-ts-13", own::a_tiny_buffer_leaves_audio_alone),
+    ("ours-ts-14", managed::no_audio_is_late),
+    ("ours-ts-15", managed::repairs_leave_half_a_second),
+    ("ours-ts-16", managed::audio_twice_leaves_half_a_second),
+    ("ours-ts-17", managed::as_much_video_as_over_tcp),
+    ("ours-ts-18", managed::repairs_are_far_better_than_tcp),
+    ("ours-ts-19", managed::the_manager_has_no_crossing),
 ];
 
 impl Case<'_> {

@@ -5,6 +5,7 @@
 
 mod checks;
 mod figures;
+mod managed;
 mod own;
 #[cfg(test)]
 mod tests;
@@ -37,12 +38,20 @@ pub(super) const MODULE: Module = Module {
             shows "missed_200ms_percent" "missed_1000ms_percent" "media_kbit_per_s" "frames_whole"
                 "frame_delay_mean_ms" "freeze_percent" "gaps_above_250ms",
             includes "streams.toml";
+        "manager" "audio and video of one session, with a congestion manager", None, &["rtp", "srp"], &[],
+            shows "missed_200ms_percent" "missed_1000ms_percent" "media_kbit_per_s" "frames_whole"
+                "frame_delay_mean_ms" "freeze_percent" "gaps_above_250ms",
+            includes "session.toml";
         "priorities" "a bottleneck that honours XTP's priorities", None, &["rtp", "xtp"], &[],
             shows "missed_200ms_percent" "media_kbit_per_s" "frames_whole";
         "crossing" "where TCP stops being better", None, BOTH, &[],
             shows "missed_200ms_percent" "missed_50ms_percent" "missed_100ms_percent" "missed_500ms_percent"
                 "missed_1000ms_percent" "media_kbit_per_s",
             includes "streams.toml";
+        "crossing_manager" "where a congestion manager is better than TCP", None, &["rtp", "srp"], &[],
+            shows "missed_200ms_percent" "missed_50ms_percent" "missed_100ms_percent" "missed_500ms_percent"
+                "missed_1000ms_percent" "media_kbit_per_s" "frames_whole",
+            includes "session.toml";
     },
     checks: checks::CHECKS,
     names: NAMES,
@@ -70,6 +79,8 @@ const NAMES: &[(&str, &str)] = &[
     (XTP_RATE, "XTP at 104 kbit/s"),
     (XTP_SORT, "XTP with priorities"),
     ("srp", "SRP"),
+    (TWICE, "audio twice"),
+    ("none", "audio once"),
     (ALL, "all frames"),
     (NEWEST, "newest frame"),
     (INTERVAL, "for one interval"),
@@ -87,7 +98,8 @@ const DIALUP: &str = "dialup";
 
 /// The stream that is listened to, and the one beside it.
 pub const AUDIO: &str = "audio";
-const VIDEO: &str = "video";
+/// See [`AUDIO`].
+pub const VIDEO: &str = "video";
 /// Variables of the sweeps, and their values as the scenarios write them.
 const TRANSPORT: &str = "video";
 const QUEUE: &str = "queue";
@@ -108,10 +120,25 @@ const NEWEST: &str = "newest";
 const INTERVAL: &str = "363.636363ms";
 const TWO_SECONDS: &str = "2s";
 const NO_END: &str = "600s";
+/// Protection of the audio where a congestion manager shares out the path.
+const TWICE: &str = "repeat:2,spacing=60ms";
+const ONCE: &str = "none";
+/// The experiments that stand in the table of all ways to send the video.
+pub const ALTERNATIVES: &str = "alternatives";
+/// See [`ALTERNATIVES`].
+pub const MANAGER: &str = "manager";
+/// The networks of the paper as presets of links, by which those experiments name them.
+pub const PATHS: [&str; 3] = ["nistnet", "dummynet", "dialup"];
 
 /// The place of a stream over NIST Net, with the queue by which the claims are judged.
 pub fn over_nistnet(transport: &str) -> Place {
     at(AUDIO, transport, Some(NO_DROPS))
+}
+
+/// The place of the audio of a session with a congestion manager over NIST Net: over this transport, not sent twice.
+pub fn managed(transport: &str) -> Place {
+    let point = [("path", PATHS[0]), ("transport", transport), ("protect", ONCE)];
+    Place { stream: AUDIO.into(), point: point.map(|(key, value)| (key, value.into())).to_vec() }
 }
 
 fn at(stream: &str, transport: &str, queue: Option<&str>) -> Place {

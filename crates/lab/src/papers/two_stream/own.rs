@@ -5,16 +5,15 @@ use super::super::judge::{Case, NotRun};
 use super::checks::Outcome;
 use super::figures::{AUDIO_DROPPED, AUDIO_LOST_S, FRAMES_WHOLE};
 use super::{
-    ALL, AUDIO, DCCP_2, DCCP_3, EMULAB, INTERVAL, NEWEST, NISTNET, NO_END, SCTP_1, SCTP_4, TCP, TWO_SECONDS,
-    UDP, VIDEO, XTP_RATE, XTP_SORT, at,
+    ALL, ALTERNATIVES, AUDIO, DCCP_2, DCCP_3, EMULAB, INTERVAL, NEWEST, NISTNET, NO_END, SCTP_1, SCTP_4, TCP,
+    TWO_SECONDS, UDP, VIDEO, XTP_RATE, XTP_SORT, at,
 };
 
 const BUFFERS: &str = "buffers";
-const ALTERNATIVES: &str = "alternatives";
 const PRIORITIES: &str = "priorities";
 const CROSSING: &str = "crossing";
 /// The emulators as presets.
-const PATHS: [&str; 2] = ["nistnet", "dummynet"];
+const EMULATORS: [&str; 2] = ["nistnet", "dummynet"];
 const LOSSES: [&str; 5] = ["0%", "1%", "2%", "3%", "5%"];
 
 /// A way of sending the video: transport, which frames, and for how long each is of use.
@@ -130,7 +129,7 @@ pub(super) fn a_queue_in_bytes_is_nearer_to_emulab(case: &mut Case<'_>) -> Outco
 }
 
 pub(super) fn one_interval_is_too_short_for_a_frame(case: &mut Case<'_>) -> Outcome {
-    case.every(PATHS, |case, path| {
+    case.every(EMULATORS, |case, path| {
         case.every([SCTP_4, SCTP_1, DCCP_2, DCCP_3], |case, transport| {
             Ok(case.whole_frames(path, (transport, ALL, INTERVAL))? < 0.05 * 209.0)
         })
@@ -138,7 +137,7 @@ pub(super) fn one_interval_is_too_short_for_a_frame(case: &mut Case<'_>) -> Outc
 }
 
 pub(super) fn newest_frames_over_sctp(case: &mut Case<'_>) -> Outcome {
-    case.every(PATHS, |case, path| {
+    case.every(EMULATORS, |case, path| {
         let sctp = (SCTP_4, NEWEST, TWO_SECONDS);
         let enough = case.whole_frames(path, sctp)? >= 0.8 * case.whole_frames(path, OVER_TCP)?;
         Ok(case.listener_misses(path, sctp)? < case.listener_misses(path, OVER_TCP)? && enough)
@@ -146,7 +145,7 @@ pub(super) fn newest_frames_over_sctp(case: &mut Case<'_>) -> Outcome {
 }
 
 pub(super) fn four_streams_are_no_better_than_one(case: &mut Case<'_>) -> Outcome {
-    case.every(PATHS, |case, path| {
+    case.every(EMULATORS, |case, path| {
         let four = case.whole_frames(path, (SCTP_4, NEWEST, TWO_SECONDS))?;
         Ok(four <= 1.05 * case.whole_frames(path, (SCTP_1, NEWEST, TWO_SECONDS))?)
     })
@@ -154,7 +153,7 @@ pub(super) fn four_streams_are_no_better_than_one(case: &mut Case<'_>) -> Outcom
 
 pub(super) fn a_rate_leaves_audio_alone(case: &mut Case<'_>) -> Outcome {
     let way = (XTP_RATE, NEWEST, TWO_SECONDS);
-    case.every(PATHS, |case, path| {
+    case.every(EMULATORS, |case, path| {
         let late = case.listener_misses(path, way)? - case.way(path, way, AUDIO, "lost_percent")?;
         Ok(late <= 0.5 && case.whole_frames(path, way)? >= 0.8 * case.whole_frames(path, OVER_TCP)?)
     })

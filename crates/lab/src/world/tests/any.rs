@@ -89,7 +89,13 @@ fn any_stream() -> impl Strategy<Value = StreamSpec> {
             let content = if sound {
                 let groups = ChannelGroups::parse(3, ["3", "1", "1,2"][small as usize % 3]).unwrap();
                 let protect = Repetition { times: 1 + small as u8 % 2, spacing: ms(10) };
-                Content::Sound(SoundSpec { sample_rate: 8_000, groups, block: 8 * small, protect })
+                Content::Sound(SoundSpec {
+                    sample_rate: 8_000,
+                    groups,
+                    block: 8 * small,
+                    opus: None,
+                    protect,
+                })
             } else {
                 Content::Packets {
                     frame,

@@ -295,6 +295,7 @@ impl VideoSink for Late {
             let About { ssrc, timestamp, encoding, written } = about;
             let (marker, payload, packet) = (false, &[][..], &bytes[..]);
             self.to.on_packet(&VideoArrived {
+                at: now,
                 ssrc,
                 encoding,
                 timestamp,

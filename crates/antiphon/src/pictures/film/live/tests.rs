@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use antiphon_core::NtpTime;
+use antiphon_core::{Instant, NtpTime};
 use antiphon_media::packet::{EncodingName, VIDEO_CLOCK, VideoStream};
 use antiphon_session::{VideoArrived, VideoSink};
 use antiphon_video::{Clip, FrameCutter, Marking, OpenOptions, VideoReader};
@@ -140,6 +140,7 @@ impl Show {
                 let (place, packet, timestamp) = self.packets.pop().expect("it is there");
                 if passes(Duration::from_nanos(place.unsigned_abs())) {
                     self.to.on_packet(&VideoArrived {
+                        at: Instant::ZERO,
                         ssrc: self.ssrc,
                         encoding: self.encoding,
                         timestamp,
@@ -368,6 +369,7 @@ fn after_a_pause_the_newest_key_frame_comes_first() {
     show.packets = late;
     for (place, packet, timestamp) in rest.into_iter().rev() {
         show.to.on_packet(&VideoArrived {
+            at: Instant::ZERO,
             ssrc: show.ssrc,
             encoding: show.encoding,
             timestamp,
@@ -402,6 +404,7 @@ fn pictures_of_next_week_take_little_memory() {
             let (ssrc, encoding) = (show.ssrc, show.encoding);
             let marker = false;
             show.to.on_packet(&VideoArrived {
+                at: Instant::ZERO,
                 ssrc,
                 encoding,
                 timestamp,
