@@ -226,7 +226,7 @@ impl Parties {
         }
         self.candidates.forget(view.ssrc);
         self.unknown_run = 0;
-        let (output, open) = self.hearing.output(sender, path);
+        let (output, open) = self.hearing.output(now, sender, path);
         let track = ReceiveTrack::new(self.config.track.clone(), open, None);
         self.list.push(Party { ssrc: sender, path, since: now, heard: now, track, output, told: false });
         self.counters.joined += 1;

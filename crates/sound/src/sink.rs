@@ -14,7 +14,7 @@ pub use memory::{Memory, MemorySink};
 
 use crate::deposit::{Deposit, PipeDeposit, WavDeposit};
 use crate::os;
-use crate::player::{Outlet, Player, PlayerSink, PlayerSpec};
+use crate::player::{Outlet, Player, PlayerSink, PlayerSpec, Title};
 use crate::raw::RawFormat;
 use crate::record::RecordSink;
 use crate::settings::{self, Target};
@@ -200,6 +200,15 @@ impl SinkSpec {
         }
     }
 
+    /// The same for one of several streams that are kept apart, by its number: `film-2.mkv` for `film.mkv`.
+    pub fn of_stream(&self, number: u32) -> SinkSpec {
+        let mut spec = self.clone();
+        if let SinkKind::File { path, .. } = &mut spec.kind {
+            *path = with_number(path, number);
+        }
+        spec
+    }
+
     /// Checks, before waiting for a stream, whether the sink could be opened now. Leaves no file behind.
     pub fn check(&self) -> Result<(), OpenError> {
         let (path, existing) = match &self.kind {
@@ -316,10 +325,11 @@ pub fn record(
 }
 
 /// Hands sound and pictures to the listener that `spec` names, as they are due. `deposit` makes a stream of its own kind of them for
-/// what is given.
+/// what is given. `title`: of the window of a player.
 pub fn play_film(
     spec: &SinkSpec,
     stream: StreamFormat,
+    title: Option<Title>,
     deposit: impl FnOnce(Outlet) -> Box<dyn Deposit>,
 ) -> Result<OpenedSink, OpenError> {
     let notes = Notes::default();
@@ -327,7 +337,7 @@ pub fn play_film(
         SinkKind::Player(player) => {
             let program = player.program()?;
             let name = program.name();
-            let player = Player::new(program);
+            let player = Player::new(program, title);
             let deposit = deposit(Outlet::player(player.clone()));
             let sink = RecordSink::start_live(deposit, stream, &name, &notes)?;
             Box::new(PlayerSink::new(sink, player))
@@ -374,9 +384,9 @@ pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf),
 
 /// `take.wav`, `take-2.wav`, …
 fn numbered(path: &Path, number: u32) -> PathBuf {
-    if number == 1 {
-        return path.into();
-    }
+    if number == 1 { path.into() } else { with_number(path, number) }
+}
+fn with_number(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{number}"));
     if let Some(extension) = path.extension() {

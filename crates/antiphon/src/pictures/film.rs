@@ -14,7 +14,7 @@ use std::time::Duration;
 use antiphon_measure::millis;
 use antiphon_media::StreamFormat;
 use antiphon_session::VideoSink;
-use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, play_film, record};
+use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, record};
 
 use super::PicturesReceived;
 use super::queue::{Out, queue};
@@ -27,6 +27,8 @@ use sync::SyncMeter;
 /// Sound and pictures that were asked for together.
 pub(crate) struct FilmPlan {
     sink: SinkSpec,
+    /// Of a player's window.
+    title: Option<Title>,
     /// How long pictures that are not whole are waited for by a listener.
     grace: Duration,
 }
@@ -35,7 +37,12 @@ impl FilmPlan {
     /// `None` if the sink is for sound alone. `latency`: the sound's playout delay.
     pub fn of(sink: &SinkSpec, latency: Option<Latency>) -> Option<Self> {
         let grace = latency.map_or(MOST_GRACE, |latency| latency.longest().min(MOST_GRACE));
-        sink.film().map(|_| FilmPlan { sink: sink.clone(), grace })
+        sink.film().map(|_| FilmPlan { sink: sink.clone(), title: None, grace })
+    }
+
+    /// With a title of a player's window, which may be told later.
+    pub fn titled(self, title: Title) -> Self {
+        FilmPlan { title: Some(title), ..self }
     }
 
     /// The end of the media thread, and what opens the file once the sound's format is known.
@@ -72,9 +79,11 @@ impl Film {
             Some(FilmTarget::File(path, existing)) => record(path, existing, format, move |file| {
                 Box::new(FilmDeposit::new(BufWriter::new(file), format, from, shared))
             }),
-            Some(FilmTarget::Live) | None => play_film(&self.plan.sink, format, move |outlet| {
-                Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
-            }),
+            Some(FilmTarget::Live) | None => {
+                play_film(&self.plan.sink, format, self.plan.title.clone(), move |outlet| {
+                    Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
+                })
+            }
         }
     }
 }

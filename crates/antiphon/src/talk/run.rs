@@ -12,6 +12,7 @@ use antiphon_sound::{DeviceFigures, DeviceMeter};
 
 use super::group;
 use super::monitor::{MonitorDelay, monitored};
+use super::party_sinks::{FilmHow, FilmNews, FilmSinks, Finisher};
 use super::plan::TalkPlan;
 use super::status::Snapshot;
 use crate::Error;
@@ -46,10 +47,10 @@ pub(super) fn run(
     stop: &Stop,
     mut out: Looks<Snapshot>,
     tell: &mpsc::Sender<String>,
-    tell_sink: mpsc::Sender<Told>,
+    (tell_sink, tell_films): (mpsc::Sender<Told>, mpsc::Sender<FilmNews>),
     ready: &mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let (clock, options) = (plan.send.clock, &plan.options);
+    let (clock, options, has_films) = (plan.send.clock, &plan.options, plan.has_films());
     let capture = create_capture(options.send.capture.as_deref(), clock)?;
     let waker = wake_for([&mut plan.send.source].into_iter())?;
     let is_live = waker.is_some();
@@ -71,7 +72,8 @@ pub(super) fn run(
     let sink_device = devices.sink.clone();
     let config = SessionConfig { two_way: !plan.in_group, ..config };
     let mut session = Session::new(config, clock.now());
-    let film = film(&plan.receive, &mut session, &tell_sink);
+    // In a group each party has its own.
+    let film = if plan.in_group { None } else { film(&plan.receive, &mut session, &tell_sink) };
     let opened =
         open_sink((plan.receive.sink.clone(), film), options.receive.clock, move |opened: Opened| {
             sink_device.borrow_mut().clone_from(&opened.device);
@@ -85,14 +87,25 @@ pub(super) fn run(
     let send = SendTrack::new(source, track)?;
     let own_ssrc = send.packetiser().ssrc();
     session.set_send_track(send);
-    let how = (options.send.length, options.send.seed);
-    let troubles = VideoFile::send_with(plan.send.video, &mut session, runner.max_packet(), how)?;
     let receive = plan.receive.track(runner.profile());
-    if plan.in_group {
+    let mut films = None;
+    if has_films {
+        let how = FilmHow {
+            sink: plan.receive.sink,
+            latency: plan.receive.latency,
+            clock: options.receive.clock,
+            meter: peers.clone(),
+        };
+        let (sinks, finisher, titles) = FilmSinks::start(how, tell_films)?;
+        group::hear_apart(&mut session, receive, Box::new(sinks));
+        films = Some((finisher, titles));
+    } else if plan.in_group {
         group::hear(&mut session, receive, peers.sink(opened), &plan.receive.sink, clock.now())?;
     } else {
         session.set_receive_track(ReceiveTrack::new(receive, peers.sink(opened), Some(own_ssrc)));
     }
+    let how = (options.send.length, options.send.seed);
+    let troubles = VideoFile::send_with(plan.send.video, &mut session, runner.max_packet(), how)?;
     runner.join(&mut session, SILENCE);
     if !matches!(plan.uri.target, Target::Call(_)) {
         runner.listen_for_rtcp(WireId(1), &mut session)?;
@@ -104,6 +117,7 @@ pub(super) fn run(
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
         let taken = devices.tell(session);
+        films.iter().for_each(|(_, titles)| titles.tell(lines));
         out.look(now, || {
             let snapshot = Snapshot::of(session, now, [&own, &peers]).with_peer(session, lines);
             snapshot.delay.iter().for_each(|known| monitor.set(known.to_peer.saturating_sub(taken)));
@@ -111,14 +125,14 @@ pub(super) fn run(
         });
     })?;
     let last = Snapshot::of(&mut session, clock.now(), [&own, &peers]);
-    ended(session, runner, capture, (last, troubles))
+    ended(session, runner, (capture, films.map(|(finisher, _)| finisher)), (last, troubles))
 }
 
 /// Closes everything.
 fn ended(
     mut session: Session,
     runner: Runner,
-    capture: Option<Capture>,
+    (capture, finisher): (Option<Capture>, Option<Finisher>),
     (last, troubles): (Snapshot, Vec<VideoTrouble>),
 ) -> Result<Ended, Error> {
     let after = runner.finish();
@@ -129,7 +143,7 @@ fn ended(
     let closed = was_closed(&session);
     let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);
     let notices = finish(&mut session, &mut notes)?;
-    let parties = group::finish(&mut session, &mut notes)?;
+    let parties = group::finish(&mut session, finisher, &mut notes)?;
     Ok(Ended {
         notes,
         notices,

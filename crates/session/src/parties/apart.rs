@@ -17,8 +17,8 @@ use crate::video_in::{VideoIn, VideoInCounters, VideoSink};
 /// Gives each party a sink of its own, for its sound and its pictures. Called on the media thread: what takes long, such as finishing a
 /// sink, is left to others.
 pub trait PartySinks {
-    /// A party has begun to stream on this path: what opens its sink once the format is known, and where its pictures go.
-    fn open(&mut self, ssrc: u32, path: PathId) -> (OpenSink, Box<dyn VideoSink>);
+    /// A party begins to stream, on this path: what opens its sink once the format is known, and where its pictures go.
+    fn open(&mut self, now: Instant, ssrc: u32, path: PathId) -> (OpenSink, Box<dyn VideoSink>);
 
     /// Its sink could not be opened, has failed, or was closed: the party is not heard any more.
     fn on_error(&mut self, ssrc: u32, error: &ReceiveError);
@@ -52,14 +52,14 @@ pub(super) struct Apart {
 
 impl Hearing {
     /// The output of a new party, and what opens its sink. Allocates its memory.
-    pub fn output(&mut self, ssrc: u32, path: PathId) -> (Output, OpenSink) {
+    pub fn output(&mut self, now: Instant, ssrc: u32, path: PathId) -> (Output, OpenSink) {
         match self {
             Hearing::Mixed(mixer) => {
                 let (input, open) = mixer.input();
                 (Output::Mixed(input), open)
             }
             Hearing::Apart(sinks) => {
-                let (open, video) = sinks.open(ssrc, path);
+                let (open, video) = sinks.open(now, ssrc, path);
                 let peak = Arc::<AtomicU32>::default();
                 let open = measured(open, peak.clone());
                 let video = VideoIn::new(video);

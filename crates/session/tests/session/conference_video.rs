@@ -88,7 +88,7 @@ impl VideoSink for Shown {
 }
 
 impl PartySinks for Sinks {
-    fn open(&mut self, ssrc: u32, _path: PathId) -> (OpenSink, Box<dyn VideoSink>) {
+    fn open(&mut self, _now: Instant, ssrc: u32, _path: PathId) -> (OpenSink, Box<dyn VideoSink>) {
         let sound = Kept::default();
         let open = sound.opener();
         let given = Given { ssrc, sound, packets: Vec::new(), error: None, is_closed: false };
@@ -355,8 +355,8 @@ impl Sink for Failing {
 struct Ending(Sinks, Vec<(u32, SinkError)>);
 
 impl PartySinks for Ending {
-    fn open(&mut self, ssrc: u32, path: PathId) -> (OpenSink, Box<dyn VideoSink>) {
-        let (_, video) = self.0.open(ssrc, path);
+    fn open(&mut self, now: Instant, ssrc: u32, path: PathId) -> (OpenSink, Box<dyn VideoSink>) {
+        let (_, video) = self.0.open(now, ssrc, path);
         let (blocks, error) = self.1.remove(0);
         let open: OpenSink = Box::new(move |format, _| match blocks {
             0 => Err("no room on the disk".into()),
