@@ -94,6 +94,10 @@ pub(super) struct Shared {
     pub dropped: AtomicU64,
     /// Nothing can be decoded until the next key frame.
     pub wants_key: AtomicBool,
+    /// Pictures came of another codec than the first ones, for which there is no place.
+    other_codec: AtomicBool,
+    /// Pictures came whose codec is not known.
+    unknown_codec: AtomicBool,
     whole: AtomicU64,
     broken: AtomicU64,
     missing: AtomicU64,
@@ -113,6 +117,15 @@ impl Shared {
 pub(crate) struct FilmCounters(Arc<Shared>);
 
 impl FilmCounters {
+    /// Why pictures that come are none that can be written, if it is known, as the end of a sentence.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if is(&self.0.other_codec) {
+            return Some("they are of another codec than the first ones, which one file cannot hold");
+        }
+        is(&self.0.unknown_codec).then_some("their codec is not known")
+    }
+
     /// What they are now.
     pub fn get(&self) -> PicturesReceived {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

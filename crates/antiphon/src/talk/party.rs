@@ -156,6 +156,10 @@ impl Present {
         for look in now.all.iter().flatten() {
             let (ssrc, address) = (look.figures.ssrc, look.address.map(|address| address.to_string()));
             films.name(ssrc, look.name.as_ref().map(Cname::as_str), address.as_deref());
+            let packets = look.figures.pictures.map_or(0, |pictures| pictures.packets);
+            if let Some(news) = films.judge(ssrc, packets) {
+                notice(format!("{} {news}", self.name_of(ssrc)));
+            }
         }
         self.films = Some(films);
     }

@@ -51,6 +51,33 @@ struct PartyFilm {
     recording: Option<Recording>,
     /// It was told that its pictures come too late for their sound.
     out_of_sync: bool,
+    watch: Watch,
+}
+
+/// Whether pictures that come become whole.
+#[derive(Debug, Default)]
+struct Watch {
+    looks: u32,
+    /// Packets and whole pictures at the last judgement.
+    packets: u64,
+    whole: u64,
+    /// That none does was told.
+    is_told: bool,
+}
+
+impl Watch {
+    /// So many packets have come so far, and so many pictures were whole. Returns whether there is something to tell.
+    fn look(&mut self, packets: u64, whole: u64) -> bool {
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return false;
+        }
+        let (came, grew) = (packets.saturating_sub(self.packets), whole > self.whole);
+        let is_bad = came >= MANY && !grew;
+        let is_news = is_bad && !self.is_told;
+        *self = Watch { looks: 0, packets, whole, is_told: is_bad || self.is_told && !grew };
+        is_news
+    }
 }
 
 enum Figures {
@@ -110,6 +137,7 @@ impl PartyFilms {
                     opened,
                     recording,
                     out_of_sync: false,
+                    watch: Watch::default(),
                 });
             }
             FilmNews::Opened { number, opened } => {
@@ -154,6 +182,17 @@ impl PartyFilms {
         Some((film.figures.get(), file.cloned()))
     }
 
+    /// So many packets of pictures have come of a party. Returns what there is to tell of it, behind its name.
+    pub fn judge(&mut self, ssrc: u32, packets: u64) -> Option<String> {
+        let film = self.all.iter_mut().rfind(|film| film.ssrc == ssrc)?;
+        let Figures::Live(counters) = &film.figures else { return None };
+        let is_news = film.watch.look(packets, counters.get().whole);
+        is_news.then(|| {
+            let why = counters.trouble().map_or_else(String::new, |why| format!(": {why}"));
+            format!("sends pictures of which none has come whole for 5 s{why}; its sound goes on")
+        })
+    }
+
     /// What a party is called in its reports, and where it is.
     pub fn name(&mut self, ssrc: u32, name: Option<&str>, address: Option<&str>) {
         let Some(film) = self.all.iter_mut().rfind(|film| film.ssrc == ssrc) else { return };
@@ -182,5 +221,28 @@ impl PartyFilms {
             })
         };
         (self.all.into_iter().filter_map(recording).collect(), self.notes)
+    }
+}
+
+/// Looks until it is judged whether pictures become whole: five seconds.
+const LOOKS: u32 = 50;
+/// Fewer packets may be those of a picture that is still coming.
+const MANY: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_of_which_none_is_whole_are_told_once_until_some_are() {
+        let mut watch = Watch::default();
+        // For five seconds each: packets that come, pictures that are whole, and whether it is told.
+        let steps = [(500, 0, true), (500, 0, false), (500, 1, false), (500, 0, true), (2, 0, false), (0, 0, false)];
+        let (mut packets, mut whole) = (0, 0);
+        for (n, (came, grew, tells)) in steps.into_iter().enumerate() {
+            (packets, whole) = (packets + came, whole + grew);
+            let told = (0..LOOKS).filter(|_| watch.look(packets, whole)).count();
+            assert_eq!(told, usize::from(tells), "step {n}");
+        }
     }
 }
