@@ -295,10 +295,8 @@ impl SinkSpec {
 
 /// Bytes on a terminal are of use to nobody.
 fn refuse_terminal() -> Result<(), OpenError> {
-    match io::stdout().is_terminal() {
-        false => Ok(()),
-        true => Err(OpenError::Terminal { stream: "output", remedy: "pipe it into a program or a file" }),
-    }
+    let refused = OpenError::Terminal { stream: "output", remedy: "pipe it into a program or a file" };
+    if io::stdout().is_terminal() { Err(refused) } else { Ok(()) }
 }
 
 fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<RecordSink, OpenError> {
@@ -386,12 +384,12 @@ pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf),
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 1 { path.into() } else { with_number(path, number) }
 }
+
 fn with_number(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{number}"));
     if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
+        name.extend([".".as_ref(), extension]);
     }
     path.with_file_name(name)
 }

@@ -1,17 +1,19 @@
 //! A call over a group: everybody sends once and hears all others, mixed.
 
+use std::sync::mpsc::Sender;
+
 use antiphon_core::{BrokenReason, Instant};
 use antiphon_media::packet::static_payload_type;
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_net::Target;
 use antiphon_session::{
-    MOST_PARTIES, OpenSink, Parties, PartiesConfig, PartyNotice, PartySinks, ReceiveError,
-    ReceiveTrackConfig, Session, StreamFraming,
+    MOST_PARTIES, OpenSink, Parties, PartiesConfig, PartyNotice, ReceiveError, ReceiveTrackConfig, Session,
+    StreamFraming,
 };
 use antiphon_sound::{FilmTarget, SinkKind, SinkSpec};
 
 use super::TalkOptions;
-use super::party_sinks::Finisher;
+use super::party_sinks::{FilmHow, FilmNews, FilmSinks, Finisher, Titles};
 use crate::send::{SendPlan, unreachable_as};
 use crate::transport::{StreamUri, with_scheme};
 use crate::{Error, SendOptions};
@@ -113,9 +115,16 @@ pub(super) fn hear(
     Ok(())
 }
 
-/// The same, each of them in a sink of its own with its pictures.
-pub(super) fn hear_apart(session: &mut Session, track: ReceiveTrackConfig, sinks: Box<dyn PartySinks>) {
-    session.set_parties(Parties::apart(config(session, track), sinks));
+/// The same, each of them in a sink of its own with its pictures: what finishes these, and is to be told where parties are.
+pub(super) fn hear_apart(
+    session: &mut Session,
+    track: ReceiveTrackConfig,
+    how: FilmHow,
+    tell: Sender<FilmNews>,
+) -> Result<(Finisher, Titles), Error> {
+    let (sinks, finisher, titles) = FilmSinks::start(how, tell)?;
+    session.set_parties(Parties::apart(config(session, track), Box::new(sinks)));
+    Ok((finisher, titles))
 }
 
 fn config(session: &Session, track: ReceiveTrackConfig) -> PartiesConfig {

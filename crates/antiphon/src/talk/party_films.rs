@@ -237,7 +237,8 @@ mod tests {
     fn pictures_of_which_none_is_whole_are_told_once_until_some_are() {
         let mut watch = Watch::default();
         // For five seconds each: packets that come, pictures that are whole, and whether it is told.
-        let steps = [(500, 0, true), (500, 0, false), (500, 1, false), (500, 0, true), (2, 0, false), (0, 0, false)];
+        let steps =
+            [(500, 0, true), (500, 0, false), (500, 1, false), (500, 0, true), (2, 0, false), (0, 0, false)];
         let (mut packets, mut whole) = (0, 0);
         for (n, (came, grew, tells)) in steps.into_iter().enumerate() {
             (packets, whole) = (packets + came, whole + grew);

@@ -6,13 +6,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{MediaTime, WireId};
-use antiphon_net::{Capture, Stop, Target};
+use antiphon_net::{Capture, Stop, Target, Waker};
 use antiphon_session::{Notice, PartyNotice, ReceiveTrack, SendTrack, Session, SessionConfig, Written};
 use antiphon_sound::{DeviceFigures, DeviceMeter};
 
 use super::group;
 use super::monitor::{MonitorDelay, monitored};
-use super::party_sinks::{FilmHow, FilmNews, FilmSinks, Finisher};
+use super::party_sinks::{FilmHow, FilmNews, Finisher};
 use super::plan::TalkPlan;
 use super::status::Snapshot;
 use crate::Error;
@@ -54,23 +54,17 @@ pub(super) fn run(
     let capture = create_capture(options.send.capture.as_deref(), clock)?;
     let waker = wake_for([&mut plan.send.source].into_iter())?;
     let is_live = waker.is_some();
-    let wire = RunPlan {
-        taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
-        wait: options.send.wait,
-        waker,
-        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
-    };
-    let mut runner = open_wire(wire, options.send.wait_for_peer, stop, tell)?;
+    let mut runner = open_runner(&plan, waker, capture.as_ref(), (stop, tell))?;
     let (own, peers) = (PeakMeter::default(), PeakMeter::default());
     let track = plan.send.track(&options.send, runner.max_packet(), is_live);
     let config = SessionConfig {
         playout_delay: plan.send.playout_delay,
         ends_with_stream: true,
+        two_way: !plan.in_group,
         ..session_config(&plan.receive, clock)
     };
     let devices = Devices { source: plan.send.device.clone(), sink: Rc::default() };
     let sink_device = devices.sink.clone();
-    let config = SessionConfig { two_way: !plan.in_group, ..config };
     let mut session = Session::new(config, clock.now());
     // In a group each party has its own.
     let film = if plan.in_group { None } else { film(&plan.receive, &mut session, &tell_sink) };
@@ -87,22 +81,16 @@ pub(super) fn run(
     let send = SendTrack::new(source, track)?;
     let own_ssrc = send.packetiser().ssrc();
     session.set_send_track(send);
-    let receive = plan.receive.track(runner.profile());
+    let track = plan.receive.track(runner.profile());
     let mut films = None;
     if has_films {
-        let how = FilmHow {
-            sink: plan.receive.sink,
-            latency: plan.receive.latency,
-            clock: options.receive.clock,
-            meter: peers.clone(),
-        };
-        let (sinks, finisher, titles) = FilmSinks::start(how, tell_films)?;
-        group::hear_apart(&mut session, receive, Box::new(sinks));
-        films = Some((finisher, titles));
+        let (sink, latency) = (plan.receive.sink, plan.receive.latency);
+        let how = FilmHow { sink, latency, clock: options.receive.clock, meter: peers.clone() };
+        films = Some(group::hear_apart(&mut session, track, how, tell_films)?);
     } else if plan.in_group {
-        group::hear(&mut session, receive, peers.sink(opened), &plan.receive.sink, clock.now())?;
+        group::hear(&mut session, track, peers.sink(opened), &plan.receive.sink, clock.now())?;
     } else {
-        session.set_receive_track(ReceiveTrack::new(receive, peers.sink(opened), Some(own_ssrc)));
+        session.set_receive_track(ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc)));
     }
     let how = (options.send.length, options.send.seed);
     let troubles = VideoFile::send_with(plan.send.video, &mut session, runner.max_packet(), how)?;
@@ -126,6 +114,22 @@ pub(super) fn run(
     })?;
     let last = Snapshot::of(&mut session, clock.now(), [&own, &peers]);
     ended(session, runner, (capture, films.map(|(finisher, _)| finisher)), (last, troubles))
+}
+
+fn open_runner(
+    plan: &TalkPlan,
+    waker: Option<Waker>,
+    capture: Option<&Capture>,
+    (stop, tell): (&Stop, &mpsc::Sender<String>),
+) -> Result<Runner, Error> {
+    let send = &plan.options.send;
+    let wire = RunPlan {
+        taps: capture.map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
+        wait: send.wait,
+        waker,
+        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), plan.send.clock)
+    };
+    open_wire(wire, send.wait_for_peer, stop, tell)
 }
 
 /// Closes everything.
