@@ -191,8 +191,8 @@ fn each_of_three_gets_the_pictures_of_the_two_others_with_their_sound() {
     for (member, sinks) in sinks.iter().enumerate() {
         let others: Vec<u8> = (0..2).map(|at| sinks.party(at)).collect();
         assert!(others.len() == 2 && !others.contains(&(member as u8)) && others[0] != others[1]);
-        for at in 0..2 {
-            assert_eq!(sinks.whole(at)[..250], units(0, 10), "of party {}", others[at]);
+        for (at, other) in others.iter().enumerate() {
+            assert_eq!(sinks.whole(at)[..250], units(0, 10), "of party {other}");
             // Ten seconds but the playout delay, the way, and the packet that shows that it streams.
             let (from, frames) = sinks.is_in_step(at);
             assert!(from == 256 && (475_000..480_000).contains(&frames), "{from}, {frames}");
