@@ -119,7 +119,8 @@ pub use spool::SpoolPlace;
 pub use stream_log::{Minute, Second, StreamEvent, StreamLog, Weight};
 pub use table::{figure_row, figure_rows};
 pub use talk::{
-    DelayBasis, DelayStatus, MuteSwitch, PartyStatus, TalkOptions, TalkStatus, TalkSummary, talk,
+    DelayBasis, DelayStatus, MuteSwitch, PartyRecording, PartyStatus, TalkOptions, TalkStatus, TalkSummary,
+    talk,
 };
 pub use task::{SoundStatus, SoundTask};
 pub use transport::{COMMON_KEYS, check_transport};

@@ -17,7 +17,7 @@ use antiphon_media::{Coding, Sink, SinkError, StreamFormat};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Notice, OpenSink, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, Written,
+    Notice, OpenSink, Parties, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, Written,
     converted_sink,
 };
 use antiphon_sound::{DeviceMeter, Notes, SinkSpec};
@@ -397,9 +397,9 @@ pub(crate) enum Told {
 
 /// The sink as it was opened.
 pub(crate) struct Opened {
-    notes: Notes,
-    path: Option<PathBuf>,
-    rate: u32,
+    pub notes: Notes,
+    pub path: Option<PathBuf>,
+    pub rate: u32,
     pub device: Option<DeviceMeter>,
 }
 
@@ -514,7 +514,8 @@ pub(crate) fn film(plan: &ReceivePlan, session: &mut Session, tell: &mpsc::Sende
 
 /// That the user has closed the player, in a sentence.
 pub(crate) fn was_closed(session: &Session) -> Option<String> {
-    let error = session.receive_track().and_then(ReceiveTrack::error);
+    let of_parties = session.parties().and_then(Parties::error);
+    let error = session.receive_track().and_then(ReceiveTrack::error).or(of_parties);
     (error == Some(&ReceiveError::SinkClosed)).then(|| "the player was closed".into())
 }
 

@@ -5,6 +5,8 @@ mod group;
 mod microphone;
 mod monitor;
 mod party;
+mod party_films;
+mod party_sinks;
 mod plan;
 mod run;
 mod status;
@@ -24,6 +26,8 @@ use crate::{Error, ErrorKind, ReceiveOptions, SendOptions, SendStatus};
 pub use microphone::MuteSwitch;
 pub use party::PartyStatus;
 use party::Present;
+use party_films::PartyFilms;
+pub use party_films::PartyRecording;
 use plan::TalkPlan;
 use run::Ended;
 use status::Snapshot;
@@ -58,6 +62,9 @@ pub struct TalkSummary {
     /// The file that was written, and what it misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
+    /// Of a call over a group whose parties are recorded each by itself: their files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recordings: Vec<PartyRecording>,
     /// Why the call ended, if neither end left it.
     pub shortfall: Option<Shortfall>,
 }
@@ -79,10 +86,13 @@ pub fn talk(
     let (out, mut looked) = looks();
     let (tell, told) = mpsc::channel();
     let (tell_sink, told_sinks) = mpsc::channel();
+    let (tell_films, told_films) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
-    let mut shown = shown(&plan, told_sinks);
+    let films = plan.has_films().then(|| PartyFilms::new(told_films, plan.receive.latency));
+    let mut shown = shown(&plan, told_sinks, films);
     let thread_stop = stop.clone();
-    let thread = spawn("talk", move || run::run(plan, &thread_stop, out, &tell, tell_sink, &ready))?;
+    let thread =
+        spawn("talk", move || run::run(plan, &thread_stop, out, &tell, (tell_sink, tell_films), &ready))?;
     // Printed only when it is true, since the reader may then start the other end.
     if calls || opened.recv().is_ok() {
         notice(description);
@@ -110,7 +120,10 @@ pub fn talk(
     options.receive.socket.allow.note().into_iter().for_each(&mut *notice);
     let mut listed = Listed { notes: &mut notes, notice, stop };
     let recording = listed.recording(shown.heard.sinks, written.as_mut(), None);
-    let missing = end.received.pictures.and_then(|pictures| match &recording {
+    let (recordings, of_recordings) = shown.present.into_recordings();
+    notes.extend(of_recordings);
+    let of_one = end.received.pictures.filter(|_| !in_group);
+    let missing = of_one.and_then(|pictures| match &recording {
         Some(recording) => pictures.shortfall(&recording.file),
         None => pictures.unseen(),
     });
@@ -119,7 +132,7 @@ pub fn talk(
         return Err(if in_group { group::unreachable(why) } else { no_answer(why) });
     }
     let shortfall = shortfall(&last.sent, interrupted);
-    Ok(TalkSummary { status: end, interrupted, notes, recording, shortfall })
+    Ok(TalkSummary { status: end, interrupted, notes, recording, recordings, shortfall })
 }
 
 /// Makes of snapshots what the user sees.
@@ -138,6 +151,7 @@ struct Shown<P> {
 fn shown(
     plan: &TalkPlan,
     sinks: mpsc::Receiver<Told>,
+    films: Option<PartyFilms>,
 ) -> Shown<impl Fn(&send::Snapshot) -> SendStatus + use<>> {
     let (rate, total, groups) = (plan.send.format.rate(), plan.send.source.length(), plan.send.groups);
     let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
@@ -167,7 +181,7 @@ fn shown(
         sent,
         heard,
         known: None,
-        present: Present::default(),
+        present: Present::with(films),
         doubted: 0,
     }
 }
@@ -187,15 +201,19 @@ impl<P: Fn(&send::Snapshot) -> SendStatus> Shown<P> {
             notice(describe_notice(event));
         }
         let parties = now.parties.as_ref().map(|parties| self.present.look(parties, notice));
-        let (sent, received) = (self.sent.look(&now.sent, notice), self.heard.look(&now.received, notice));
+        let (sent, mut received) =
+            (self.sent.look(&now.sent, notice), self.heard.look(&now.received, notice));
+        received.pictures = received.pictures.or(self.present.pictures());
         TalkStatus { muted: self.mute.is_muted(), sent, received, delay, parties }
     }
 
     /// The state of the whole call.
     fn end(&mut self, last: &Snapshot, notice: &mut dyn FnMut(String)) -> TalkStatus {
-        let (sent, received) = (self.sent.end(&last.sent, notice), self.heard.end(&last.received, notice));
+        let (sent, mut received) =
+            (self.sent.end(&last.sent, notice), self.heard.end(&last.received, notice));
         let delay = last.delay.map(DelayStatus::from).or(self.known);
         let parties = last.parties.as_ref().map(|parties| self.present.look(parties, notice));
+        received.pictures = received.pictures.or(self.present.pictures());
         TalkStatus { muted: self.mute.is_muted(), sent, received, delay, parties }
     }
 }

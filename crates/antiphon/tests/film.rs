@@ -195,27 +195,6 @@ fn either_end_of_a_call_has_the_others_pictures() {
 }
 
 #[test]
-fn pictures_in_a_call_of_several_are_refused() {
-    let directory = scratch("film-group");
-    let (_, pictures) = clip(&directory, Clip::Vp8);
-    let refused = |video: Vec<PathBuf>, sink: &str| {
-        let send = SendOptions {
-            source: "tone:440Hz?seconds=1s".into(),
-            video,
-            target: "rtp://239.255.7.7:7710".into(),
-            ..SendOptions::default()
-        };
-        let receive = ReceiveOptions { sink: sink.into(), ..ReceiveOptions::default() };
-        let options = TalkOptions { send, receive, ..TalkOptions::default() };
-        let error = talk(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect_err("nothing is sent");
-        assert!(error.kind == ErrorKind::Usage && error.message.contains("pictures"), "{error}");
-    };
-    refused(vec![pictures], "null:");
-    refused(Vec::new(), "player:");
-    std::fs::remove_dir_all(directory).unwrap();
-}
-
-#[test]
 fn a_film_that_misses_pictures_says_so_and_is_no_success() {
     let directory = scratch("film-lossy");
     let (_, received, recording) = record_through(&directory, ("rtp", ""), Clip::H264Slow, &losing_pictures);

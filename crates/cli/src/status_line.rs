@@ -267,6 +267,11 @@ impl Line {
             if party.lost + party.late > 0 {
                 self.add(2, format!(" lost {} late {}", party.lost, party.late));
             }
+            if let Some(pictures) = party.pictures.filter(|pictures| pictures.whole + pictures.broken > 0) {
+                let skew =
+                    pictures.skew.map_or_else(String::new, |skew| format!(" skew {:.0} ms", skew.p99_9_ms));
+                self.add(3, format!(" pictures {} whole {} broken{skew}", pictures.whole, pictures.broken));
+            }
             self.add(3, format!(" buffer {:.0} ms", party.buffer_ms));
         }
     }
@@ -499,6 +504,13 @@ mod tests {
             talk_line(&status(parties), 100),
             "talked 12.3 s; you: -3.2 dBFS; 2 others: 10.0.0.2 -20.0 dBFS, 10.0.0.3 silent lost 5 late 0"
         );
+        let coming = pictures().1;
+        let seen = PartyStatus { pictures: Some(coming), ..party("10.0.0.2", None, 0) };
+        let unseen =
+            PartyStatus { pictures: Some(PicturesReceived::default()), ..party("10.0.0.3", None, 0) };
+        let line = talk_line(&status(vec![seen, unseen]), WHOLE);
+        let others = "2 others: 10.0.0.2 silent pictures 47 whole 1 broken skew 45 ms buffer 38 ms, 10.0.0.3 silent buffer 38 ms";
+        assert!(line.contains(others), "{line}");
         let alone = talk_line(&status(Vec::new()), 60);
         assert_eq!(alone, "talked 12.3 s; you: -3.2 dBFS; nobody else is there");
     }

@@ -67,7 +67,7 @@ pub use mixer::MixerCounters;
 pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};
 pub use observer::{Arrived, Observer, Seen, Sent};
 pub use parties::{
-    MOST_PARTIES, Parties, PartiesConfig, PartiesCounters, PartyFigures, PartyNotice, WhyGone,
+    MOST_PARTIES, Parties, PartiesConfig, PartiesCounters, PartyFigures, PartyNotice, PartySinks, WhyGone,
 };
 pub use peer::{Joining, Peer, PeerCounters, PeerEnd};
 pub use protect::{Emit, ProtectError, Repetition};

@@ -1,11 +1,14 @@
-//! The other parties of a call over a group: each has a receive track, and all of them play into one sink.
+//! The other parties of a call over a group: each has a receive track, and all of them play into one sink, or each into its own.
 //!
 //! A group is an RTP session with a source for each party (RFC 3550 §3). A party is its sender's SSRC. It gets a track, with a
 //! playout buffer, a clock estimate and concealment of its own, once it has shown that it streams ([`Candidates`]), and loses it
 //! when it says goodbye or is silent for long. Other packets to the group do not displace a party that streams.
 
+mod apart;
 mod candidates;
+mod early;
 mod figures;
+mod pictures;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,15 +16,19 @@ use std::time::Duration;
 use antiphon_core::{Instant, PathId, Received, sooner};
 use antiphon_media::packet::{ExtensionIds, RtpView, parse_rtp};
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{Sink, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat};
 
-use crate::mixer::{Input, Mixer};
+use crate::mixer::Mixer;
 use crate::part::Formats;
 use crate::receive_track::{
     ReceiveError, ReceiveTrack, ReceiveTrackConfig, ReceiveTrackCounters, Told, UNKNOWN_PATIENCE,
 };
+pub use apart::PartySinks;
+use apart::{Hearing, Output};
 use candidates::Candidates;
+use early::Early;
 pub use figures::{PartiesCounters, PartyFigures};
+pub(crate) use pictures::PictureTold;
 
 /// How the parties of a group are heard.
 #[derive(Clone, Debug)]
@@ -63,6 +70,11 @@ pub enum PartyNotice {
         /// The most parties besides us.
         most: usize,
     },
+    /// A party sends pictures as well, and all are heard in one sink of sound alone; told once.
+    Pictures {
+        /// Its SSRC.
+        ssrc: u32,
+    },
 }
 
 /// Why a party is not heard any more.
@@ -85,7 +97,7 @@ struct Party {
     since: Instant,
     heard: Instant,
     track: ReceiveTrack,
-    input: Input,
+    output: Output,
     /// Whether the user was told of it.
     told: bool,
 }
@@ -93,16 +105,24 @@ struct Party {
 /// The other parties of a call over a group.
 pub struct Parties {
     config: PartiesConfig,
-    mixer: Mixer,
+    hearing: Hearing,
     list: Vec<Party>,
     candidates: Candidates,
+    /// Pictures of those that are not there yet.
+    early: Early,
     formats: Formats,
     /// Packets of unknown format, since the last party joined.
     unknown_run: u32,
     notices: VecDeque<PartyNotice>,
     /// Whether a party was refused since there was room.
     told_full: bool,
+    /// That pictures are left out was told.
+    told_pictures: bool,
+    /// A party that is heard since the last packet, for pictures of it that waited.
+    new: Option<(u32, PathId)>,
     counters: PartiesCounters,
+    /// Of parties that are gone and had a sink of their own: the longest time for which one was played.
+    longest_past: Duration,
     /// Totals of parties that are gone.
     past: (PlayoutCounters, ReceiveTrackCounters),
     error: Option<ReceiveError>,
@@ -111,15 +131,29 @@ pub struct Parties {
 impl Parties {
     /// Parties that play to `sink` from `now` on.
     pub fn new(config: PartiesConfig, sink: Box<dyn Sink>, now: Instant) -> Self {
+        let mixer = Mixer::new(sink, config.packet, now);
+        Parties::heard_in(Hearing::Mixed(mixer), config)
+    }
+
+    /// Parties each of which plays to a sink of its own, and shows its pictures there.
+    pub fn apart(config: PartiesConfig, sinks: Box<dyn PartySinks>) -> Self {
+        Parties::heard_in(Hearing::Apart(sinks), config)
+    }
+
+    fn heard_in(hearing: Hearing, config: PartiesConfig) -> Self {
         Parties {
-            mixer: Mixer::new(sink, config.packet, now),
+            hearing,
+            early: Early::default(),
             list: Vec::with_capacity(config.most),
             candidates: Candidates::default(),
             formats: Formats::new(config.track.description.as_ref(), config.track.any_payload_type),
             unknown_run: 0,
             notices: VecDeque::with_capacity(MOST_NOTICES),
             told_full: false,
+            told_pictures: false,
+            new: None,
             counters: PartiesCounters::default(),
+            longest_past: Duration::ZERO,
             past: Default::default(),
             error: None,
             config,
@@ -142,11 +176,18 @@ impl Parties {
         let party = &mut self.list[at];
         (party.path, party.heard) = (received.path, now);
         let (ssrc, path) = (party.ssrc, party.path);
-        party.track.on_rtp(now, received, bytes, &mut |told| tell(ssrc, told));
+        let output = &mut party.output;
+        party.track.on_rtp(now, received, bytes, &mut |told| {
+            output.note_sound(now, &told);
+            tell(ssrc, told);
+        });
         let joined = party.track.format().map(|format| PartyNotice::Joined { ssrc, path, format });
         let failed = || PartyNotice::Gone { ssrc, why: WhyGone::Unplayable };
-        let notice = joined.or_else(|| party.track.error().map(|_| failed()));
+        let mixed = matches!(party.output, Output::Mixed(_));
+        // Of one that has a sink of its own the owner of the sinks is told.
+        let notice = joined.or_else(|| party.track.error().filter(|_| mixed).map(|_| failed()));
         if let Some(notice) = notice.filter(|_| !std::mem::replace(&mut party.told, true)) {
+            self.new = Some((ssrc, path));
             self.notice(notice);
         }
     }
@@ -185,9 +226,9 @@ impl Parties {
         }
         self.candidates.forget(view.ssrc);
         self.unknown_run = 0;
-        let (input, open) = self.mixer.input();
+        let (output, open) = self.hearing.output(now, sender, path);
         let track = ReceiveTrack::new(self.config.track.clone(), open, None);
-        self.list.push(Party { ssrc: sender, path, since: now, heard: now, track, input, told: false });
+        self.list.push(Party { ssrc: sender, path, since: now, heard: now, track, output, told: false });
         self.counters.joined += 1;
         Some(self.list.len() - 1)
     }
@@ -205,32 +246,42 @@ impl Parties {
 
     /// Plays what the sink takes; parties that are gone go to `gone`.
     pub(crate) fn advance(&mut self, now: Instant, gone: &mut dyn FnMut(u32)) {
-        if self.mixer.catch_up(now).is_err() {
-            self.error = Some(ReceiveError::SinkFailed);
-        }
-        while self.error.is_none()
-            && let Some(at) = self.mixer.begin_block(now)
-        {
-            for party in &mut self.list {
-                party.track.advance(at);
-                self.mixer.add(&mut party.input);
-            }
-            if self.mixer.push().is_err() {
-                self.error = Some(ReceiveError::SinkFailed);
-            }
-        }
-        self.list.iter_mut().for_each(|party| party.track.advance(now));
+        self.mix(now);
+        self.list
+            .iter_mut()
+            .filter(|party| party.track.error().is_none())
+            .for_each(|party| party.track.advance(now));
+        self.look_for_errors();
         let mut at = 0;
         while at < self.list.len() {
             match self.list[at].is_gone(now) {
-                Some(why) => gone(self.remove(at, why)),
+                Some(why) => self.remove(at, why, gone),
                 None => at += 1,
             }
         }
     }
 
-    fn remove(&mut self, at: usize, why: WhyGone) -> u32 {
-        let party = self.list.remove(at);
+    /// Mixes what the sink takes, where all are heard in one.
+    fn mix(&mut self, now: Instant) {
+        let Hearing::Mixed(mixer) = &mut self.hearing else { return };
+        let failed = |_: SinkError| ReceiveError::SinkFailed;
+        self.error = mixer.catch_up(now).err().map(failed).or(self.error.take());
+        while self.error.is_none()
+            && let Some(at) = mixer.begin_block(now)
+        {
+            for party in &mut self.list {
+                party.track.advance(at);
+                if let Output::Mixed(input) = &mut party.output {
+                    mixer.add(input);
+                }
+            }
+            self.error = mixer.push().err().map(failed);
+        }
+    }
+
+    fn remove(&mut self, at: usize, why: WhyGone, gone: &mut dyn FnMut(u32)) {
+        let mut party = self.list.remove(at);
+        self.longest_past = self.longest_past.max(party.played());
         let (playout, counters) = &mut self.past;
         // One that never began has lost and played nothing.
         *playout = *playout + party.track.playout().unwrap_or_default();
@@ -240,7 +291,11 @@ impl Parties {
         if party.told && party.track.error().is_none() {
             self.notice(PartyNotice::Gone { ssrc: party.ssrc, why });
         }
-        party.ssrc
+        gone(party.ssrc);
+        if let Output::Apart(apart) = &party.output {
+            apart.pictures.iter().for_each(|pictures| gone(*pictures));
+        }
+        self.hearing.close(&mut party);
     }
 
     /// When [`Self::advance`] has something to do.
@@ -248,8 +303,10 @@ impl Parties {
         if self.error.is_some() {
             return None;
         }
-        let parties = self.list.iter().map(|one| sooner(one.track.poll_timeout(), Some(one.heard + SILENT)));
-        parties.fold(Some(self.mixer.poll_timeout()), sooner)
+        // What cannot be played is never due.
+        let due = |party: &Party| party.track.poll_timeout().filter(|_| party.track.error().is_none());
+        let parties = self.list.iter().map(|one| sooner(due(one), Some(one.heard + SILENT)));
+        parties.fold(self.hearing.poll_timeout(), sooner)
     }
 
     /// Packet duration of a party's stream that has begun since this was last called.
@@ -278,9 +335,13 @@ impl Parties {
         self.error.as_ref()
     }
 
-    /// The sink, to be finished off the media thread.
-    pub fn into_sink(self) -> Box<dyn Sink> {
-        self.mixer.into_sink()
+    /// The call is over: the sink of all, to be finished off the media thread. Sinks of their own go back to their owner.
+    pub fn into_sink(mut self) -> Option<Box<dyn Sink>> {
+        self.list.iter_mut().for_each(|party| self.hearing.close(party));
+        match self.hearing {
+            Hearing::Mixed(mixer) => Some(mixer.into_sink()),
+            Hearing::Apart(_) => None,
+        }
     }
 }
 
@@ -298,7 +359,7 @@ impl Party {
     }
 }
 
-/// The most parties besides us. Each has a playout buffer of up to 4 MB.
+/// The most parties besides us. Each has a playout buffer of up to 4 MB; what its pictures take is bounded by their sink.
 pub const MOST_PARTIES: usize = 16;
 /// A party whose packets stop for so long without a goodbye is gone: as long as the peer of a call of two.
 const SILENT: Duration = Duration::from_secs(5);

@@ -324,6 +324,11 @@ impl Session {
         self.group = true;
     }
 
+    /// Whether the peer is a multicast group.
+    pub fn is_group(&self) -> bool {
+        self.group
+    }
+
     /// Calls a peer over `wire`, on which it has these paths.
     pub fn call(&mut self, now: Instant, wire: WireId, paths: &[PathId], stack: &dyn Stack) -> AssociationId {
         let id = self.associate(now, wire, paths, stack);

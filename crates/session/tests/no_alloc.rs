@@ -12,17 +12,17 @@ use antiphon_media::voice::{Piece, VoiceKind, VoiceMaterial};
 use antiphon_media::{ChannelGroups, NullSink, Sink, StreamFormat};
 use antiphon_proto::{Substrate, TRANSPORTS, Transport};
 use antiphon_session::{
-    Latency, OpenSink, PlayoutDelay, Policy, Reflector, ReflectorConfig, Repetition, SendTrack,
-    SendTrackConfig, Session, SessionConfig, StreamFraming, VideoArrived, VideoPayload, VideoSink,
-    VideoSource, VideoTrack, VideoTrackConfig, VideoWay, VoicePort, VoiceReceiving, VoiceRole, VoiceSending,
-    VoiceSink,
+    Latency, OpenSink, PartySinks, PlayoutDelay, Policy, ReceiveError, Reflector, ReflectorConfig,
+    Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming, VideoArrived,
+    VideoPayload, VideoSink, VideoSource, VideoTrack, VideoTrackConfig, VideoWay, VoicePort, VoiceReceiving,
+    VoiceRole, VoiceSending, VoiceSink, Written,
 };
 use antiphon_testkit::Noise;
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
 use common::{
-    Comparison, End, MAX_DATAGRAM, PartyEnd, SILENCE, WIRE, comparing, conferring, ms, opus_config,
-    receiving, sending, session_config, stack, talking, track_config,
+    Comparison, End, MAX_DATAGRAM, PartyEnd, SILENCE, WIRE, comparing, conferring, conferring_apart, ms,
+    opus_config, receiving, sending, session_config, stack, talking, track_config,
 };
 
 #[global_allocator]
@@ -171,21 +171,28 @@ impl VideoSink for Counted {
     }
 }
 
+/// The same with pictures beside its sound.
+fn with_pictures(mut session: Session) -> Session {
+    let sound = session.send_track().expect("it sends").packetiser().ssrc();
+    let config = VideoTrackConfig {
+        encoding: EncodingName::new("H264").expect("a word"),
+        payload_type: 127,
+        sound,
+        epoch: Epoch::default(),
+        seed: 3 + u64::from(sound),
+        max_packet: MAX_DATAGRAM,
+    };
+    session.add_video_track(VideoTrack::new(Box::new(Pictures { next: (0, 0), bytes: [7; 1000] }), config));
+    session
+}
+
 /// What `send --video` and `receive NAME.mkv` run.
 fn film(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
     let config = SessionConfig { playout_delay: PlayoutDelay::Of(LATENCY), ..session_config("near", 1) };
     let mut near = Session::new(config, Instant::ZERO);
     let track = SendTrack::new(endless(format(2)), track_config(format(2), 1)).expect("a track");
-    let config = VideoTrackConfig {
-        encoding: EncodingName::new("H264").expect("a word"),
-        payload_type: 127,
-        sound: track.packetiser().ssrc(),
-        epoch: Epoch::default(),
-        seed: 3,
-        max_packet: MAX_DATAGRAM,
-    };
     near.set_send_track(track);
-    near.add_video_track(VideoTrack::new(Box::new(Pictures { next: (0, 0), bytes: [7; 1000] }), config));
+    let mut near = with_pictures(near);
     near.call(Instant::ZERO, WIRE, &[PathId(0)], &*stack(transport.scheme));
     let mut far =
         receiving(transport.scheme, StreamFraming::Rtp, Some(LATENCY), nowhere(), false, Instant::ZERO);
@@ -354,7 +361,33 @@ impl Wires for ToAll<'_> {
     fn close(&mut self, _now: Instant, _wire: WireId) {}
 }
 
+/// Each party has a sink of its own.
+struct Nowhere;
+
+impl PartySinks for Nowhere {
+    fn open(&mut self, _now: Instant, _ssrc: u32, _path: PathId) -> (OpenSink, Box<dyn VideoSink>) {
+        (nowhere(), Box::new(Counted(0)))
+    }
+
+    fn on_error(&mut self, _ssrc: u32, error: &ReceiveError) {
+        panic!("{error}");
+    }
+
+    fn close(&mut self, _ssrc: u32, _sink: Option<Box<dyn Sink>>, _written: Option<Written>) {}
+}
+
 impl Group {
+    /// The same with pictures, and a sink for each party.
+    fn with_pictures() -> Self {
+        let mut group = Group::new();
+        group.parties = [1, 2, 3].map(|seed| {
+            let how = (Latency::Of(LATENCY), seed);
+            let party = conferring_apart(endless(format(2)), how, Box::new(Nowhere), Instant::ZERO);
+            with_pictures(party)
+        });
+        group
+    }
+
     fn new() -> Self {
         let formats = [format(2), StreamFormat::new(44_100, 1).expect("a usual format"), format(1)];
         let mut seed = 0;
@@ -402,7 +435,15 @@ impl Group {
 
 #[test]
 fn a_call_over_a_group_allocates_nothing_once_all_are_there() {
-    let mut group = Group::new();
+    allocates_nothing_once_all_are_there(Group::new());
+}
+
+#[test]
+fn pictures_of_all_of_a_group_allocate_nothing_once_all_are_there() {
+    allocates_nothing_once_all_are_there(Group::with_pictures());
+}
+
+fn allocates_nothing_once_all_are_there(mut group: Group) {
     group.run(5_000, [true; 3]);
     let heard = |group: &Group| {
         group.parties.each_ref().map(|party| party.parties().expect("a call over a group").len())

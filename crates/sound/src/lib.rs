@@ -58,7 +58,7 @@ pub use devices::{Device, devices};
 pub use error::{Notes, OpenError};
 pub use flac::{fits_flac, write_flac};
 pub use jack::{Connect, JackSpec};
-pub use player::{Outlet, OutletWriter, PlayerSpec};
+pub use player::{Outlet, OutletWriter, PlayerSpec, Title};
 pub use pulse::PulseSpec;
 pub use raw::{Encoding, RawFormat};
 pub use sink::{

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -26,10 +26,33 @@ pub use spec::PlayerSpec;
 use crate::os;
 use crate::record::RecordSink;
 
+/// What stands in the title of a player's window behind the program's name, once it is known: whose pictures they are.
+#[derive(Clone, Debug, Default)]
+pub struct Title(Arc<OnceLock<String>>);
+
+impl Title {
+    /// Tells it. Only the first time counts.
+    pub fn set(&self, text: String) {
+        let _known_already = self.0.set(text);
+    }
+
+    /// Waits a moment until it is known.
+    fn get_soon(&self) -> Option<&str> {
+        for _ in 0..TITLE_PATIENCE.as_millis() / LOOK_AGAIN.as_millis() {
+            if self.0.get().is_some() {
+                break;
+            }
+            thread::park_timeout(LOOK_AGAIN);
+        }
+        self.0.get().map(String::as_str)
+    }
+}
+
 /// A player that runs, or did.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     program: Program,
+    title: Option<Title>,
     shared: Arc<Shared>,
 }
 
@@ -43,8 +66,8 @@ struct Shared {
 }
 
 impl Player {
-    pub fn new(program: Program) -> Self {
-        Player { program, shared: Arc::default() }
+    pub fn new(program: Program, title: Option<Title>) -> Self {
+        Player { program, title, shared: Arc::default() }
     }
 
     /// Starts it; what is written to the file is what it plays. One that runs already is ended.
@@ -55,7 +78,8 @@ impl Player {
         }
         let mut command = Command::new(&self.program.path);
         // A group of its own: what a script starts ends with it.
-        command.args(self.program.arguments).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let arguments = self.program.arguments_for(self.title.as_ref().and_then(Title::get_soon));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut started = command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("cannot be started: {error}")))?;
@@ -309,6 +333,8 @@ const PIPE_BYTES: usize = 4096;
 const REASON_PATIENCE: Duration = Duration::from_secs(1);
 /// How long it may play after its input has ended: less than [`RecordSink`] waits for its writer.
 const LAST_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the start of a player waits for its title. It is told as soon as the sink is open.
+const TITLE_PATIENCE: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub use memory::{Memory, MemorySink};
 
 use crate::deposit::{Deposit, PipeDeposit, WavDeposit};
 use crate::os;
-use crate::player::{Outlet, Player, PlayerSink, PlayerSpec};
+use crate::player::{Outlet, Player, PlayerSink, PlayerSpec, Title};
 use crate::raw::RawFormat;
 use crate::record::RecordSink;
 use crate::settings::{self, Target};
@@ -200,6 +200,15 @@ impl SinkSpec {
         }
     }
 
+    /// The same for one of several streams that are kept apart, by its number: `film-2.mkv` for `film.mkv`.
+    pub fn of_stream(&self, number: u32) -> SinkSpec {
+        let mut spec = self.clone();
+        if let SinkKind::File { path, .. } = &mut spec.kind {
+            *path = with_number(path, number);
+        }
+        spec
+    }
+
     /// Checks, before waiting for a stream, whether the sink could be opened now. Leaves no file behind.
     pub fn check(&self) -> Result<(), OpenError> {
         let (path, existing) = match &self.kind {
@@ -286,10 +295,8 @@ impl SinkSpec {
 
 /// Bytes on a terminal are of use to nobody.
 fn refuse_terminal() -> Result<(), OpenError> {
-    match io::stdout().is_terminal() {
-        false => Ok(()),
-        true => Err(OpenError::Terminal { stream: "output", remedy: "pipe it into a program or a file" }),
-    }
+    let refused = OpenError::Terminal { stream: "output", remedy: "pipe it into a program or a file" };
+    if io::stdout().is_terminal() { Err(refused) } else { Ok(()) }
 }
 
 fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<RecordSink, OpenError> {
@@ -316,10 +323,11 @@ pub fn record(
 }
 
 /// Hands sound and pictures to the listener that `spec` names, as they are due. `deposit` makes a stream of its own kind of them for
-/// what is given.
+/// what is given. `title`: of the window of a player.
 pub fn play_film(
     spec: &SinkSpec,
     stream: StreamFormat,
+    title: Option<Title>,
     deposit: impl FnOnce(Outlet) -> Box<dyn Deposit>,
 ) -> Result<OpenedSink, OpenError> {
     let notes = Notes::default();
@@ -327,7 +335,7 @@ pub fn play_film(
         SinkKind::Player(player) => {
             let program = player.program()?;
             let name = program.name();
-            let player = Player::new(program);
+            let player = Player::new(program, title);
             let deposit = deposit(Outlet::player(player.clone()));
             let sink = RecordSink::start_live(deposit, stream, &name, &notes)?;
             Box::new(PlayerSink::new(sink, player))
@@ -374,14 +382,14 @@ pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf),
 
 /// `take.wav`, `take-2.wav`, …
 fn numbered(path: &Path, number: u32) -> PathBuf {
-    if number == 1 {
-        return path.into();
-    }
+    if number == 1 { path.into() } else { with_number(path, number) }
+}
+
+fn with_number(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{number}"));
     if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
+        name.extend([".".as_ref(), extension]);
     }
     path.with_file_name(name)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use antiphon_measure::millis;
 use antiphon_media::StreamFormat;
 use antiphon_session::VideoSink;
-use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, play_film, record};
+use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, record};
 
 use super::PicturesReceived;
 use super::queue::{Out, queue};
@@ -27,6 +27,8 @@ use sync::SyncMeter;
 /// Sound and pictures that were asked for together.
 pub(crate) struct FilmPlan {
     sink: SinkSpec,
+    /// Of a player's window.
+    title: Option<Title>,
     /// How long pictures that are not whole are waited for by a listener.
     grace: Duration,
 }
@@ -35,7 +37,12 @@ impl FilmPlan {
     /// `None` if the sink is for sound alone. `latency`: the sound's playout delay.
     pub fn of(sink: &SinkSpec, latency: Option<Latency>) -> Option<Self> {
         let grace = latency.map_or(MOST_GRACE, |latency| latency.longest().min(MOST_GRACE));
-        sink.film().map(|_| FilmPlan { sink: sink.clone(), grace })
+        sink.film().map(|_| FilmPlan { sink: sink.clone(), title: None, grace })
+    }
+
+    /// With a title of a player's window, which may be told later.
+    pub fn titled(self, title: Title) -> Self {
+        FilmPlan { title: Some(title), ..self }
     }
 
     /// The end of the media thread, and what opens the file once the sound's format is known.
@@ -72,9 +79,11 @@ impl Film {
             Some(FilmTarget::File(path, existing)) => record(path, existing, format, move |file| {
                 Box::new(FilmDeposit::new(BufWriter::new(file), format, from, shared))
             }),
-            Some(FilmTarget::Live) | None => play_film(&self.plan.sink, format, move |outlet| {
-                Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
-            }),
+            Some(FilmTarget::Live) | None => {
+                play_film(&self.plan.sink, format, self.plan.title.clone(), move |outlet| {
+                    Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
+                })
+            }
         }
     }
 }
@@ -85,6 +94,10 @@ pub(super) struct Shared {
     pub dropped: AtomicU64,
     /// Nothing can be decoded until the next key frame.
     pub wants_key: AtomicBool,
+    /// Pictures came of another codec than the first ones, for which there is no place.
+    other_codec: AtomicBool,
+    /// Pictures came whose codec is not known.
+    unknown_codec: AtomicBool,
     whole: AtomicU64,
     broken: AtomicU64,
     missing: AtomicU64,
@@ -104,6 +117,15 @@ impl Shared {
 pub(crate) struct FilmCounters(Arc<Shared>);
 
 impl FilmCounters {
+    /// Why pictures that come are none that can be written, if it is known, as the end of a sentence.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if is(&self.0.other_codec) {
+            return Some("they are of another codec than the first ones, which one file cannot hold");
+        }
+        is(&self.0.unknown_codec).then_some("their codec is not known")
+    }
+
     /// What they are now.
     pub fn get(&self) -> PicturesReceived {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

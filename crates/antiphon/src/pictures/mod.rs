@@ -77,6 +77,28 @@ impl PicturesReceived {
         ))
     }
 
+    /// Of this and another sender together: counts are added, and of what can't be, the worse one is told.
+    pub(crate) fn with(self, other: PicturesReceived) -> Self {
+        let worse = |skew: Option<SkewFigures>| skew.map_or(-1.0, |skew| skew.p99_9_ms);
+        let is_worse = worse(other.skew) > worse(self.skew);
+        let out_of_sync_ms = match (self.out_of_sync_ms, other.out_of_sync_ms) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
+        PicturesReceived {
+            whole: self.whole + other.whole,
+            broken: self.broken + other.broken,
+            packets_missing: self.packets_missing + other.packets_missing,
+            written: self.written + other.written,
+            dropped: self.dropped + other.dropped,
+            too_late: self.too_late + other.too_late,
+            frozen_s: self.frozen_s + other.frozen_s,
+            out_of_sync_ms,
+            skew: if is_worse { other.skew } else { self.skew },
+            over: self.over,
+        }
+    }
+
     /// That a player was shown none of those that came, in a sentence.
     pub(crate) fn unseen(&self) -> Option<String> {
         (self.whole > 0 && self.written == 0).then(|| {
@@ -120,6 +142,29 @@ impl PicturesReceived {
 #[cfg(test)]
 mod news {
     use super::*;
+
+    #[test]
+    fn of_several_senders_counts_are_added_and_the_worst_skew_is_told() {
+        let skew = |p99_9_ms| SkewFigures {
+            median_ms: 1.0,
+            p95_ms: 2.0,
+            p99_9_ms,
+            worst_ms: 9.0,
+            beyond_percent: 0.0,
+        };
+        let one = PicturesReceived {
+            whole: 3,
+            frozen_s: 0.5,
+            skew: Some(skew(4.0)),
+            ..PicturesReceived::default()
+        };
+        let other = PicturesReceived { whole: 4, out_of_sync_ms: Some(90.0), skew: Some(skew(5.0)), ..one };
+        let none = PicturesReceived::default();
+        for sum in [one.with(other).with(none), none.with(other).with(one)] {
+            assert_eq!((sum.whole, sum.frozen_s), (7, 1.0));
+            assert_eq!((sum.out_of_sync_ms, sum.skew), (Some(90.0), Some(skew(5.0))));
+        }
+    }
 
     #[test]
     fn pictures_out_of_sync_are_told_once_with_the_delay_that_they_need() {

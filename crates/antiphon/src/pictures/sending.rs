@@ -127,7 +127,10 @@ impl VideoFile {
     ) -> Result<Vec<VideoTrouble>, Error> {
         let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
         let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
-        session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        // The members of a group have a path each, and tell nothing of it.
+        if !session.is_group() {
+            session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        }
         let seed = seed ^ unguessable();
         let codec = lowest.info.codec;
         // The sound waits behind a packet of pictures, and on a path that carries just these for as long as they take.

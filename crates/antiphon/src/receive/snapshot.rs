@@ -123,13 +123,12 @@ impl Snapshot {
 
     /// Of all parties of a group together.
     fn of_parties(session: &Session, parties: &Parties, now: Instant, meter: &PeakMeter) -> Self {
-        let rate = parties.format().rate();
+        let frames = |time: Duration| (time.as_nanos() * u128::from(PARTIES_RATE) / 1_000_000_000) as u64;
         let jitters =
             session.receptions().filter_map(|(ssrc, one)| Some((one.jitter(), parties.rate_of(ssrc)?)));
         let (counters, tracks) = (parties.counters(), parties.track_counters());
-        let buffer = parties.fullest().as_nanos() * u128::from(rate) / 1_000_000_000;
         Snapshot {
-            played_frames: parties.mixer().frames,
+            played_frames: frames(parties.played()),
             groups: [Group::default(); MOST_GROUPS],
             divided: None,
             playout: Some(parties.playout()),
@@ -137,11 +136,16 @@ impl Snapshot {
             sources: SourceCounters { unknown_sources: counters.refused, ..SourceCounters::default() },
             unknown_sources: session.unknown_sources(),
             jitter: jitters.max_by_key(|(jitter, rate)| u64::from(*jitter) * 1_000_000 / u64::from(*rate)),
-            rate,
+            rate: PARTIES_RATE,
             drift: None,
             adapted: parties.longest_delay(),
             lateness: [None; LATENESS.len()],
-            look: Look::new(now, meter, MediaTime::new(buffer as u64, rate), tracks.bytes),
+            look: Look::new(
+                now,
+                meter,
+                MediaTime::new(frames(parties.fullest()), PARTIES_RATE),
+                tracks.bytes,
+            ),
             notice: None,
             step: None,
             unanswered: None,
@@ -193,3 +197,6 @@ impl Snapshot {
         }
     }
 }
+
+/// In which times of parties with several rates are told, in Hz: a multiple of the usual ones.
+const PARTIES_RATE: u32 = 7_056_000;

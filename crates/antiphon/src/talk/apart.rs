@@ -87,6 +87,7 @@ pub(super) fn talk_apart(
         interrupted: stop.is_asked(),
         notes,
         recording: heard.recording,
+        recordings: Vec::new(),
         // An end that leaves first is no failure of the other.
         shortfall: None,
     })

@@ -1,15 +1,19 @@
 //! A call over a group: everybody sends once and hears all others, mixed.
 
+use std::sync::mpsc::Sender;
+
 use antiphon_core::{BrokenReason, Instant};
 use antiphon_media::packet::static_payload_type;
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_net::Target;
 use antiphon_session::{
-    MOST_PARTIES, OpenSink, Parties, PartiesConfig, PartyNotice, ReceiveTrackConfig, Session, StreamFraming,
+    MOST_PARTIES, OpenSink, Parties, PartiesConfig, PartyNotice, ReceiveError, ReceiveTrackConfig, Session,
+    StreamFraming,
 };
-use antiphon_sound::SinkSpec;
+use antiphon_sound::{FilmTarget, SinkKind, SinkSpec};
 
 use super::TalkOptions;
+use super::party_sinks::{FilmHow, FilmNews, FilmSinks, Finisher, Titles};
 use crate::send::{SendPlan, unreachable_as};
 use crate::transport::{StreamUri, with_scheme};
 use crate::{Error, SendOptions};
@@ -54,12 +58,12 @@ pub(super) fn check(
     options: &SendOptions,
     (sink, framing): (&SinkSpec, StreamFraming),
 ) -> Result<(), Error> {
-    if !send.video.is_empty() || sink.film().is_some() {
+    if send.video.len() > 1 {
         return Err(Error::usage(
-            "pictures are for a call of two, as one player shows those of one other: omit --video, and play to jack: or pulse:, or record \
-             NAME.wav",
+            "versions of one film are chosen by what one receiver tells of its path, and in a group many receive: name one with --video",
         ));
     }
+    check_sink(sink)?;
     if options.plain && static_payload_type(send.coding, send.format).is_none() {
         return Err(Error::usage(
             "the others of a group learn the format from the packets, which --plain leaves out: omit it, or use a format with a static \
@@ -80,6 +84,19 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Whether the parties can be shown, or recorded, each by itself.
+fn check_sink(sink: &SinkSpec) -> Result<(), Error> {
+    match (sink.film(), &sink.kind) {
+        (Some(_), SinkKind::StdoutFilm) => Err(Error::usage(
+            "standard output is one stream, and each party of a call over a group has its own: use --sink player: or NAME.mkv",
+        )),
+        (Some(FilmTarget::File(..)), _) => {
+            (1..=MOST_PARTIES as u32).try_for_each(|number| Ok(sink.of_stream(number).check()?))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Has `session` hear all that talk in its group, mixed for the sink that `open` opens: in the rate and channels that it asks
 /// for, or in ours, and at least in stereo.
 pub(super) fn hear(
@@ -89,21 +106,41 @@ pub(super) fn hear(
     spec: &SinkSpec,
     now: Instant,
 ) -> Result<(), Error> {
-    let packetiser = session.send_track().expect("a party sends").packetiser();
-    let (own, packet) = (packetiser.config().format, packetiser.packet_frames());
+    let own = session.send_track().expect("a party sends").packetiser().config().format;
     let channels = spec.channels.unwrap_or((own.channels() as u32).max(STEREO));
     let mix = StreamFormat::new(spec.rate.unwrap_or(own.rate()), channels)?;
     // A sum has more bits than what it is of.
     let sink = open(mix, SampleFormat::L24).map_err(Error::failed)?;
-    let config = PartiesConfig { track, packet, most: MOST_PARTIES };
-    session.set_parties(Parties::new(config, sink, now));
+    session.set_parties(Parties::new(config(session, track), sink, now));
     Ok(())
 }
 
-/// Finishes the sink; returns what was not told yet.
-pub(super) fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<Vec<PartyNotice>, Error> {
+/// The same, each of them in a sink of its own with its pictures: what finishes these, and is to be told where parties are.
+pub(super) fn hear_apart(
+    session: &mut Session,
+    track: ReceiveTrackConfig,
+    how: FilmHow,
+    tell: Sender<FilmNews>,
+) -> Result<(Finisher, Titles), Error> {
+    let (sinks, finisher, titles) = FilmSinks::start(how, tell)?;
+    session.set_parties(Parties::apart(config(session, track), Box::new(sinks)));
+    Ok((finisher, titles))
+}
+
+fn config(session: &Session, track: ReceiveTrackConfig) -> PartiesConfig {
+    let packet = session.send_track().expect("a party sends").packetiser().packet_frames();
+    PartiesConfig { track, packet, most: MOST_PARTIES }
+}
+
+/// Finishes the sink, or those of all parties; returns what was not told yet.
+pub(super) fn finish(
+    session: &mut Session,
+    finisher: Option<Finisher>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<PartyNotice>, Error> {
     let Some(mut parties) = session.take_parties() else { return Ok(Vec::new()) };
-    let mixed = parties.mixer();
+    // Where each has its own sink, nothing was mixed.
+    let mixed = parties.mixer().unwrap_or_default();
     if mixed.overrun_frames > 0 {
         notes.push(format!("{} sample frames dropped because the sink is too slow", mixed.overrun_frames));
     }
@@ -119,9 +156,13 @@ pub(super) fn finish(session: &mut Session, notes: &mut Vec<String>) -> Result<V
     }
     let error = parties.error().cloned();
     let notices = std::iter::from_fn(|| parties.poll_notice()).collect();
-    let finished = parties.into_sink().finish();
+    let finished = parties.into_sink().map_or(Ok(()), |mut sink| sink.finish());
+    let causes = finisher.map_or_else(Vec::new, Finisher::finish);
     finished.map_err(|cause| Error::failed(cause.to_string()))?;
-    error.map_or(Ok(notices), |error| Err(Error::failed(error.to_string())))
+    match error {
+        None | Some(ReceiveError::SinkClosed) => Ok(notices),
+        Some(error) => Err(Error::failed(causes.into_iter().next().unwrap_or_else(|| error.to_string()))),
+    }
 }
 
 /// The error of a group to which nothing can be sent.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use antiphon_core::WireId;
@@ -10,7 +11,9 @@ use antiphon_media::rtcp::{Cname, RemoteReport};
 use antiphon_net::Lines;
 use antiphon_session::{MOST_PARTIES, PartyFigures, PartyNotice, Session, WhyGone};
 
+use super::party_films::{PartyFilms, PartyRecording};
 use crate::live::dbfs;
+use crate::pictures::PicturesReceived;
 
 /// A party of a call over a group, besides us.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -44,6 +47,12 @@ pub struct PartyStatus {
     pub rtt_ms: Option<f64>,
     /// What it lost of us in the last interval between its reports, in percent.
     pub remote_loss_percent: Option<f64>,
+    /// Its pictures, where each party is played or recorded by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesReceived>,
+    /// The file in which it is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
 }
 
 /// One party at one moment.
@@ -90,8 +99,10 @@ impl PartiesLook {
 }
 
 /// Who is there, as it is shown.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Present {
+    /// Where each has a sink of its own.
+    films: Option<PartyFilms>,
     /// Where a party sends from, by its SSRC.
     from: BTreeMap<u32, SocketAddr>,
     /// Highest samples of the last second, by SSRC.
@@ -99,6 +110,11 @@ pub(super) struct Present {
 }
 
 impl Present {
+    /// With what is told of the sinks of parties, where each has its own.
+    pub fn with(films: Option<PartyFilms>) -> Self {
+        Present { films, ..Present::default() }
+    }
+
     /// The parties now; what happened since the last is told.
     pub fn look(&mut self, now: &PartiesLook, notice: &mut dyn FnMut(String)) -> Vec<PartyStatus> {
         for look in now.all.iter().flatten() {
@@ -112,6 +128,7 @@ impl Present {
             }
             notice(self.describe(event));
         }
+        self.look_at_films(now, notice);
         if self.from.len() > MOST_KEPT {
             self.from.retain(|ssrc, _| now.all.iter().flatten().any(|look| look.figures.ssrc == *ssrc));
         }
@@ -132,9 +149,38 @@ impl Present {
         now.all.iter().flatten().map(status).collect()
     }
 
+    fn look_at_films(&mut self, now: &PartiesLook, notice: &mut dyn FnMut(String)) {
+        let Some(mut films) = self.films.take() else { return };
+        let present: Vec<u32> = now.all.iter().flatten().map(|look| look.figures.ssrc).collect();
+        films.look(&present, &|ssrc| self.name_of(ssrc), notice);
+        for look in now.all.iter().flatten() {
+            let (ssrc, address) = (look.figures.ssrc, look.address.map(|address| address.to_string()));
+            films.name(ssrc, look.name.as_ref().map(Cname::as_str), address.as_deref());
+            let packets = look.figures.pictures.map_or(0, |pictures| pictures.packets);
+            if let Some(news) = films.judge(ssrc, packets) {
+                notice(format!("{} {news}", self.name_of(ssrc)));
+            }
+        }
+        self.films = Some(films);
+    }
+
+    /// The pictures of all, where each has a sink of its own.
+    pub fn pictures(&self) -> Option<PicturesReceived> {
+        self.films.as_ref().map(PartyFilms::total)
+    }
+
+    /// At the end: what was recorded of whom, and messages for the user.
+    pub fn into_recordings(self) -> (Vec<PartyRecording>, Vec<String>) {
+        self.films.map_or_else(Default::default, PartyFilms::into_recordings)
+    }
+
     fn status(&self, look: &PartyLook) -> PartyStatus {
         let PartyFigures { ssrc, playout, counters, drift, adapted, buffer, .. } = look.figures;
         let PlayoutCounters { lost, late, concealments, .. } = playout;
+        let (pictures, file) = match self.films.as_ref().and_then(|films| films.of(ssrc)) {
+            Some((pictures, file)) => (Some(pictures), file),
+            None => (None, None),
+        };
         let of_it = self.peaks.iter().flatten().filter(|(whose, _)| *whose == ssrc);
         PartyStatus {
             label: String::new(),
@@ -151,6 +197,8 @@ impl Present {
             latency_ms: adapted.map(|adapted| millis(adapted.in_force)),
             rtt_ms: look.report.and_then(|report| report.round_trip).map(millis),
             remote_loss_percent: look.report.map(|report| f64::from(report.block.fraction_lost) / 2.56),
+            pictures,
+            file,
         }
     }
 
@@ -175,6 +223,10 @@ impl Present {
             PartyNotice::UnknownFormat { payload_type } => format!(
                 "packets of payload type {payload_type} do not say what they carry: their sender is not heard; Antiphon's parties, without \
                  --plain, and static payload types (RFC 3551) do"
+            ),
+            PartyNotice::Pictures { ssrc } => format!(
+                "{} sends pictures as well, which are not received: watch with --sink player:, or record each party with --sink NAME.mkv",
+                self.name_of(ssrc)
             ),
             PartyNotice::Full { most } => format!(
                 "there is room for {most} other parties, and more send to this group: they are not heard until one leaves"

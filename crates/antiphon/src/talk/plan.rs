@@ -65,6 +65,11 @@ impl TalkPlan {
         matches!(self.uri.target, Target::Call(_))
     }
 
+    /// Whether each party of a group has a player or a file of its own.
+    pub fn has_films(&self) -> bool {
+        self.in_group && self.receive.sink.film().is_some()
+    }
+
     pub fn describe(&self) -> String {
         let place = format!("{}://{}", self.uri.transport.scheme, self.uri.address());
         let verb = match (self.in_group, self.calls()) {

@@ -6,12 +6,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{MediaTime, WireId};
-use antiphon_net::{Capture, Stop, Target};
+use antiphon_net::{Capture, Stop, Target, Waker};
 use antiphon_session::{Notice, PartyNotice, ReceiveTrack, SendTrack, Session, SessionConfig, Written};
 use antiphon_sound::{DeviceFigures, DeviceMeter};
 
 use super::group;
 use super::monitor::{MonitorDelay, monitored};
+use super::party_sinks::{FilmHow, FilmNews, Finisher};
 use super::plan::TalkPlan;
 use super::status::Snapshot;
 use crate::Error;
@@ -46,32 +47,27 @@ pub(super) fn run(
     stop: &Stop,
     mut out: Looks<Snapshot>,
     tell: &mpsc::Sender<String>,
-    tell_sink: mpsc::Sender<Told>,
+    (tell_sink, tell_films): (mpsc::Sender<Told>, mpsc::Sender<FilmNews>),
     ready: &mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
-    let (clock, options) = (plan.send.clock, &plan.options);
+    let (clock, options, has_films) = (plan.send.clock, &plan.options, plan.has_films());
     let capture = create_capture(options.send.capture.as_deref(), clock)?;
     let waker = wake_for([&mut plan.send.source].into_iter())?;
     let is_live = waker.is_some();
-    let wire = RunPlan {
-        taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
-        wait: options.send.wait,
-        waker,
-        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
-    };
-    let mut runner = open_wire(wire, options.send.wait_for_peer, stop, tell)?;
+    let mut runner = open_runner(&plan, waker, capture.as_ref(), (stop, tell))?;
     let (own, peers) = (PeakMeter::default(), PeakMeter::default());
     let track = plan.send.track(&options.send, runner.max_packet(), is_live);
     let config = SessionConfig {
         playout_delay: plan.send.playout_delay,
         ends_with_stream: true,
+        two_way: !plan.in_group,
         ..session_config(&plan.receive, clock)
     };
     let devices = Devices { source: plan.send.device.clone(), sink: Rc::default() };
     let sink_device = devices.sink.clone();
-    let config = SessionConfig { two_way: !plan.in_group, ..config };
     let mut session = Session::new(config, clock.now());
-    let film = film(&plan.receive, &mut session, &tell_sink);
+    // In a group each party has its own.
+    let film = if plan.in_group { None } else { film(&plan.receive, &mut session, &tell_sink) };
     let opened =
         open_sink((plan.receive.sink.clone(), film), options.receive.clock, move |opened: Opened| {
             sink_device.borrow_mut().clone_from(&opened.device);
@@ -85,14 +81,19 @@ pub(super) fn run(
     let send = SendTrack::new(source, track)?;
     let own_ssrc = send.packetiser().ssrc();
     session.set_send_track(send);
+    let track = plan.receive.track(runner.profile());
+    let mut films = None;
+    if has_films {
+        let (sink, latency) = (plan.receive.sink, plan.receive.latency);
+        let how = FilmHow { sink, latency, clock: options.receive.clock, meter: peers.clone() };
+        films = Some(group::hear_apart(&mut session, track, how, tell_films)?);
+    } else if plan.in_group {
+        group::hear(&mut session, track, peers.sink(opened), &plan.receive.sink, clock.now())?;
+    } else {
+        session.set_receive_track(ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc)));
+    }
     let how = (options.send.length, options.send.seed);
     let troubles = VideoFile::send_with(plan.send.video, &mut session, runner.max_packet(), how)?;
-    let receive = plan.receive.track(runner.profile());
-    if plan.in_group {
-        group::hear(&mut session, receive, peers.sink(opened), &plan.receive.sink, clock.now())?;
-    } else {
-        session.set_receive_track(ReceiveTrack::new(receive, peers.sink(opened), Some(own_ssrc)));
-    }
     runner.join(&mut session, SILENCE);
     if !matches!(plan.uri.target, Target::Call(_)) {
         runner.listen_for_rtcp(WireId(1), &mut session)?;
@@ -104,6 +105,7 @@ pub(super) fn run(
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
         let taken = devices.tell(session);
+        films.iter().for_each(|(_, titles)| titles.tell(lines));
         out.look(now, || {
             let snapshot = Snapshot::of(session, now, [&own, &peers]).with_peer(session, lines);
             snapshot.delay.iter().for_each(|known| monitor.set(known.to_peer.saturating_sub(taken)));
@@ -111,14 +113,30 @@ pub(super) fn run(
         });
     })?;
     let last = Snapshot::of(&mut session, clock.now(), [&own, &peers]);
-    ended(session, runner, capture, (last, troubles))
+    ended(session, runner, (capture, films.map(|(finisher, _)| finisher)), (last, troubles))
+}
+
+fn open_runner(
+    plan: &TalkPlan,
+    waker: Option<Waker>,
+    capture: Option<&Capture>,
+    (stop, tell): (&Stop, &mpsc::Sender<String>),
+) -> Result<Runner, Error> {
+    let send = &plan.options.send;
+    let wire = RunPlan {
+        taps: capture.map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
+        wait: send.wait,
+        waker,
+        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), plan.send.clock)
+    };
+    open_wire(wire, send.wait_for_peer, stop, tell)
 }
 
 /// Closes everything.
 fn ended(
     mut session: Session,
     runner: Runner,
-    capture: Option<Capture>,
+    (capture, finisher): (Option<Capture>, Option<Finisher>),
     (last, troubles): (Snapshot, Vec<VideoTrouble>),
 ) -> Result<Ended, Error> {
     let after = runner.finish();
@@ -129,7 +147,7 @@ fn ended(
     let closed = was_closed(&session);
     let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);
     let notices = finish(&mut session, &mut notes)?;
-    let parties = group::finish(&mut session, &mut notes)?;
+    let parties = group::finish(&mut session, finisher, &mut notes)?;
     Ok(Ended {
         notes,
         notices,

@@ -23,7 +23,8 @@ pub struct TalkArgs {
     #[arg(long, value_name = "URI", value_parser = completions::completed(values::uri, completions::sources), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub source: Option<String>,
     /// Where to play or record the peer: jack:, file:peer.wav, - …; player: and
-    /// NAME.mkv with its pictures [default: a sound device]
+    /// NAME.mkv with its pictures, of a group each party by itself (NAME-1.mkv …)
+    /// [default: a sound device]
     #[arg(long, value_name = "URI", value_parser = completions::completed(values::uri, completions::sinks), hide_possible_values = true, value_hint = ValueHint::Other)]
     pub sink: Option<String>,
     /// Hear the peer over a transport of its own, which it sends to: rtp://:PORT,
@@ -123,7 +124,8 @@ Examples, as a musician:
   antiphon talk studio.local --video film.mp4 --sink player:
       with pictures both ways, if the other end does the same
   antiphon talk rtp://239.1.2.3:5004
-      three and more in one network: each runs this, and hears all others
+      three and more in one network: each runs this, and hears all others;
+      with --video film.mp4 --sink player: it also sees them
 As an engineer:
   antiphon talk srp://:7713 --source tone:440Hz --sink file:caller.wav
       wait for a call over a transport that repairs

@@ -4,10 +4,12 @@ use std::f64::consts::TAU;
 use std::path::Path;
 use std::thread;
 
+use antiphon::video::{Clip, Frame, OpenOptions, VideoReader};
 use antiphon_testkit::Sine;
 use serde_json::Value;
 
 use crate::common::{SCHEMES, antiphon, finish, free_ports, listening, recorded, run};
+use crate::json::verify;
 
 /// The samples of the first channel of a recording of 16 bits.
 fn first_channel(path: &Path, channels: usize) -> Vec<f32> {
@@ -141,10 +143,15 @@ fn whom_a_call_does_not_reach_is_told() {
         (&["talk", "rtp://239.1.2.3", "--monitor"], "--monitor"),
         (&["talk", "rtp://239.1.2.3", "--wait-for-peer"], "omit --wait-for-peer"),
         (&["talk", "rtp://239.1.2.3", "--back", "tcp://:7710"], "--back is for a call with one host"),
+        (
+            &["talk", "rtp://239.1.2.3", "--sink", "-?format=mkv"],
+            "each party of a call over a group has its own",
+        ),
         (&["talk", "tcp://127.0.0.1:9?role=caller"], "'role' is for 'receive'"),
     ];
     for (arguments, why) in refused {
-        let ran = run(&[arguments, &["--source", "tone:440Hz", "--sink", "null:"]].concat());
+        let sink: &[&str] = if arguments.contains(&"--sink") { &[] } else { &["--sink", "null:"] };
+        let ran = run(&[arguments, &["--source", "tone:440Hz"], sink].concat());
         assert!(ran.code == Some(2) && ran.err.contains(why), "{arguments:?}: {}", ran.err);
     }
 }
@@ -241,6 +248,68 @@ fn three_in_a_group_hear_one_another() {
         assert!(party["name"].as_str().is_some_and(|name| name.len() == 16), "{summary}");
     }
     assert!(summary.get("delay").is_none() && summary["received"]["lost"] == 0, "{summary}");
+}
+
+/// Each sends a clip of its own, and records those of the others, each in a file.
+#[test]
+fn three_in_a_group_record_one_another_with_pictures() {
+    let directory = tempfile::tempdir().unwrap();
+    let group = format!("rtp://239.61.7.34:{}?iface=127.0.0.1", free_ports(1));
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let clips = [Clip::H264, Clip::Vp8, Clip::Av1];
+    std::fs::write(path("sound.ogg"), Clip::sound()).unwrap();
+    clips.iter().for_each(|clip| std::fs::write(path(clip.name()), clip.file()).unwrap());
+    let (sound, films) = (path("sound.ogg"), clips.map(|clip| path(clip.name())));
+    let sinks = ["first.mkv", "second.mkv", "third.mkv"].map(path);
+    let party = |at: usize, seconds: &'static str| {
+        [
+            "talk",
+            &group,
+            "--source",
+            &sound,
+            "--video",
+            &films[at],
+            "--sink",
+            &sinks[at],
+            "--seconds",
+            seconds,
+        ]
+    };
+    let begin = |at| listening(&[&party(at, "7s")[..], &PATIENT].concat(), "talking with everybody in");
+    let (first, second) = (begin(0), begin(1));
+    let third = finish(antiphon().args([&party(2, "4s")[..], &["--json"], &PATIENT].concat()));
+    assert_eq!(third.code, Some(0), "{}", third.err);
+    for ((mut party, said), file) in [(first, "first-2.mkv"), (second, "second-2.mkv")] {
+        assert_eq!(party.wait().unwrap().code(), Some(0));
+        let said = said.join().unwrap();
+        assert!(said.contains("is recorded in '") && said.contains(file), "{said}");
+    }
+    verify("talk", &third.out, &["run", "interval", "summary"]);
+    let summary: Value = serde_json::from_str(third.out.lines().last().unwrap()).unwrap();
+    let (recordings, parties) = (&summary["recordings"], &summary["parties"]);
+    assert_eq!([recordings, parties].map(|list| list.as_array().map(Vec::len)), [Some(2); 2], "{summary}");
+    for (recording, party) in recordings.as_array().unwrap().iter().zip(parties.as_array().unwrap()) {
+        assert_eq!((&recording["file"], &recording["ssrc"]), (&party["file"], &party["ssrc"]), "{summary}");
+        assert_eq!(recording["missing_sample_frames"], 0, "{summary}");
+        assert!(party["rtt_ms"].as_f64().is_some_and(|ms| ms < 50.0), "{summary}");
+    }
+    // In each file are the pictures of one other, as they were sent.
+    for sink in &sinks {
+        for number in [1, 2] {
+            let file = std::fs::File::open(sink.replace(".mkv", &format!("-{number}.mkv"))).unwrap();
+            let got = pictures(VideoReader::open(file, OpenOptions::default()).unwrap());
+            let clip = clips.iter().find(|clip| clip.codec() == got[0].codec).expect("it was sent");
+            let sent = pictures(clip.open().unwrap());
+            let from = sent.iter().position(|one| one.data == got[0].data).expect("it was sent");
+            assert!(got.iter().zip(&sent[from..]).all(|(got, sent)| got.data == sent.data));
+            // A key frame comes each two seconds.
+            assert!(got.len() >= 45, "{} pictures in {sink} of party {number}", got.len());
+        }
+    }
+}
+
+fn pictures(mut reader: VideoReader) -> Vec<Frame> {
+    std::iter::from_fn(|| reader.next_frame().expect("a good file")).collect()
 }
 
 #[test]

@@ -7,8 +7,9 @@ use antiphon_media::StreamFormat;
 use antiphon_media::playout::{AdaptedFigures, PlayoutCounters};
 
 use super::{Parties, Party};
-use crate::mixer::MixerCounters;
+use crate::mixer::{Mixer, MixerCounters};
 use crate::receive_track::ReceiveTrackCounters;
+use crate::video_in::VideoInCounters;
 
 /// Counts of what came from the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct PartiesCounters {
     pub refused: u64,
     /// Packets that are neither RTP nor RTCP, or broken.
     pub malformed: u64,
+    /// Packets of pictures that were not taken: all are heard in one sink, or they came from elsewhere than their sound.
+    pub pictures_left_out: u64,
 }
 
 /// Figures of one party.
@@ -48,6 +51,8 @@ pub struct PartyFigures {
     pub buffer: Duration,
     /// Its highest sample since its figures were last taken.
     pub peak: f32,
+    /// Its pictures, if they are received.
+    pub pictures: Option<VideoInCounters>,
 }
 
 impl Parties {
@@ -66,7 +71,8 @@ impl Parties {
                 drift: track.drift(),
                 adapted: track.adapted(),
                 buffer: party.buffer(),
-                peak: party.input.take_peak(),
+                peak: party.output.take_peak(),
+                pictures: party.output.pictures(),
             }
         })
     }
@@ -117,18 +123,30 @@ impl Parties {
         self.counters
     }
 
-    /// What was given to the sink.
-    pub fn mixer(&self) -> MixerCounters {
-        self.mixer.counters()
+    /// What was given to the sink of all; `None` where each has its own.
+    pub fn mixer(&self) -> Option<MixerCounters> {
+        self.hearing.mixer().map(Mixer::counters)
     }
 
-    /// Rate and channels of the sink.
-    pub fn format(&self) -> StreamFormat {
-        self.mixer.format()
+    /// For how long there has been sound: of the mix, or of the party of which most was played.
+    pub fn played(&self) -> Duration {
+        let time = |frames, format: StreamFormat| MediaTime::new(frames, format.rate()).duration();
+        if let Some(mixer) = self.hearing.mixer() {
+            return time(mixer.counters().frames, mixer.format());
+        }
+        self.list.iter().map(Party::played).max().unwrap_or_default().max(self.longest_past)
     }
 }
 
 impl Party {
+    pub(super) fn played(&self) -> Duration {
+        let (format, playout) = (self.track.format(), self.track.playout());
+        let played = format.zip(playout);
+        played.map_or(Duration::ZERO, |(format, playout)| {
+            MediaTime::new(playout.played_frames, format.rate()).duration()
+        })
+    }
+
     fn buffer(&self) -> Duration {
         let rate = self.track.format().map_or(1, StreamFormat::rate);
         MediaTime::new(self.track.playout_level(), rate).duration()

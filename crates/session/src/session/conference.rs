@@ -1,16 +1,17 @@
-//! A call over a group: everybody sends once, to the group, and hears all others.
+//! A call over a group: everybody sends once, to the group, and hears all others, and sees them where each has a sink of its own.
 //!
 //! The group is the one peer. Its parties come and go; the call ends when we do: when we are stopped, or our own source is over.
 
 use std::time::Duration;
 
 use antiphon_core::{Instant, Received};
-use antiphon_media::rtcp::{Cname, Reception, RemoteReport};
+use antiphon_media::packet::{RtpView, VIDEO_CLOCK};
+use antiphon_media::rtcp::{Cname, Reception, RemoteReport, RtcpSession};
 
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::observer::Seen;
-use crate::parties::Parties;
+use crate::parties::{Parties, PictureTold};
 use crate::receive_track::Told;
 use crate::send_track::{SendTrack, messages_of_a_stall};
 
@@ -87,6 +88,30 @@ impl Session {
                 tell(observers, now, &Seen::Arrived(*arrived));
             }
         });
+        conference.parties.take_early(now, &mut |told| {
+            peer.iter_mut().for_each(|peer| note_picture(&mut peer.rtcp, told));
+        });
+        true
+    }
+
+    /// A packet of pictures from the group. Returns whether this is a call over a group.
+    pub(super) fn on_party_picture(
+        &mut self,
+        now: Instant,
+        at: usize,
+        received: Received,
+        (view, bytes): (&RtpView<'_>, &[u8]),
+    ) -> bool {
+        let is_own = self.video.ssrcs().any(|own| own == view.ssrc);
+        let Some(conference) = &mut self.conference else { return false };
+        if is_own {
+            conference.parties.on_own();
+            return true;
+        }
+        let peer = &mut self.peers[at];
+        conference.parties.on_picture(now, received, (view, bytes), &mut |told| {
+            peer.iter_mut().for_each(|peer| note_picture(&mut peer.rtcp, told));
+        });
         true
     }
 
@@ -141,6 +166,16 @@ impl SendTrack {
         let now = packetiser.timestamp_at(packetiser.position().frames);
         let back = now.wrapping_sub(u32_at(header, 4));
         back <= packetiser.config().format.rate().saturating_mul(LATELY_S)
+    }
+}
+
+/// Pictures of a party in the reports on what is received.
+fn note_picture(rtcp: &mut RtcpSession, told: PictureTold) {
+    match told {
+        PictureTold::Taken { received_at, ssrc, sequence, timestamp } => {
+            rtcp.on_received_at(received_at, ssrc, (sequence, timestamp), VIDEO_CLOCK);
+        }
+        PictureTold::Forget(ssrc) => rtcp.forget_source(ssrc),
     }
 }
 

@@ -263,6 +263,9 @@ impl Session {
         if view.video.is_none() {
             return false;
         }
+        if self.on_party_picture(now, at, received, (&view, bytes)) {
+            return true;
+        }
         let Some(video) = &mut self.video.receive else {
             // They take as much of the path, and of what the sound needs.
             self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);

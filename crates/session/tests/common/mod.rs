@@ -10,8 +10,9 @@ use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, Coding, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
-    Latency, LongGaps, OpenSink, Parties, PartiesConfig, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig,
-    Reflected, Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
+    Latency, LongGaps, MOST_PARTIES, OpenSink, Parties, PartiesConfig, PartySinks, PlayoutDelay,
+    ReceiveTrack, ReceiveTrackConfig, Reflected, Repetition, SendTrack, SendTrackConfig, Session,
+    SessionConfig, StreamFraming,
 };
 
 /// The datagram size of the tests: an Ethernet path over IPv6.
@@ -242,6 +243,24 @@ pub struct PartyEnd {
 /// A session that talks with all parties of a group, from `now` on.
 pub fn conferring(end: PartyEnd, now: Instant) -> Session {
     let PartyEnd { source, sink, latency, block, seed, most } = end;
+    conferring_in((source, latency, block, seed, most), |config| Parties::new(config, sink, now), now)
+}
+
+/// The same of one whose parties have a sink each.
+pub fn conferring_apart(
+    source: Box<dyn Source>,
+    (latency, seed): (Latency, u64),
+    sinks: Box<dyn PartySinks>,
+    now: Instant,
+) -> Session {
+    conferring_in((source, latency, 256, seed, MOST_PARTIES), |config| Parties::apart(config, sinks), now)
+}
+
+fn conferring_in(
+    (source, latency, block, seed, most): (Box<dyn Source>, Latency, u32, u64, usize),
+    parties: impl FnOnce(PartiesConfig) -> Parties,
+    now: Instant,
+) -> Session {
     let told = PlayoutDelay::Of(latency.longest());
     let config = SessionConfig {
         playout_delay: told,
@@ -253,7 +272,7 @@ pub fn conferring(end: PartyEnd, now: Instant) -> Session {
     let packet = PacketConfig { block_frames: block, ..track.packet };
     session.set_send_track(SendTrack::new(source, SendTrackConfig { packet, ..track }).expect("a track"));
     let track = ReceiveTrackConfig { latency: Some(latency), ..receive_config(None, false) };
-    session.set_parties(Parties::new(PartiesConfig { track, packet: block as usize, most }, sink, now));
+    session.set_parties(parties(PartiesConfig { track, packet: block as usize, most }));
     session.call(now, WIRE, &[PathId(0)], &*stack("rtp"));
     session
 }

@@ -127,7 +127,7 @@ fn each_of_three_hears_the_two_others() {
             assert!((party.peak - LEVEL).abs() < 0.01, "{}", party.peak);
         }
         let parties = world.member(member).parties().expect("a call over a group");
-        assert_eq!(parties.mixer().limited_frames, 0);
+        assert_eq!(parties.mixer().expect("all are mixed").limited_frames, 0);
         let own = parties.counters().own;
         assert!((1_860..=1_880).contains(&own), "{own} packets of our own came back");
         assert!(!world.member(member).is_finished());

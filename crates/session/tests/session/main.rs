@@ -9,6 +9,7 @@ mod clocked;
 mod common;
 mod conference;
 mod conference_rules;
+mod conference_video;
 mod congestion;
 mod convert;
 mod dccp_flood;

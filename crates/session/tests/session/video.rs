@@ -160,7 +160,7 @@ impl Shared {
     }
 }
 
-fn config(sound: u32) -> VideoTrackConfig {
+pub fn config(sound: u32) -> VideoTrackConfig {
     VideoTrackConfig {
         encoding: EncodingName::new("H264").unwrap(),
         payload_type: 100,

@@ -67,6 +67,9 @@ pub(super) const KNOWN: [Known; 2] = [
     },
 ];
 
+/// What windows are called: no other argument ends with it.
+const TITLE: &str = "antiphon";
+
 /// A program, and how it is started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
@@ -96,6 +99,15 @@ impl Program {
             arguments: known.map_or(&[], |known| known.arguments),
             interrupted: known.map(|known| known.interrupted),
         })
+    }
+
+    /// What it is started with, with a title of its window if it can have one.
+    pub(super) fn arguments_for(&self, title: Option<&str>) -> Vec<String> {
+        let with_title = |argument: &&str| match title.filter(|_| argument.ends_with(TITLE)) {
+            Some(title) => format!("{argument}: {title}"),
+            None => argument.to_string(),
+        };
+        self.arguments.iter().map(with_title).collect()
     }
 
     /// The path as a name in messages.

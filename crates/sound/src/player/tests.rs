@@ -107,7 +107,7 @@ impl Deposit for Plain {
 fn play(program: &Path) -> Result<OpenedSink, OpenError> {
     let spec: SinkSpec = format!("player:{}", program.display()).parse()?;
     let stream = StreamFormat::new(8_000, 1)?;
-    play_film(&spec, stream, |outlet| Box::new(Plain { outlet, writer: None }))
+    play_film(&spec, stream, None, |outlet| Box::new(Plain { outlet, writer: None }))
 }
 
 /// Pushes until the sink takes no more.
@@ -188,4 +188,29 @@ fn no_player_is_left_behind() {
         assert!(!runs(&number), "finished: {finishes}");
         fs::remove_file(&number).unwrap();
     }
+}
+
+#[test]
+fn a_window_has_the_title_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let has = |name: &str, text: &str| {
+        let program = Program::at(&script(folder.path(), name, "")).unwrap();
+        assert_eq!(program.arguments_for(None), program.arguments);
+        let with = program.arguments_for(Some("10.0.0.2"));
+        assert_eq!(with.len(), program.arguments.len());
+        assert_eq!(
+            with.iter().filter(|argument| *argument == text).count(),
+            usize::from(name != "own"),
+            "{with:?}"
+        );
+    };
+    has("mpv", "--title=antiphon: 10.0.0.2");
+    has("ffplay", "antiphon: 10.0.0.2");
+    has("own", "antiphon: 10.0.0.2");
+    let title = Title::default();
+    assert_eq!(title.get_soon(), None);
+    let told = title.clone();
+    let teller = thread::spawn(move || told.set("10.0.0.3".into()));
+    teller.join().unwrap();
+    assert_eq!(title.get_soon(), Some("10.0.0.3"));
 }

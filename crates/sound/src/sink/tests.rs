@@ -78,3 +78,15 @@ fn null_and_memory_take_everything() {
     sink.push(&[0.5; 6]).unwrap();
     assert_eq!(memory.take().len(), 6);
 }
+
+#[test]
+fn each_of_several_streams_has_a_file_with_its_number() {
+    let named = |text: &str| match text.parse::<SinkSpec>().unwrap().of_stream(2).kind {
+        SinkKind::File { path, .. } => path,
+        other => panic!("{text} is {other:?}"),
+    };
+    assert_eq!(named("/a/film.mkv"), Path::new("/a/film-2.mkv"));
+    assert_eq!(named("film.of.us.mkv?overwrite=yes"), Path::new("film.of.us-2.mkv"));
+    let null: SinkSpec = "null:".parse().unwrap();
+    assert_eq!(null.of_stream(2), null);
+}

@@ -90,9 +90,13 @@ impl Incoming {
         sync.advance(position);
         while let Some((about, packet)) = self.packets.pop() {
             if self.track.as_ref().is_none_or(|track| track.ssrc != about.ssrc) {
-                let Some(next) = Track::new(&about, self.policy) else { continue };
+                let Some(next) = Track::new(&about, self.policy) else {
+                    self.shared.unknown_codec.store(true, Ordering::Relaxed);
+                    continue;
+                };
                 let other = self.track.as_ref().is_some_and(|track| track.codec != next.codec);
                 if other && !self.policy.any_codec {
+                    self.shared.other_codec.store(true, Ordering::Relaxed);
                     continue;
                 }
                 if let Some(mut before) = self.track.replace(next) {

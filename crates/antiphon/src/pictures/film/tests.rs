@@ -99,7 +99,68 @@ fn a_stream_of_another_codec_is_left_out_and_counts_nothing() {
             packet: &[0x80, 0xff, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5, 0x10, 0],
         });
     }
+    assert_eq!(counters.trouble(), None);
     film.checkpoint().expect("nothing fails");
     assert_eq!(counters.get(), before);
     assert_eq!(before.whole, 209);
+    let why = counters.trouble().expect("it is told");
+    assert!(why.contains("another codec"), "{why}");
+}
+
+/// A film that is recorded, of packets that come one by one.
+fn incoming() -> (impl VideoSink, FilmDeposit<Nowhere>, FilmCounters) {
+    let shared = Arc::new(Shared::default());
+    let (to, from) = queue(shared.clone());
+    let format = StreamFormat::new(48_000, 1).expect("a usual format");
+    let counters = FilmCounters(shared.clone());
+    (to, FilmDeposit::new(Nowhere, format, from, shared), counters)
+}
+
+#[test]
+fn pictures_of_an_unknown_codec_are_told() {
+    let (mut to, mut film, counters) = incoming();
+    to.on_packet(&VideoArrived {
+        ssrc: 5,
+        encoding: EncodingName::new("H266").expect("a word"),
+        timestamp: 0,
+        marker: true,
+        place: Some(0),
+        payload: &[],
+        packet: &[0x80, 0xff, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5, 0x10, 0],
+    });
+    film.checkpoint().expect("nothing fails");
+    assert!(counters.trouble().is_some_and(|why| why.contains("not known")));
+}
+
+#[test]
+fn a_picture_that_never_ends_is_given_up_and_the_next_one_is_whole() {
+    let (mut to, mut film, counters) = incoming();
+    let encoding = EncodingName::new("H264").expect("a word");
+    let (mut stream, mut buf) = (VideoStream::new(encoding, 127, 0, 1), [0; 1_500]);
+    // Fragments of a key frame (RFC 6184 §5.8): of the first the head says that it begins, of none that it ends.
+    let fragment = |head: u8| [&[0x7c, head][..], &[1; 1_400]].concat();
+    // A slice that is whole: the first of a key frame.
+    let slice = [0x65, 0x88, 1, 2, 3].to_vec();
+    let endless = (0..20_000).map(|n| (0, n == 0, false, fragment(if n == 0 { 0x85 } else { 0x05 })));
+    for (n, (ticks, start, end, payload)) in endless.chain([(3_600, true, true, slice)]).enumerate() {
+        let marking = Marking { start, end, independent: true, ..Marking::default() };
+        let len =
+            stream.packet((ticks, marking), NtpTime::from_bits(1), &payload, &mut buf).expect("it fits");
+        stream.advance();
+        to.on_packet(&VideoArrived {
+            ssrc: stream.ssrc(),
+            encoding,
+            timestamp: stream.timestamp_at(ticks),
+            marker: end,
+            place: Some(nanos(ticks)),
+            payload: &payload,
+            packet: &buf[..len],
+        });
+        if n % 100 == 0 {
+            film.checkpoint().expect("nothing fails");
+        }
+    }
+    film.checkpoint().expect("nothing fails");
+    let counted = counters.get();
+    assert_eq!((counted.whole, counted.broken, counted.dropped), (1, 1, 0), "{counted:?}");
 }
