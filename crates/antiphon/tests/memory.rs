@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, read_to_string};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -55,7 +56,10 @@ fn start(part: &str, address: &str) -> std::process::Child {
 
 fn peak(child: std::process::Child) -> u64 {
     let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    peak_in(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn peak_in(text: &str) -> u64 {
     let figure = text.split("peak_kb=").nth(1).unwrap_or_else(|| panic!("no figure: {text}"));
     figure.split_whitespace().next().unwrap().parse().unwrap()
 }
@@ -63,10 +67,15 @@ fn peak(child: std::process::Child) -> u64 {
 #[test]
 fn send_and_receive_take_less_than_12_mb_each() {
     let address = format!("127.0.0.1:{}", common::free_port());
-    let receiver = start("receive", &address);
-    // A sender whose peer is not there yet goes on for a second and a half before it gives up.
+    let mut receiver = start("receive", &address);
+    let mut said = BufReader::new(receiver.stdout.take().unwrap());
+    let mut first = String::new();
+    while !first.contains("listening") {
+        assert!(said.read_line(&mut first).unwrap() > 0, "{first}");
+    }
     let sent = peak(start("send", &address));
-    let received = peak(receiver);
+    let received = peak_in(&read_to_string(said).unwrap());
+    assert!(receiver.wait().unwrap().success());
     println!("send {sent} kB, receive {received} kB");
     assert!(sent < MOST_KB && received < MOST_KB, "send {sent} kB, receive {received} kB");
 }
