@@ -6,6 +6,7 @@ mod common;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -19,11 +20,13 @@ use common::{HELD_UP, assert_claps_in_step, free_port, scratch};
 /// Length of what is sent.
 const SECONDS: u64 = 5;
 
-/// A script that plays.
+/// A script that plays, written by a process of its own: a descriptor of ours would be copied into programs that other tests start meanwhile,
+/// and what is open for writing can't be run (ETXTBSY, execve(2)).
 fn player(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("player");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+    let written = Command::new("sh").args(["-c", write, "sh", text]).arg(&path).status();
+    assert!(written.unwrap().success());
     path
 }
 

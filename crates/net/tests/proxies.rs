@@ -164,8 +164,10 @@ fn flows_of_unknown_sources_are_bounded_and_end() {
     let proxy =
         UdpProxy::start(UdpProxyConfig { idle: Duration::from_secs(60), ..config.clone() }, OsClock::new());
     let proxy = proxy.expect("loopback");
-    for _ in 0..5 {
-        socket(false).send_to(b"x", proxy.local_addr()).expect("loopback");
+    // Kept, so that each has another port.
+    let clients = [(); 5].map(|()| socket(false));
+    for client in &clients {
+        client.send_to(b"x", proxy.local_addr()).expect("loopback");
     }
     wait(&proxy, 1, |_| true);
     let clock = OsClock::new();

@@ -19,38 +19,37 @@ use std::time::{Duration, Instant};
 /// `bound` is less than what the test can bear, such as its playout delay. Each failure is told on the terminal with how late a
 /// thread was that only waits.
 pub fn unless_held_up(bound: Duration, test: impl Fn()) {
-    let mut attempts = 0;
-    let failure = attempt(bound, &mut attempts, Control::watch, &test);
-    if let Err(panic) = failure {
+    let tell = |told: &str| {
+        // Nothing can be said where there is no terminal.
+        let _nobody_reads = writeln!(io::stderr(), "{told}");
+    };
+    if let Err(panic) = attempt(bound, || Control::watch(&test), tell) {
         resume_unwind(panic);
     }
 }
 
-/// `watch` runs the test and answers how long a thread was held up meanwhile.
-fn attempt(
-    bound: Duration,
-    attempts: &mut u32,
-    watch: impl Fn(&dyn Fn()) -> (Duration, Result<(), Box<dyn Any + Send>>),
-    test: &dyn Fn(),
-) -> Result<(), Box<dyn Any + Send>> {
-    loop {
-        *attempts += 1;
-        let (late, result) = watch(test);
-        if result.is_ok() {
-            return Ok(());
+/// How a test ended.
+type Ended = Result<(), Box<dyn Any + Send>>;
+
+/// `watched` runs the test and answers how long a thread was held up meanwhile; `tell` gets a sentence for each failure.
+fn attempt(bound: Duration, watched: impl Fn() -> (Duration, Ended), tell: impl Fn(&str)) -> Ended {
+    for left in (0..MOST_ATTEMPTS).rev() {
+        let (late, ended) = watched();
+        if ended.is_ok() {
+            return ended;
         }
-        let again = late >= bound && *attempts < MOST_ATTEMPTS;
-        let name = std::thread::current().name().unwrap_or("a test").to_string();
+        let again = late >= bound && left > 0;
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("a test");
         let then = if again { "; it is run again" } else { "" };
-        // Nothing can be said where there is no terminal.
-        let _nobody_reads = writeln!(
-            io::stderr(),
+        tell(&format!(
             "{name} failed while a thread that only waits was up to {late:.1?} late (it bears {bound:?}){then}"
-        );
+        ));
         if !again {
-            return result;
+            return ended;
         }
     }
+    unreachable!("the last attempt is not followed by another")
 }
 
 /// Runs of a test at most.
@@ -85,10 +84,10 @@ impl Control {
         self.thread.join().expect("it does not panic")
     }
 
-    fn watch(test: &dyn Fn()) -> (Duration, Result<(), Box<dyn Any + Send>>) {
+    fn watch(test: impl Fn()) -> (Duration, Ended) {
         let control = Control::start();
-        let result = catch_unwind(AssertUnwindSafe(test));
-        (control.stop(), result)
+        let ended = catch_unwind(AssertUnwindSafe(test));
+        (control.stop(), ended)
     }
 }
 
@@ -102,17 +101,15 @@ mod tests {
 
     /// Attempts at a test that passes at the `passes`-th one, if ever, and whether it passed in the end.
     fn attempts(late: Duration, passes: u32) -> (u32, bool) {
-        let (mut attempts, ran) = (0, Cell::new(0));
-        let test = || ran.set(ran.get() + 1);
-        let watch = |test: &dyn Fn()| {
-            test();
-            let result: Result<(), Box<dyn Any + Send>> =
-                if ran.get() >= passes { Ok(()) } else { Err(Box::new("it failed")) };
-            (late, result)
+        let (ran, told) = (Cell::new(0), Cell::new(0));
+        let watched = || {
+            ran.set(ran.get() + 1);
+            let ended: Ended = if ran.get() >= passes { Ok(()) } else { Err(Box::new("it failed")) };
+            (late, ended)
         };
-        let result = attempt(BOUND, &mut attempts, watch, &test);
-        assert_eq!(attempts, ran.get());
-        (attempts, result.is_ok())
+        let ended = attempt(BOUND, watched, |_| told.set(told.get() + 1));
+        assert_eq!(told.get() + u32::from(ended.is_ok()), ran.get(), "each failure is told");
+        (ran.get(), ended.is_ok())
     }
 
     #[test]
@@ -125,14 +122,14 @@ mod tests {
 
     #[test]
     fn the_failure_of_a_test_is_its_own() {
-        let run = || unless_held_up(Duration::MAX, || panic!("what is wrong"));
-        let panic = catch_unwind(run).expect_err("it fails");
+        let watched = || Control::watch(|| panic!("what is wrong"));
+        let panic = attempt(Duration::MAX, watched, |_| {}).expect_err("it fails");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"what is wrong"));
     }
 
     #[test]
     fn the_control_measures_and_ends() {
-        let (late, result) = Control::watch(&|| std::thread::park_timeout(2 * BOUND));
-        assert!(result.is_ok() && late < Duration::from_secs(60), "{late:?}");
+        let (late, ended) = Control::watch(|| std::thread::park_timeout(2 * BOUND));
+        assert!(ended.is_ok() && late < Duration::from_secs(60), "{late:?}");
     }
 }
