@@ -80,6 +80,9 @@ fn both_ends_of_a_stream_record_what_they_know() {
     unless_held_up(Duration::from_micros(500), || {
         let port = free_port();
         let (heard, sent) = (scratch("heard"), scratch("sent"));
+        for earlier in [&heard, &sent] {
+            let _only_after_an_earlier_attempt = std::fs::remove_file(earlier);
+        }
         let receiving = ReceiveOptions {
             source: format!("rtp://127.0.0.1:{port}"),
             sink: "null:".into(),

@@ -68,9 +68,9 @@ fn is(wanted: f64) -> impl Fn(&f64) -> bool {
 
 #[test]
 fn a_receiver_changes_over_every_transport_and_another_one_hears_nothing_of_it() {
-    let directory = tempfile::tempdir().expect("a directory");
     for scheme in ["rtp", "tcp", "sctp", "dccp", "srp", "arq", "xtp"] {
         unless_held_up(HELD_UP, || {
+            let directory = tempfile::tempdir().expect("a directory");
             let port = free_port();
             let sender = serve(scheme, port, 2.5);
             let other = call(options(scheme, port, None), None);

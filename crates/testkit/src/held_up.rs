@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Runs a test, and once or twice more if it fails while the machine holds up a thread for `bound` or longer: what comes in time
 /// then is not in the program's hand. A test that fails on a machine that has time fails at once.
 ///
-/// `bound` is less than what the test can bear, such as its playout delay. Each failure is told on the terminal with how late a
+/// What the test makes, such as directories, it makes anew each time. `bound` is less than what the test can bear, such as its playout delay. Each failure is told on the terminal with how late a
 /// thread was that only waits.
 pub fn unless_held_up(bound: Duration, test: impl Fn()) {
     let tell = |told: &str| {

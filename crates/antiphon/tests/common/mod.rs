@@ -25,9 +25,12 @@ pub fn free_port() -> u16 {
     free_ports(1)
 }
 
-/// A temporary directory of this test's own.
+/// A temporary directory of this test's own, empty: an earlier attempt may have left something.
 pub fn scratch(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("antiphon-{}-{name}", std::process::id()));
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).expect("our own directory");
+    }
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     directory
 }

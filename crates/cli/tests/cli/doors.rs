@@ -63,7 +63,8 @@ fn idle_connections_keep_no_sender_out() {
 /// A hundred openings a second from addresses that are nobody's, and idle connections.
 #[test]
 fn forged_openings_keep_nobody_from_comparing() {
-    let first = free_ports(6);
+    // As many as the reflector has for all transports.
+    let first = free_ports(8);
     let address = format!("127.0.0.1:{first}");
     let (mut reflector, _said) = listening(&["reflect", "--listen", &address], "Stop with Ctrl-C");
     let over = Arc::new(AtomicBool::new(false));

@@ -31,21 +31,19 @@ const PATIENT: [&str; 2] = ["--latency", "400ms"];
 
 #[test]
 fn both_ends_record_the_other_over_every_transport() {
-    let directory = tempfile::tempdir().unwrap();
     // Not all at once: they share the processors with other tests.
     for schemes in SCHEMES.chunks(3) {
         thread::scope(|scope| {
             for scheme in schemes {
-                let directory = directory.path();
-                scope.spawn(move || unless_held_up(HELD_UP_LONG, || both_ways(scheme, directory)));
+                scope.spawn(move || unless_held_up(HELD_UP_LONG, || both_ways(scheme)));
             }
         });
     }
 }
 
-fn both_ways(scheme: &str, directory: &Path) {
-    let port = free_ports(1);
-    let path = |end: &str| directory.join(format!("{scheme}-{end}.wav"));
+fn both_ways(scheme: &str) {
+    let (directory, port) = (tempfile::tempdir().unwrap(), free_ports(1));
+    let path = |end: &str| directory.path().join(format!("{scheme}-{end}.wav"));
     let sink = |end: &str| format!("file:{}?format=l16", path(end).display());
     let (at, to) = (format!("{scheme}://@127.0.0.1:{port}"), format!("{scheme}://127.0.0.1:{port}"));
     // The listener has less to say, at another rate, in other blocks and channels.

@@ -36,18 +36,17 @@ const PATIENT: [&str; 4] = ["--voice-size", "1280B", "--latency", "1s"];
 
 #[test]
 fn channels_are_recorded_byte_by_byte_over_every_transport() {
-    let directory = tempfile::tempdir().unwrap();
-    let channels = two_channels(&directory.path().join("two.wav"), 12_000);
     thread::scope(|scope| {
         for scheme in SCHEMES {
-            let (directory, channels) = (directory.path(), &channels);
-            scope.spawn(move || unless_held_up(HELD_UP_LONG, || carried(scheme, directory, channels)));
+            scope.spawn(move || unless_held_up(HELD_UP_LONG, || carried(scheme)));
         }
     });
 }
 
-fn carried(scheme: &str, directory: &Path, channels: &[Vec<u8>; 2]) {
-    let port = free_ports(1);
+fn carried(scheme: &str) {
+    let (temporary, port) = (tempfile::tempdir().unwrap(), free_ports(1));
+    let directory = temporary.path();
+    let channels = two_channels(&directory.join("two.wav"), 12_000);
     let file = |name: &str| format!("file:{}", directory.join(name).display());
     let (call, back) = (format!("{scheme}-call.wav"), format!("{scheme}-back.wav"));
     let (sink, from) = (file(&call), file("two.wav"));
