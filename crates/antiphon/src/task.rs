@@ -193,10 +193,8 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
 
-    /// Uses a port that was free a moment ago; it is not assigned again soon.
     fn free_uri() -> String {
-        let line = antiphon_net::UdpLine::listen(([127, 0, 0, 1], 0).into(), &Default::default());
-        format!("rtp://{}", antiphon_net::Line::local_address(&line.expect("loopback")))
+        format!("rtp://127.0.0.1:{}", antiphon_testkit::free_ports(1))
     }
 
     #[test]

@@ -28,9 +28,11 @@ impl Stream {
         let source = "tone:440Hz?channels=2".into();
         let options = SendOptions { source, target, length, sdp: Some(file.clone()), ..options };
         send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
-        socket.set_nonblocking(true).expect("a socket option");
-        let (mut datagrams, mut buf) = (Vec::new(), [0; 2048]);
-        while let Ok(len) = socket.recv(&mut buf) {
+        // To its goodbye: the kernel may deliver later what it has taken.
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+        let (mut datagrams, mut buf) = (Vec::<Vec<u8>>::new(), [0; 2048]);
+        while !datagrams.last().is_some_and(|last| Self::is_goodbye(last)) {
+            let len = socket.recv(&mut buf).expect("the stream ends with a goodbye");
             datagrams.push(buf[..len].to_vec());
         }
         let sdp = std::fs::read_to_string(&file).expect("the description");
@@ -40,6 +42,15 @@ impl Stream {
 
     fn is_rtcp(datagram: &[u8]) -> bool {
         (192..=223).contains(&datagram[1])
+    }
+
+    fn is_goodbye(datagram: &[u8]) -> bool {
+        let mut is_there = false;
+        if Self::is_rtcp(datagram) {
+            visit_compound(datagram, |item| is_there |= matches!(item, RtcpItem::Bye { .. }))
+                .expect("valid reports");
+        }
+        is_there
     }
 
     /// The names in its reports.

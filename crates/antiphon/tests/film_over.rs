@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use antiphon::video::{Clip, Frame, OpenOptions, VideoReader};
 use antiphon::{ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, receive, send};
-use common::{free_port, listen, scratch};
+use antiphon_testkit::{free_ports, unless_held_up};
+use common::{HELD_UP, listen, scratch};
 
 /// Length of what is sent.
 const SECONDS: u64 = 3;
@@ -28,15 +29,6 @@ struct Ran {
     told: Vec<String>,
 }
 
-/// A port for the sound of which that of the pictures, two above, is free for datagrams and connections.
-fn free_pair() -> u16 {
-    let is_free = |port: u16| {
-        std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("127.0.0.1", port)).is_ok()
-    };
-    (0..100).map(|_| free_port()).find(|port| *port < 65_000 && is_free(port + 2)).expect("ports are free")
-}
-
 /// Sends the beginning of a clip to a recording, the pictures as `sends` says, and expects them as `expects` does.
 fn record(directory: &Path, (sends, expects): (&str, Option<&str>), of: Clip) -> Ran {
     record_over(directory, (&|_| sends.into(), expects), of)
@@ -47,7 +39,8 @@ fn record_over(directory: &Path, (sends, expects): (&dyn Fn(u16) -> String, Opti
     let (sound, pictures) = (directory.join("sound.ogg"), directory.join("pictures.mkv"));
     std::fs::write(&sound, Clip::sound()).unwrap();
     std::fs::write(&pictures, of.file()).unwrap();
-    let (recording, port) = (directory.join("film.mkv"), free_pair());
+    // For the sound, and two above it for the pictures.
+    let (recording, port) = (directory.join("film.mkv"), free_ports(4));
     let receiver = listen(ReceiveOptions {
         source: format!("rtp://127.0.0.1:{port}"),
         video_over: expects.map(Into::into),
@@ -72,71 +65,87 @@ fn record_over(directory: &Path, (sends, expects): (&dyn Fn(u16) -> String, Opti
 
 #[test]
 fn each_transport_carries_pictures_beside_sound_over_rtp() {
-    let of = [
-        ("rtp", Clip::H264),
-        ("tcp", Clip::Vp8),
-        ("sctp?reliability=full&streams=4", Clip::Av1),
-        ("dccp", Clip::H264Slow),
-        ("srp", Clip::H264),
-        ("arq?reliability=full", Clip::H264Slow),
-        ("xtp?reliability=full", Clip::H264),
-    ];
-    std::thread::scope(|scope| {
-        for (over, clip) in of {
-            scope.spawn(move || {
-                let scheme = over.split('?').next().unwrap();
-                let directory = scratch(&format!("over-{scheme}"));
-                let Ran { sent, received, recording, told } = record(&directory, (over, Some(over)), clip);
-                let sound = Duration::from_secs(SECONDS);
-                let expected: Vec<Frame> = frames(clip.open().unwrap())
-                    .into_iter()
-                    .filter(|frame| frame.time.duration() < sound)
-                    .collect();
-                let reader = VideoReader::open(File::open(&recording).unwrap(), OpenOptions::default());
-                let figures = (sent.status.pictures.unwrap(), received.status.pictures.unwrap());
-                let got =
-                    frames(reader.unwrap_or_else(|error| panic!("{over}: {error}, {figures:?} {told:?}")));
-                assert_eq!(got.len(), expected.len(), "{over}: {figures:?} {told:?}");
-                for (got, expected) in got.iter().zip(&expected) {
-                    assert!(got.data == expected.data, "{over}: a picture is not the one that was sent");
-                    let (at, was) = (got.time.duration(), expected.time.duration());
-                    assert!(at.abs_diff(was) < Duration::from_millis(3), "{over}: {at:?} and not {was:?}");
-                }
-                assert_eq!((figures.0.over, figures.1.over), (Some(scheme), Some(scheme)));
-                assert_eq!((figures.1.whole, figures.1.broken), (expected.len() as u64, 0), "{over}");
-                assert!(told.iter().any(|one| one.contains("accepts the pictures over")), "{over}: {told:?}");
-                assert!(sent.failures.is_empty() && sent.shortfall.is_none(), "{over}: {:?}", sent.shortfall);
-                assert!(received.shortfall.is_none(), "{over}: {:?}", received.shortfall);
-                assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS, "{over}");
-                assert_eq!(received.status.lost, 0, "{over}");
-                std::fs::remove_dir_all(directory).unwrap();
-            });
-        }
+    unless_held_up(HELD_UP, || {
+        let of = [
+            ("rtp", Clip::H264),
+            ("tcp", Clip::Vp8),
+            ("sctp?reliability=full&streams=4", Clip::Av1),
+            ("dccp", Clip::H264Slow),
+            ("srp", Clip::H264),
+            ("arq?reliability=full", Clip::H264Slow),
+            ("xtp?reliability=full", Clip::H264),
+        ];
+        std::thread::scope(|scope| {
+            for (over, clip) in of {
+                scope.spawn(move || {
+                    let scheme = over.split('?').next().unwrap();
+                    let directory = scratch(&format!("over-{scheme}"));
+                    let Ran { sent, received, recording, told } =
+                        record(&directory, (over, Some(over)), clip);
+                    let sound = Duration::from_secs(SECONDS);
+                    let expected: Vec<Frame> = frames(clip.open().unwrap())
+                        .into_iter()
+                        .filter(|frame| frame.time.duration() < sound)
+                        .collect();
+                    let reader = VideoReader::open(File::open(&recording).unwrap(), OpenOptions::default());
+                    let figures = (sent.status.pictures.unwrap(), received.status.pictures.unwrap());
+                    let got = frames(
+                        reader.unwrap_or_else(|error| panic!("{over}: {error}, {figures:?} {told:?}")),
+                    );
+                    assert_eq!(got.len(), expected.len(), "{over}: {figures:?} {told:?}");
+                    for (got, expected) in got.iter().zip(&expected) {
+                        assert!(got.data == expected.data, "{over}: a picture is not the one that was sent");
+                        let (at, was) = (got.time.duration(), expected.time.duration());
+                        assert!(
+                            at.abs_diff(was) < Duration::from_millis(3),
+                            "{over}: {at:?} and not {was:?}"
+                        );
+                    }
+                    assert_eq!((figures.0.over, figures.1.over), (Some(scheme), Some(scheme)));
+                    assert_eq!((figures.1.whole, figures.1.broken), (expected.len() as u64, 0), "{over}");
+                    assert!(
+                        told.iter().any(|one| one.contains("accepts the pictures over")),
+                        "{over}: {told:?}"
+                    );
+                    assert!(
+                        sent.failures.is_empty() && sent.shortfall.is_none(),
+                        "{over}: {:?}",
+                        sent.shortfall
+                    );
+                    assert!(received.shortfall.is_none(), "{over}: {:?}", received.shortfall);
+                    assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS, "{over}");
+                    assert_eq!(received.status.lost, 0, "{over}");
+                    std::fs::remove_dir_all(directory).unwrap();
+                });
+            }
+        });
     });
 }
 
 /// Nobody listens for pictures: a connection is refused, or datagrams are.
 #[test]
 fn pictures_that_nobody_takes_leave_the_sound_whole() {
-    std::thread::scope(|scope| {
-        for over in ["tcp", "sctp", "rtp"] {
-            scope.spawn(move || {
-                let directory = scratch(&format!("over-nobody-{over}"));
-                let Ran { sent, received, told, .. } = record(&directory, (over, None), Clip::H264Slow);
-                assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS, "{over}");
-                assert_eq!((received.status.lost, received.shortfall), (0, None), "{over}");
-                let failures = &sent.failures;
-                assert!(
-                    failures.len() == 1 && failures[0].contains("before the receiver accepted"),
-                    "{failures:?}"
-                );
-                assert_eq!(sent.status.pictures.unwrap().packets, 0, "{over}");
-                let refused =
-                    told.iter().filter(|one| one.contains("the sound goes on without pictures")).count();
-                assert!(refused == 1, "{over}: {told:?}");
-                std::fs::remove_dir_all(directory).unwrap();
-            });
-        }
+    unless_held_up(HELD_UP, || {
+        std::thread::scope(|scope| {
+            for over in ["tcp", "sctp", "rtp"] {
+                scope.spawn(move || {
+                    let directory = scratch(&format!("over-nobody-{over}"));
+                    let Ran { sent, received, told, .. } = record(&directory, (over, None), Clip::H264Slow);
+                    assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS, "{over}");
+                    assert_eq!((received.status.lost, received.shortfall), (0, None), "{over}");
+                    let failures = &sent.failures;
+                    assert!(
+                        failures.len() == 1 && failures[0].contains("before the receiver accepted"),
+                        "{failures:?}"
+                    );
+                    assert_eq!(sent.status.pictures.unwrap().packets, 0, "{over}");
+                    let refused =
+                        told.iter().filter(|one| one.contains("the sound goes on without pictures")).count();
+                    assert!(refused == 1, "{over}: {told:?}");
+                    std::fs::remove_dir_all(directory).unwrap();
+                });
+            }
+        });
     });
 }
 
@@ -169,30 +178,34 @@ fn breaking(to: u16, after: usize) -> u16 {
 
 #[test]
 fn pictures_go_on_when_their_connection_has_broken() {
-    let directory = scratch("over-breaks");
-    let through = |port| format!("tcp://127.0.0.1:{}", breaking(port, 15_000));
-    let Ran { sent, received, told, .. } = record_over(&directory, (&through, Some("tcp")), Clip::Vp8);
-    assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS);
-    assert_eq!(received.status.lost, 0);
-    let said = |what: &str| told.iter().filter(|one| one.contains(what)).count();
-    assert_eq!((said("goes on without pictures"), said("accepts the pictures")), (1, 2), "{told:?}");
-    assert!(said("again") == 2 && sent.failures.is_empty(), "{told:?}");
-    // What was under way is lost, and the recording says so.
-    let pictures = received.status.pictures.unwrap();
-    assert!(pictures.whole >= 50 && pictures.packets_missing + pictures.broken > 0, "{pictures:?}");
-    assert!(received.shortfall.is_some_and(|shortfall| shortfall.contains("misses pictures")));
-    std::fs::remove_dir_all(directory).unwrap();
+    unless_held_up(HELD_UP, || {
+        let directory = scratch("over-breaks");
+        let through = |port| format!("tcp://127.0.0.1:{}", breaking(port, 15_000));
+        let Ran { sent, received, told, .. } = record_over(&directory, (&through, Some("tcp")), Clip::Vp8);
+        assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS);
+        assert_eq!(received.status.lost, 0);
+        let said = |what: &str| told.iter().filter(|one| one.contains(what)).count();
+        assert_eq!((said("goes on without pictures"), said("accepts the pictures")), (1, 2), "{told:?}");
+        assert!(said("again") == 2 && sent.failures.is_empty(), "{told:?}");
+        // What was under way is lost, and the recording says so.
+        let pictures = received.status.pictures.unwrap();
+        assert!(pictures.whole >= 50 && pictures.packets_missing + pictures.broken > 0, "{pictures:?}");
+        assert!(received.shortfall.is_some_and(|shortfall| shortfall.contains("misses pictures")));
+        std::fs::remove_dir_all(directory).unwrap();
+    });
 }
 
 /// A receiver that waits for pictures over TCP, of a sender that sends them over another transport.
 #[test]
 fn a_recording_whose_pictures_never_come_says_so() {
-    let directory = scratch("over-other");
-    let Ran { received, .. } = record(&directory, ("xtp", Some("tcp")), Clip::H264Slow);
-    assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS);
-    let shortfall = received.shortfall.expect("it has no pictures");
-    assert!(shortfall.contains("no pictures came over tcp://"), "{shortfall}");
-    std::fs::remove_dir_all(directory).unwrap();
+    unless_held_up(HELD_UP, || {
+        let directory = scratch("over-other");
+        let Ran { received, .. } = record(&directory, ("xtp", Some("tcp")), Clip::H264Slow);
+        assert_eq!(received.recording.unwrap().sample_frames, 48_000 * SECONDS);
+        let shortfall = received.shortfall.expect("it has no pictures");
+        assert!(shortfall.contains("no pictures came over tcp://"), "{shortfall}");
+        std::fs::remove_dir_all(directory).unwrap();
+    });
 }
 
 #[test]

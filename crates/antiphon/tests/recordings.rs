@@ -91,13 +91,20 @@ fn relay_connections(to: SocketAddr, there: &Presence) -> SocketAddr {
     at
 }
 
+/// When the path was gone, as measured: in seconds of sound that had been sent, and for how long.
+#[derive(Clone, Copy, Default, Debug)]
+struct Gone {
+    at_s: f64,
+    duration_s: f64,
+}
+
 /// Six seconds of noise over `scheme`, whose path is gone for `outage` after two seconds of sound.
 fn record(
     scheme: &str,
     query: &str,
     outage: Duration,
     complete: bool,
-) -> (SendSummary, ReceiveSummary, bool) {
+) -> (SendSummary, ReceiveSummary, bool, Gone) {
     let directory = scratch(&format!("{scheme}-{}-{complete}", outage.as_millis()));
     let over = complete.then(free_port);
     let (file, port, there) = (directory.join("take.wav"), free_port(), Presence::default());
@@ -121,11 +128,18 @@ fn record(
         complete: over.map(|port| CompleteOver::Uri(format!("tcp://127.0.0.1:{port}"))),
         ..SendOptions::default()
     };
-    let (clock, mut began) = (OsClock::new(), None);
+    let (clock, mut began, mut gone) = (OsClock::new(), None, Gone::default());
     let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |status| {
         if status.sent_s >= 2.0 {
             let now = clock.now();
-            there.store(now.since(*began.get_or_insert(now)) >= outage, Ordering::Relaxed);
+            let began = *began.get_or_insert_with(|| {
+                gone.at_s = status.sent_s;
+                now
+            });
+            let is_over = now.since(began) >= outage;
+            if !there.swap(is_over, Ordering::Relaxed) && is_over {
+                gone.duration_s = now.since(began).as_secs_f64();
+            }
         }
     });
     let sent = sent.expect("sending to loopback");
@@ -133,14 +147,14 @@ fn record(
     let whole = samples(NOISE, 6 * 48_000) == recorded(&file);
     assert!(!Path::new(&format!("{}.json", file.display())).exists() || received.shortfall.is_some());
     std::fs::remove_dir_all(directory).unwrap();
-    (sent, received, whole)
+    (sent, received, whole, gone)
 }
 
 #[test]
 fn a_path_that_breaks_costs_a_recording_nothing() {
     let full = "?reliability=full";
     for (scheme, query) in [("tcp", ""), ("sctp", full), ("arq", full), ("srp", full), ("xtp", full)] {
-        let (sent, received, whole) = record(scheme, query, Duration::from_secs(3), false);
+        let (sent, received, whole, _) = record(scheme, query, Duration::from_secs(3), false);
         assert_eq!((&sent.shortfall, sent.confirmed_by), (&None, ConfirmedBy::Receiver), "{scheme}");
         assert_eq!(
             (sent.status.refused, sent.status.dropped, sent.status.unconfirmed),
@@ -154,12 +168,16 @@ fn a_path_that_breaks_costs_a_recording_nothing() {
 
 #[test]
 fn a_recording_of_an_unreliable_stream_is_as_long_and_lists_what_it_misses() {
-    let (sent, received, whole) = record("rtp", "", Duration::from_secs(3), false);
+    let (sent, received, whole, gone) = record("rtp", "", Duration::from_secs(3), false);
     assert!(!whole && sent.shortfall.is_none(), "{:?}", sent.shortfall);
     let recording = received.recording.expect("a file was written");
     assert_eq!(recording.sample_frames, 6 * 48_000);
     let [missing] = &recording.missing[..] else { panic!("{:?}", recording.missing) };
-    assert!((2.5..3.5).contains(&missing.duration_s) && (1.5..2.5).contains(&missing.at_s), "{missing:?}");
+    let is_near = |missed: f64, gone: f64| (missed - gone).abs() < 0.5;
+    assert!(
+        is_near(missing.duration_s, gone.duration_s) && is_near(missing.at_s, gone.at_s),
+        "{missing:?} while the path was {gone:?}"
+    );
     assert_eq!(received.status.lost * 256, missing.sample_frames);
     assert!(received.shortfall.is_some_and(|text| text.contains("take.wav.json")));
 }
@@ -167,7 +185,7 @@ fn a_recording_of_an_unreliable_stream_is_as_long_and_lists_what_it_misses() {
 #[test]
 fn a_recording_of_an_unreliable_stream_is_completed_afterwards() {
     for outage in [1, 3] {
-        let (sent, received, whole) = record("rtp", "", Duration::from_secs(outage), true);
+        let (sent, received, whole, _) = record("rtp", "", Duration::from_secs(outage), true);
         assert!(whole && received.shortfall.is_none(), "{outage} s: {:?}", received.shortfall);
         assert!(received.status.lost > 100, "{outage} s: {:?}", received.status);
         assert_eq!((sent.shortfall, sent.confirmed_by), (None, ConfirmedBy::Receiver), "{outage} s");

@@ -14,17 +14,6 @@ const SSRC: u32 = 0x1234_5678;
 /// Longer than the test takes, shorter than one waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An even port that is free, as is the next one. The kernel does not assign them again soon.
-fn free_pair() -> u16 {
-    loop {
-        let first = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let port = first.local_addr().expect("bound").port();
-        if port.is_multiple_of(2) && UdpSocket::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-}
-
 /// A packet of 20 ms of PCMU, whose payload type is static.
 fn rtp(number: u16) -> Vec<u8> {
     let mut packet = vec![0x80, 0];
@@ -47,7 +36,8 @@ fn report(bye: bool) -> Vec<u8> {
 
 #[test]
 fn rtcp_on_the_next_port_is_answered_there_and_its_goodbye_ends_a_recording() {
-    let port = free_pair();
+    // An even one.
+    let port = antiphon_testkit::free_ports(2);
     let receiver = common::listen(ReceiveOptions {
         source: format!("rtp://127.0.0.1:{port}"),
         sink: "null:".into(),

@@ -146,13 +146,15 @@ mod tests {
 
     #[test]
     fn an_address_that_refuses_is_passed_over() {
-        let (tcp, udp) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+        // Ports that nobody gets when they are let go.
+        let addresses = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], antiphon_testkit::free_ports(1))));
+        let (tcp, udp) = (TcpListener::bind(addresses[0]), UdpSocket::bind(addresses[1]));
         let (tcp, udp) = (tcp.expect("loopback"), udp.expect("loopback"));
-        let addresses = [tcp.local_addr().expect("bound"), udp.local_addr().expect("bound")];
         let refused = || [refuses(addresses[0], true), refuses(addresses[1], false)];
         assert_eq!(refused(), [false, false]);
         drop((tcp, udp));
-        assert_eq!(refused(), [true, true]);
+        // A machine that stands still for longer than a refusal may take is told from one that does not tell.
+        assert!((0..5).any(|_| refused() == [true, true]));
     }
 
     #[test]

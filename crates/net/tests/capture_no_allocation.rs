@@ -1,5 +1,6 @@
 //! A tap neither allocates nor frees on the media thread: the allocator counts per thread.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{Input, Instant, OneWire, PathId, Single, Transmit, WireId};
@@ -25,12 +26,24 @@ fn the_counter_counts() {
 
 #[test]
 fn a_tap_does_not_allocate_even_when_it_overflows() {
-    let (_dir, capture, mut tap) = capture();
+    // Into a pipe that nobody reads meanwhile, so that the writer can't keep up, however fast it is.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let (is_over, over) = mpsc::channel();
+    let read = pipe.clone();
+    let reader = std::thread::spawn(move || {
+        let mut pipe = std::fs::File::open(read).expect("a pipe");
+        over.recv().expect("the test goes on");
+        std::io::copy(&mut pipe, &mut std::io::sink()).expect("to its end")
+    });
+    let capture = Capture::create(pipe, OsClock::new()).expect("a file");
+    let mut tap = capture.tap("one");
     let address = |port: u16| ([127, 0, 0, 1], port).into();
     let ends = Ends { local: address(1), peer: address(2) };
     let bytes = [0; 1_400];
     let allocated = Counting::calls(|| {
-        // As fast as the loop runs, and more than the ring holds between two rounds of the writer.
+        // More than the ring and the pipe hold.
         for n in 0..20_000 {
             let at = Instant::from_nanos(n);
             tap.datagram(Direction::Sent, at, ends, &bytes);
@@ -45,7 +58,9 @@ fn a_tap_does_not_allocate_even_when_it_overflows() {
     });
     assert_eq!(allocated, 0);
     drop(tap);
-    assert!(capture.finish().expect("room on the disk").dropped > 0, "no overflow was provoked");
+    is_over.send(()).expect("it waits");
+    assert!(capture.finish().expect("the pipe is read").dropped > 0, "no overflow was provoked");
+    assert!(reader.join().expect("no panic") > 0);
 }
 
 /// Sends so many datagrams, or waits for so many.

@@ -1,12 +1,15 @@
 //! What the tests of several crates share: a world of two participants in virtual time, over links and pipes that tests
-//! impair; a world of the members of a group; a participant around a bare endpoint; sources and sinks whose samples tell their position; a counting allocator.
+//! impair; a world of the members of a group; a participant around a bare endpoint; sources and sinks whose samples tell their
+//! position; a counting allocator; ports that no two tests have; another attempt where the machine stood still.
 //!
 //! For tests alone: nothing that ships depends on it.
 
 mod allocations;
 mod group;
+mod held_up;
 mod parties;
 mod party;
+mod ports;
 mod served;
 mod sine;
 mod skewed;
@@ -20,8 +23,10 @@ mod world;
 
 pub use allocations::Counting;
 pub use group::{GroupMember, GroupWorld, ToMember};
+pub use held_up::unless_held_up;
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
+pub use ports::free_ports;
 pub use served::Served;
 pub use sine::Sine;
 pub use skewed::{Skew, Skewed};

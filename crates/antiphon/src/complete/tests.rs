@@ -85,11 +85,9 @@ impl Case {
     }
 }
 
-/// `scheme://127.0.0.1:PORT` with a port that was free a moment ago, in place of `0`.
+/// `scheme://127.0.0.1:PORT` with a port that is free, in place of `0`.
 fn on_free_port(uri: &str) -> String {
-    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let address = datagrams.local_addr().expect("bound");
-    uri.replace("127.0.0.1:0", &address.to_string())
+    uri.replace("127.0.0.1:0", &format!("127.0.0.1:{}", antiphon_testkit::free_ports(1)))
 }
 
 fn listening(over: &str) -> (Listening, String) {

@@ -7,20 +7,8 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use antiphon::net::{SocketOptions, UdpLine};
 use antiphon::{ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, Switch, send};
 use common::{NOISE, free_port, listen, recorded, samples, scratch};
-
-/// The first of some ports in a row that were free a moment ago: those of all transports, and of the reflector above them.
-fn free_ports() -> u16 {
-    let is_free = |port: u16| {
-        let at = ([127, 0, 0, 1], port);
-        let datagrams = UdpLine::listen(at.into(), &SocketOptions::default()).is_ok();
-        datagrams && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()
-    };
-    let fits = |first: &u16| *first < 60_000 && (*first..first + 30).all(is_free);
-    (0..100).map(|_| free_port()).find(fits).expect("ports are free")
-}
 
 /// The samples of so many seconds of it, as a recording of 16 bits has them.
 fn noise(seconds: usize) -> Vec<i16> {
@@ -184,7 +172,8 @@ fn targets_that_cannot_be_used_are_told_and_leave_the_stream_as_it_is() {
 fn auto_measures_and_streams_over_what_is_recommended() {
     let directory = scratch("auto");
     let after = directory.join("got.wav");
-    let port = free_ports();
+    // Those of all transports, and of the reflector above them.
+    let port = antiphon_testkit::free_ports(30);
     let receiver = listen(ReceiveOptions {
         source: format!("auto://127.0.0.1:{port}"),
         sink: after.display().to_string(),

@@ -6,24 +6,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use antiphon::media::Pull;
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::sound::open_source;
 use antiphon::{Error, ReceiveOptions, ReceiveSummary, Stop, receive};
+use antiphon_testkit::free_ports;
+
+/// A machine that holds up a thread for so long may make sound late that is played 80 ms after it was captured, unless there is
+/// something else to be said of it.
+pub const HELD_UP: Duration = Duration::from_millis(20);
 
 /// Noise of 16 bits: no two packets are alike, so that one in the wrong place is noticed.
 pub const NOISE: &str = "tone:noise?seed=5&channels=2&format=l16";
 
-/// A port that was free a moment ago. The kernel does not assign it again soon.
+/// A port on which nothing listens, for this test alone.
 pub fn free_port() -> u16 {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    line.local_address().port()
+    free_ports(1)
 }
 
-/// A temporary directory of this test's own.
+/// A temporary directory of this test's own, empty: an earlier attempt may have left something.
 pub fn scratch(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("antiphon-{}-{name}", std::process::id()));
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).expect("our own directory");
+    }
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     directory
 }

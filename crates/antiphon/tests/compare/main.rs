@@ -15,6 +15,10 @@ use antiphon::sound::open_source;
 use antiphon::{
     CompareOptions, ErrorKind, LinkMethod, ReflectOptions, ReflectStatus, Stop, compare, reflect,
 };
+use antiphon_testkit::{free_ports, unless_held_up};
+
+/// A machine that holds up a thread for so long changes what is measured.
+const HELD_UP: Duration = Duration::from_millis(20);
 
 fn options(name: &str, link: &str) -> CompareOptions {
     CompareOptions {
@@ -30,22 +34,24 @@ fn options(name: &str, link: &str) -> CompareOptions {
 /// given up.
 #[test]
 fn live_sound_does_not_grow_old_in_a_queue() {
-    let link = "loss=5%,delay=20ms";
-    let options = CompareOptions {
-        link: (link.into(), link.parse().expect("a link")),
-        length: Some(Duration::from_secs(5)),
-        transports: ["sctp", "dccp"].map(String::from).to_vec(),
-        out: None,
-        ..options("stale", link)
-    };
-    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
-    assert_eq!((&result.failures[..], result.figures.len()), (&[][..], 2));
-    for figures in &result.figures {
-        let longest = figures.rtt_ms.max_ms.expect("something came back");
-        // 40 ms of path, 80 ms in the near end's queue, and the time that the far end's takes on the way back: it
-        // returns everything younger than a second.
-        assert!(longest < 1_200.0, "{}: {longest} ms", figures.transport);
-    }
+    unless_held_up(HELD_UP, || {
+        let link = "loss=5%,delay=20ms";
+        let options = CompareOptions {
+            link: (link.into(), link.parse().expect("a link")),
+            length: Some(Duration::from_secs(5)),
+            transports: ["sctp", "dccp"].map(String::from).to_vec(),
+            out: None,
+            ..options("stale", link)
+        };
+        let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+        assert_eq!((&result.failures[..], result.figures.len()), (&[][..], 2));
+        for figures in &result.figures {
+            let longest = figures.rtt_ms.max_ms.expect("something came back");
+            // 40 ms of path, 80 ms in the near end's queue, and the time that the far end's takes on the way back: it
+            // returns everything younger than a second.
+            assert!(longest < 1_200.0, "{}: {longest} ms", figures.transport);
+        }
+    });
 }
 
 /// Loss is counted twice: by the frames that never came back, and by the link that dropped them.
@@ -109,39 +115,42 @@ fn counted_loss_agrees_with_the_link_to_the_frame() {
 
 #[test]
 fn the_page_answers_first_and_tells_of_its_making_last() {
-    let options = options("page", "loss=3%,delay=5ms");
-    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
-    let out = options.out.expect("asked for");
-    let page = std::fs::read_to_string(out.join("report.html")).expect("written");
-    let picture = std::fs::read_to_string(out.join("overview.svg")).expect("written");
-    std::fs::remove_dir_all(out).expect("ours");
-    assert_eq!(page.matches("<article class=\"card\">").count(), 5);
-    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
-    let order =
-        ["class=\"cards\"", "data-figure=\"listen\"", "data-figure=\"chart\"", ">This run</h2>"].map(at);
-    assert!(order.is_sorted(), "{order:?}");
-    let run = &page[order[3]..];
-    for term in ["Date", "Made by", "Machine", "Sound", "Seed"] {
-        assert!(run.contains(&format!("<dt>{term}</dt>")), "{term}");
-    }
-    assert!(result.advice.iter().any(|advice| advice.met), "{:?}", result.advice);
-    for (i, purpose) in Purpose::ALL.into_iter().enumerate() {
-        let card = page.split("<article class=\"card\">").nth(i + 1).expect("five");
-        let (seen, folded) = card.split_once("<details").expect("figures are folded");
-        let sentence = seen.split_once("<p class=\"sentence\">").expect("a sentence").1;
-        let sentence = sentence.split_once("</p>").expect("closed").0;
-        assert!(sentence.len() > 30 && sentence.ends_with('.'), "{purpose:?}: {sentence}");
-        assert!(!seen.contains("MOS") && folded.contains("Figures"), "{purpose:?}");
-        let advice = &result.advice[i];
-        if advice.met {
-            let plain = antiphon::proto::find(advice.transport.split('?').next().unwrap()).unwrap().plain;
-            assert!(seen.contains(plain) && folded.contains("On the sending computer"), "{purpose:?}");
+    unless_held_up(HELD_UP, || {
+        let options = options("page", "loss=3%,delay=5ms");
+        let result = compare(&options, &Stop::new(), &mut |_| {}).expect("an embedded link of some kind");
+        let out = options.out.expect("asked for");
+        let page = std::fs::read_to_string(out.join("report.html")).expect("written");
+        let picture = std::fs::read_to_string(out.join("overview.svg")).expect("written");
+        std::fs::remove_dir_all(out).expect("ours");
+        assert_eq!(page.matches("<article class=\"card\">").count(), 5);
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        let order =
+            ["class=\"cards\"", "data-figure=\"listen\"", "data-figure=\"chart\"", ">This run</h2>"].map(at);
+        assert!(order.is_sorted(), "{order:?}");
+        let run = &page[order[3]..];
+        for term in ["Date", "Made by", "Machine", "Sound", "Seed"] {
+            assert!(run.contains(&format!("<dt>{term}</dt>")), "{term}");
         }
-    }
-    assert!(!page.contains("paper 000") && !picture.contains('\u{2026}'));
-    for text in ["Play together", "TV sound on headphones", "Record without loss", "Talk", "Send to many"] {
-        assert!(picture.contains(text), "{text}");
-    }
+        assert!(result.advice.iter().any(|advice| advice.met), "{:?}", result.advice);
+        for (i, purpose) in Purpose::ALL.into_iter().enumerate() {
+            let card = page.split("<article class=\"card\">").nth(i + 1).expect("five");
+            let (seen, folded) = card.split_once("<details").expect("figures are folded");
+            let sentence = seen.split_once("<p class=\"sentence\">").expect("a sentence").1;
+            let sentence = sentence.split_once("</p>").expect("closed").0;
+            assert!(sentence.len() > 30 && sentence.ends_with('.'), "{purpose:?}: {sentence}");
+            assert!(!seen.contains("MOS") && folded.contains("Figures"), "{purpose:?}");
+            let advice = &result.advice[i];
+            if advice.met {
+                let plain = antiphon::proto::find(advice.transport.split('?').next().unwrap()).unwrap().plain;
+                assert!(seen.contains(plain) && folded.contains("On the sending computer"), "{purpose:?}");
+            }
+        }
+        assert!(!page.contains("paper 000") && !picture.contains('\u{2026}'));
+        for text in ["Play together", "TV sound on headphones", "Record without loss", "Talk", "Send to many"]
+        {
+            assert!(picture.contains(text), "{text}");
+        }
+    });
 }
 
 /// The numbers of the packets of `transport` that did not reach the far end within 10 ms: lost, or sent again.
@@ -154,21 +163,23 @@ fn struck(csv: &str, transport: &str) -> BTreeSet<u64> {
 
 #[test]
 fn all_transports_meet_the_same_fades() {
-    // One that repairs nothing, and one with acknowledgements and repetitions. Independent losses of 20 % each would have
-    // a ninth of what either loses in common; a machine that stands still for some milliseconds shifts an edge.
-    let options = CompareOptions {
-        transports: vec!["rtp".into(), "arq".into()],
-        length: Some(Duration::from_secs(4)),
-        ..options("weather", "up.loss=20%/60ms")
-    };
-    compare(&options, &Stop::new(), &mut |_| {}).expect("a link");
-    let out = options.out.expect("asked for");
-    let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
-    std::fs::remove_dir_all(out).expect("ours");
-    let (plain, repaired) = (struck(&csv, "rtp"), struck(&csv, "arq"));
-    let (both, either) = (plain.intersection(&repaired).count(), plain.union(&repaired).count());
-    assert!(either > 30, "the weather happened: {either}");
-    assert!(both * 2 > either, "{both} of {either} struck in both");
+    unless_held_up(HELD_UP, || {
+        // One that repairs nothing, and one with acknowledgements and repetitions. Independent losses of 20 % each would have
+        // a ninth of what either loses in common; a machine that stands still for some milliseconds shifts an edge.
+        let options = CompareOptions {
+            transports: vec!["rtp".into(), "arq".into()],
+            length: Some(Duration::from_secs(4)),
+            ..options("weather", "up.loss=20%/60ms")
+        };
+        compare(&options, &Stop::new(), &mut |_| {}).expect("a link");
+        let out = options.out.expect("asked for");
+        let csv = std::fs::read_to_string(out.join("packets.csv")).expect("written");
+        std::fs::remove_dir_all(out).expect("ours");
+        let (plain, repaired) = (struck(&csv, "rtp"), struck(&csv, "arq"));
+        let (both, either) = (plain.intersection(&repaired).count(), plain.union(&repaired).count());
+        assert!(either > 30, "the weather happened: {either}");
+        assert!(both * 2 > either, "{both} of {either} struck in both");
+    });
 }
 
 #[test]
@@ -193,19 +204,21 @@ fn proxies_stand_in_and_say_what_they_cannot_model() {
 
 #[test]
 fn advice_trusts_sctp_of_full_reliability_with_recordings() {
-    let full = "sctp?reliability=full";
-    let options = CompareOptions {
-        transports: vec!["rtp".into(), full.into(), "sctp?retransmissions=1".into()],
-        link_method: Some(LinkMethod::Proxy),
-        out: None,
-        ..options("reliable", "delay=5ms,loss=5%")
-    };
-    let result = compare(&options, &Stop::new(), &mut |_| {}).expect("loopback");
-    let record = result.advice.iter().find(|advice| advice.purpose == Purpose::Record).expect("judged");
-    assert_eq!(record.transport, full, "{record:?}");
-    let (own, runner) = record.because.split_once(';').expect("others were measured");
-    assert!(own.contains("lost packets are sent again"), "{record:?}");
-    assert!(!runner.contains("lost packets are sent again"), "{record:?}");
+    unless_held_up(HELD_UP, || {
+        let full = "sctp?reliability=full";
+        let options = CompareOptions {
+            transports: vec!["rtp".into(), full.into(), "sctp?retransmissions=1".into()],
+            link_method: Some(LinkMethod::Proxy),
+            out: None,
+            ..options("reliable", "delay=5ms,loss=5%")
+        };
+        let result = compare(&options, &Stop::new(), &mut |_| {}).expect("loopback");
+        let record = result.advice.iter().find(|advice| advice.purpose == Purpose::Record).expect("judged");
+        assert_eq!(record.transport, full, "{record:?}");
+        let (own, runner) = record.because.split_once(';').expect("others were measured");
+        assert!(own.contains("lost packets are sent again"), "{record:?}");
+        assert!(!runner.contains("lost packets are sent again"), "{record:?}");
+    });
 }
 
 #[test]
@@ -236,29 +249,25 @@ fn stopped_in_the_middle_it_reports_what_it_has() {
     std::fs::remove_dir_all(out).expect("ours");
 }
 
-/// A reflector that listens already, and its port. The kernel offers one; where another transport's port next to it is
-/// taken, another is tried.
+/// A reflector that listens already, and its port.
 fn reflector(schemes: &[&str]) -> (u16, Stop, JoinHandle<Result<ReflectStatus, antiphon::Error>>) {
-    for _ in 0..20 {
-        let offered = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let port = offered.expect("loopback").port();
-        let transports = schemes.iter().map(|scheme| scheme.to_string()).collect();
-        let listen = ([127, 0, 0, 1], port).into();
-        let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
-        let (stop, (listening, is_listening)) = (Stop::new(), mpsc::channel());
-        let asked = stop.clone();
-        let thread = std::thread::spawn(move || {
-            reflect(&options, &asked, &mut |_| {
-                let _heard_once = listening.send(());
-            })
-        });
-        // Reported when all are open; a thread that found a port taken has ended and reports nothing.
-        if is_listening.recv().is_ok() {
-            return (port, stop, thread);
-        }
-    }
-    panic!("no ports for {schemes:?}");
+    let port = free_ports(REFLECTED);
+    let transports = schemes.iter().map(|scheme| scheme.to_string()).collect();
+    let listen = ([127, 0, 0, 1], port).into();
+    let options = ReflectOptions { listen, transports, ..ReflectOptions::default() };
+    let (stop, (listening, is_listening)) = (Stop::new(), mpsc::channel());
+    let asked = stop.clone();
+    let thread = std::thread::spawn(move || {
+        reflect(&options, &asked, &mut |_| {
+            let _heard_once = listening.send(());
+        })
+    });
+    is_listening.recv().expect("told when all are open");
+    (port, stop, thread)
 }
+
+/// Ports in a row that a reflector has for its transports.
+const REFLECTED: u16 = 30;
 
 /// Modes of one transport beside each other, over the embedded link and with a reflector that does not know of them.
 #[test]
@@ -308,13 +317,8 @@ fn modes_of_one_transport_are_compared_under_their_names() {
 fn a_reflector_that_can_not_start_leaves_nothing_open() {
     let offset = |scheme: &str| antiphon::proto::find(scheme).expect("a transport").reflect_offset;
     let bind = |port: u16| UdpSocket::bind(("127.0.0.1", port));
-    let (taken, port) = (0..20)
-        .find_map(|_| {
-            let taken = bind(0).expect("loopback");
-            let port = taken.local_addr().expect("bound").port() - offset("arq");
-            bind(port + offset("srp")).ok().map(|_| (taken, port))
-        })
-        .expect("ports");
+    let port = free_ports(REFLECTED);
+    let taken = bind(port + offset("arq")).expect("the port is free");
     // The registry has SRP before ARQ: when the second finds its port taken, the first listens already.
     let listen = ([127, 0, 0, 1], port).into();
     let transports = ["srp", "arq"].map(String::from).to_vec();

@@ -11,7 +11,8 @@ use antiphon::{
     ReceiveOptions, SendMember, SendOptions, SendStatus, SendSummary, Stop, TalkOptions, TalkSummary, send,
     talk,
 };
-use common::{NOISE, free_port, listen, recorded, samples, scratch};
+use antiphon_testkit::unless_held_up;
+use common::{HELD_UP, NOISE, free_port, listen, recorded, samples, scratch};
 use network::{Network, address};
 
 /// Receivers of each group.
@@ -19,34 +20,37 @@ const MEMBERS: usize = 8;
 
 #[test]
 fn a_sender_to_a_group_tells_its_members_apart() {
-    // Reports come every 2.5 to 7.5 s (RFC 3550 §6.2).
-    let port = free_port();
-    let group = format!("rtp://@239.61.7.9:{port}?iface=127.0.0.1");
-    let member = |seed: u64| {
-        listen(ReceiveOptions {
-            source: group.clone(),
-            sink: "null:".into(),
-            length: Some(Duration::from_secs(30)),
-            seed,
-            ..ReceiveOptions::default()
-        })
-    };
-    let members: Vec<_> = (1..=MEMBERS as u64).map(member).collect();
-    let options = SendOptions {
-        source: NOISE.into(),
-        target: format!("rtp://239.61.7.9:{port}?iface=127.0.0.1"),
-        length: Some(Duration::from_secs(10)),
-        ..SendOptions::default()
-    };
-    let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("loopback carries multicast");
-    for member in members {
-        let received = member.join().unwrap().expect("receiving ends with the stream");
-        assert_eq!(received.status.lost, 0);
-    }
-    assert_eq!(sent.members_reported.len(), MEMBERS, "{:?}", sent.members_reported);
-    for member in &sent.members_reported {
-        assert!(member.lost == 0 && member.playout_delay_ms == Some(80.0), "{member:?}");
-    }
+    unless_held_up(HELD_UP, || {
+        // Reports come every 2.5 to 7.5 s (RFC 3550 §6.2).
+        let port = free_port();
+        let group = format!("rtp://@239.61.7.9:{port}?iface=127.0.0.1");
+        let member = |seed: u64| {
+            listen(ReceiveOptions {
+                source: group.clone(),
+                sink: "null:".into(),
+                length: Some(Duration::from_secs(30)),
+                seed,
+                ..ReceiveOptions::default()
+            })
+        };
+        let members: Vec<_> = (1..=MEMBERS as u64).map(member).collect();
+        let options = SendOptions {
+            source: NOISE.into(),
+            target: format!("rtp://239.61.7.9:{port}?iface=127.0.0.1"),
+            length: Some(Duration::from_secs(10)),
+            ..SendOptions::default()
+        };
+        let sent =
+            send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("loopback carries multicast");
+        for member in members {
+            let received = member.join().unwrap().expect("receiving ends with the stream");
+            assert_eq!(received.status.lost, 0);
+        }
+        assert_eq!(sent.members_reported.len(), MEMBERS, "{:?}", sent.members_reported);
+        for member in &sent.members_reported {
+            assert!(member.lost == 0 && member.playout_delay_ms == Some(80.0), "{member:?}");
+        }
+    });
 }
 
 #[test]
@@ -93,39 +97,44 @@ const A_TENTH_OF_15_S: u64 = 200;
 #[test]
 #[ignore = "needs ip, tc and root, to make namespaces; scripts/install-peers brings them"]
 fn members_in_namespaces_report_their_own_losses() {
-    let network = match Network::new(1 + MEMBERS) {
-        Ok(network) => network,
-        Err(why) => return antiphon_testkit::skip_without_namespace(&why),
-    };
-    let lossy = || (1..=MEMBERS).filter(|host| DELAYS[host - 1].1);
-    lossy().for_each(|host| network.lose(host, EVERY_20TH));
-    let members: Vec<_> = (1..=MEMBERS)
-        .map(|host| {
-            let options = ReceiveOptions {
-                source: format!("rtp://@239.61.7.9:7710?iface={}", address(host)),
-                sink: "null:".into(),
-                latency: Some(antiphon::Latency::Of(Duration::from_millis(DELAYS[host - 1].0))),
-                length: Some(Duration::from_secs(40)),
-                seed: host as u64,
-                ..ReceiveOptions::default()
-            };
-            network.hosts[host].run(|| listen(options)).expect("a namespace")
-        })
-        .collect();
-    let sent = network.hosts[0].run(|| send_to_group(&address(0))).expect("a namespace");
-    for (host, member) in (1..).zip(members) {
-        let received = member.join().unwrap().expect("receiving ends with the stream").status;
-        let (_, is_lossy) = DELAYS[host - 1];
-        let dropped = if is_lossy { network.lost(host) } else { 0 };
-        println!("member {host}: {} of {} lost, {dropped} dropped", received.lost, sent.status.packets_sent);
-        // What was dropped after the last packet that came is not known to be missing.
-        assert!(
-            received.lost <= dropped && received.lost + 2 > dropped,
-            "{host}: {received:?}, {dropped} dropped"
-        );
-        assert!(!is_lossy || dropped.abs_diff(sent.status.packets_sent / 20) <= 1, "{dropped} dropped");
-    }
-    told_apart(&sent);
+    unless_held_up(HELD_UP, || {
+        let network = match Network::new(1 + MEMBERS) {
+            Ok(network) => network,
+            Err(why) => return antiphon_testkit::skip_without_namespace(&why),
+        };
+        let lossy = || (1..=MEMBERS).filter(|host| DELAYS[host - 1].1);
+        lossy().for_each(|host| network.lose(host, EVERY_20TH));
+        let members: Vec<_> = (1..=MEMBERS)
+            .map(|host| {
+                let options = ReceiveOptions {
+                    source: format!("rtp://@239.61.7.9:7710?iface={}", address(host)),
+                    sink: "null:".into(),
+                    latency: Some(antiphon::Latency::Of(Duration::from_millis(DELAYS[host - 1].0))),
+                    length: Some(Duration::from_secs(40)),
+                    seed: host as u64,
+                    ..ReceiveOptions::default()
+                };
+                network.hosts[host].run(|| listen(options)).expect("a namespace")
+            })
+            .collect();
+        let sent = network.hosts[0].run(|| send_to_group(&address(0))).expect("a namespace");
+        for (host, member) in (1..).zip(members) {
+            let received = member.join().unwrap().expect("receiving ends with the stream").status;
+            let (_, is_lossy) = DELAYS[host - 1];
+            let dropped = if is_lossy { network.lost(host) } else { 0 };
+            println!(
+                "member {host}: {} of {} lost, {dropped} dropped",
+                received.lost, sent.status.packets_sent
+            );
+            // What was dropped after the last packet that came is not known to be missing.
+            assert!(
+                received.lost <= dropped && received.lost + 2 > dropped,
+                "{host}: {received:?}, {dropped} dropped"
+            );
+            assert!(!is_lossy || dropped.abs_diff(sent.status.packets_sent / 20) <= 1, "{dropped} dropped");
+        }
+        told_apart(&sent);
+    });
 }
 
 fn send_to_group(from: &str) -> SendSummary {
@@ -273,29 +282,33 @@ fn talking(network: &Network, host: usize, seconds: u64) -> std::thread::JoinHan
 #[test]
 #[ignore = "needs ip, tc and root, to make namespaces; scripts/install-peers brings them"]
 fn three_in_namespaces_hear_one_another() {
-    let network = match Network::new(3) {
-        Ok(network) => network,
-        Err(why) => return antiphon_testkit::skip_without_namespace(&why),
-    };
-    network.lose(2, EVERY_20TH);
-    let parties = [0, 1, 2].map(|host| talking(&network, host, 8));
-    for (host, party) in parties.into_iter().enumerate() {
-        let summary = party.join().expect("it does not panic");
-        let others = summary.status.parties.expect("a call over a group");
-        let mut from: Vec<String> = others.iter().filter_map(|other| other.address.clone()).collect();
-        from.sort();
-        let expected: Vec<String> =
-            (0..3).filter(|other| *other != host).map(|other| format!("{}:7710", address(other))).collect();
-        assert_eq!(from, expected, "{others:?}");
-        for other in &others {
-            // 1500 packets of 8 s, of which a twentieth.
-            let lost = if host == 2 { 60..=80 } else { 0..=0 };
-            assert!(lost.contains(&other.lost) && other.late == 0, "{host}: {others:?}");
-            assert!(other.peak_dbfs.is_some_and(|peak| peak > -21.0), "{others:?}");
-            assert!(other.name.is_some() && other.rtt_ms.is_some_and(|ms| ms < 100.0), "{others:?}");
-            // Every party knows who loses of it.
-            let loses = other.address.as_deref() == Some("10.61.7.3:7710");
-            assert_eq!(other.remote_loss_percent.is_some_and(|loss| loss > 1.0), loses, "{others:?}");
+    unless_held_up(HELD_UP, || {
+        let network = match Network::new(3) {
+            Ok(network) => network,
+            Err(why) => return antiphon_testkit::skip_without_namespace(&why),
+        };
+        network.lose(2, EVERY_20TH);
+        let parties = [0, 1, 2].map(|host| talking(&network, host, 8));
+        for (host, party) in parties.into_iter().enumerate() {
+            let summary = party.join().expect("it does not panic");
+            let others = summary.status.parties.expect("a call over a group");
+            let mut from: Vec<String> = others.iter().filter_map(|other| other.address.clone()).collect();
+            from.sort();
+            let expected: Vec<String> = (0..3)
+                .filter(|other| *other != host)
+                .map(|other| format!("{}:7710", address(other)))
+                .collect();
+            assert_eq!(from, expected, "{others:?}");
+            for other in &others {
+                // 1500 packets of 8 s, of which a twentieth.
+                let lost = if host == 2 { 60..=80 } else { 0..=0 };
+                assert!(lost.contains(&other.lost) && other.late == 0, "{host}: {others:?}");
+                assert!(other.peak_dbfs.is_some_and(|peak| peak > -21.0), "{others:?}");
+                assert!(other.name.is_some() && other.rtt_ms.is_some_and(|ms| ms < 100.0), "{others:?}");
+                // Every party knows who loses of it.
+                let loses = other.address.as_deref() == Some("10.61.7.3:7710");
+                assert_eq!(other.remote_loss_percent.is_some_and(|loss| loss > 1.0), loses, "{others:?}");
+            }
         }
-    }
+    });
 }

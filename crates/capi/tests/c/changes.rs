@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use antiphon::media::Pull;
-use antiphon::net::{Line, SocketOptions, UdpLine};
 use antiphon::sound::open_source;
+use antiphon_testkit::free_ports;
 
 use crate::installed::{Installed, Kind};
 use crate::program::Program;
@@ -22,7 +22,7 @@ fn sound_goes_from_rtp_over_to_tcp_and_is_complete() {
 
 #[test]
 fn sound_whose_first_change_fails_is_complete() {
-    let nobody = format!("tcp://127.0.0.1:{}", free_port());
+    let nobody = format!("tcp://127.0.0.1:{}", free_ports(1));
     goes_over(Kind::Shared, Installed::run, Some(&nobody));
 }
 
@@ -44,7 +44,7 @@ fn goes_over(kind: Kind, run: impl Fn(&Installed, &Path) -> Command, nobody: Opt
     let program = installed.compile("tests/c/change_transport.c", kind);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let sink = directory.path().join("heard.wav");
-    let (rtp, tcp) = (free_port(), free_port());
+    let (rtp, tcp) = (free_ports(1), free_ports(1));
     let mut command = run(installed, &program);
     command.arg(NOISE).arg(&sink);
     command.args([format!("rtp://127.0.0.1:{rtp}"), format!("tcp://@127.0.0.1:{tcp}")]);
@@ -55,12 +55,6 @@ fn goes_over(kind: Kind, run: impl Fn(&Installed, &Path) -> Command, nobody: Opt
     // 3 s of two channels at 48 kHz.
     assert_eq!((sent.len(), heard.len()), (288_000, 288_000));
     assert!(sent == heard, "the recording is not what was sent");
-}
-
-/// A port that was free a moment ago. The kernel does not assign it again soon.
-fn free_port() -> u16 {
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    line.local_address().port()
 }
 
 /// All samples of a source, as 16 bits hold them.

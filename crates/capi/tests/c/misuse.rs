@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use antiphon_testkit::free_ports;
+
 use crate::installed::{Installed, Kind};
 use crate::program::Program;
 
@@ -40,9 +42,10 @@ fn valgrind_finds_nothing_behind_wrong_calls() {
 /// The programs check each answer themselves.
 fn makes_every_mistake(kind: Kind, run: impl Fn(&Installed, &Path) -> Command) {
     let installed = Installed::get();
-    for source in ["tests/c/bad_input.c", "tests/c/bad_changes.c"] {
+    let free = format!("rtp://@127.0.0.1:{}", free_ports(1));
+    for (source, argument) in [("tests/c/bad_input.c", None), ("tests/c/bad_changes.c", Some(free))] {
         let program = installed.compile(source, kind);
-        Program::start(&mut run(installed, &program), TIME).succeeds();
+        Program::start(run(installed, &program).args(argument), TIME).succeeds();
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use antiphon::net::OsClock;
 use antiphon::net::emulator::{UdpProxy, UdpProxyConfig};
-use antiphon::net::{Line, OsClock, SocketOptions, UdpLine};
+use antiphon_testkit::free_ports;
 
 use crate::installed::{Installed, Kind};
 use crate::program::Program;
@@ -67,30 +68,20 @@ fn there_and_back(scheme: &str, start: impl Fn() -> Command) {
     listener.succeeds();
 }
 
-/// A listener, and the port that it has. One that was free a moment ago may be another program's now: then another.
+/// A listener, and the port that it has.
 fn listening(scheme: &str, start: impl Fn() -> Command) -> (Program, u16) {
-    for _ in 0..5 {
-        let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-        let port = line.local_address().port();
-        drop(line);
-        let uri = format!("{scheme}://@127.0.0.1:{port}");
-        let mut listener = Program::start(start().args(["listen", &uri, "50"]), TIME);
-        match listener.any_line() {
-            line if line == "listening" => return (listener, port),
-            line if line.contains("is in use") => {}
-            line => panic!("{line}"),
-        }
-    }
-    panic!("five ports in a row were taken");
+    let port = free_ports(1);
+    let uri = format!("{scheme}://@127.0.0.1:{port}");
+    let mut listener = Program::start(start().args(["listen", &uri, "50"]), TIME);
+    assert_eq!(listener.any_line(), "listening");
+    (listener, port)
 }
 
 #[test]
 fn sound_is_heard() {
     let installed = Installed::get();
     let program = installed.compile("examples/messages.c", Kind::Shared);
-    let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
-    let uri = format!("rtp://{}", line.local_address());
-    drop(line);
+    let uri = format!("rtp://127.0.0.1:{}", free_ports(1));
     let mut command = installed.run(&program);
     let said =
         Program::start(command.args(["sound", "tone:440Hz?seconds=500ms", &uri, "null:"]), TIME).succeeds();

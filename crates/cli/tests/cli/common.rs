@@ -1,10 +1,17 @@
 //! Runs the built program, without the settings of the user who runs the tests.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use antiphon_testkit::free_ports;
+
+/// A machine that holds up a thread for so long may make sound late that is played 80 ms after it was captured.
+pub const HELD_UP: Duration = Duration::from_millis(20);
+/// The same for sound that is played 400 ms after it was captured, or later.
+pub const HELD_UP_LONG: Duration = Duration::from_millis(100);
 
 /// Results of a run.
 pub struct Ran {
@@ -46,16 +53,6 @@ pub const SCHEMES: [&str; 7] = ["rtp", "tcp", "sctp", "dccp", "srp", "arq", "xtp
 pub fn source(scheme: &str, port: u16) -> String {
     let at = if scheme == "tcp" { "@" } else { "" };
     format!("{scheme}://{at}127.0.0.1:{port}")
-}
-
-/// So many adjacent ports that were free for datagrams and connections a moment ago: the first of them.
-pub fn free_ports(count: u16) -> u16 {
-    let port = || UdpSocket::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port();
-    let is_free = |port: u16| {
-        TcpListener::bind(("127.0.0.1", port)).is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok()
-    };
-    let all_free = |first: &u16| (*first..*first + count).all(is_free);
-    (0..100).map(|_| port()).filter(|port| *port < 60_000).find(all_free).expect("free ports")
 }
 
 /// The sound in a WAV file.

@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use crate::common::{antiphon, finish, run, width};
 use serde_json::Value;
@@ -66,17 +65,20 @@ fn a_link_loses_what_its_counters_say_and_ends_at_a_signal() {
     // Few enough for the far socket to hold them all before anything is read.
     const SENT: u64 = 150;
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-    far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    far.set_nonblocking(true).unwrap();
     let to = far.local_addr().unwrap().to_string();
-    let (child, lines, run) = started_link(&["--to", &to, "--loss", "20%", "--seed", "7"]);
+    let (child, mut lines, run) = started_link(&["--to", &to, "--loss", "20%", "--seed", "7"]);
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     for number in 0..SENT {
         near.send_to(&number.to_be_bytes(), ("127.0.0.1", port(&run))).unwrap();
     }
-    let mut arrived = 0;
-    let mut buf = [0; 16];
-    while far.recv(&mut buf).is_ok() {
-        arrived += 1;
+    // Its counters of each second: all of them have come to it, and are on their way no more.
+    let mut has_all = false;
+    while !has_all {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+        let up = records(&line).remove(0)["flows"][0]["up"].take();
+        has_all = up["offered"] == SENT && up["queued"] == 0 && up["in_flight"] == 0;
     }
     let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
@@ -88,6 +90,10 @@ fn a_link_loses_what_its_counters_say_and_ends_at_a_signal() {
     let up = &summary["flows"][0]["up"];
     assert_eq!(up["offered"], SENT);
     assert_eq!(up["balances"], true);
+    let (mut arrived, mut buf) = (0, [0; 16]);
+    while far.recv(&mut buf).is_ok() {
+        arrived += 1;
+    }
     // To the frame; and 20 % of 150 is 30 give or take 5 (one standard deviation): a link that loses nothing, or ten
     // times as much, is far outside.
     assert_eq!(up["delivered"], arrived);

@@ -49,7 +49,8 @@ impl Manager {
     }
 }
 
-fn terminate(child: &Child) {
+/// Asks it to end, as a manager does.
+pub fn terminate(child: &Child) {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
 }

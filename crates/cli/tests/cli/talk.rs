@@ -5,10 +5,10 @@ use std::path::Path;
 use std::thread;
 
 use antiphon::video::{Clip, Frame, OpenOptions, VideoReader};
-use antiphon_testkit::Sine;
+use antiphon_testkit::{Sine, unless_held_up};
 use serde_json::Value;
 
-use crate::common::{SCHEMES, antiphon, finish, free_ports, listening, recorded, run};
+use crate::common::{HELD_UP_LONG, SCHEMES, antiphon, finish, free_ports, listening, recorded, run};
 use crate::json::verify;
 
 /// The samples of the first channel of a recording of 16 bits.
@@ -33,21 +33,19 @@ const PATIENT: [&str; 2] = ["--latency", "400ms"];
 
 #[test]
 fn both_ends_record_the_other_over_every_transport() {
-    let directory = tempfile::tempdir().unwrap();
     // Not all at once: they share the processors with other tests.
     for schemes in SCHEMES.chunks(3) {
         thread::scope(|scope| {
             for scheme in schemes {
-                let directory = directory.path();
-                scope.spawn(move || both_ways(scheme, directory));
+                scope.spawn(move || unless_held_up(HELD_UP_LONG, || both_ways(scheme)));
             }
         });
     }
 }
 
-fn both_ways(scheme: &str, directory: &Path) {
-    let port = free_ports(1);
-    let path = |end: &str| directory.join(format!("{scheme}-{end}.wav"));
+fn both_ways(scheme: &str) {
+    let (directory, port) = (tempfile::tempdir().unwrap(), free_ports(1));
+    let path = |end: &str| directory.path().join(format!("{scheme}-{end}.wav"));
     let sink = |end: &str| format!("file:{}?format=l16", path(end).display());
     let (at, to) = (format!("{scheme}://@127.0.0.1:{port}"), format!("{scheme}://127.0.0.1:{port}"));
     // The listener has less to say, at another rate, in other blocks and channels.
@@ -83,28 +81,31 @@ fn both_ways(scheme: &str, directory: &Path) {
 
 #[test]
 fn the_directions_may_have_transports_of_their_own() {
-    let directory = tempfile::tempdir().unwrap();
-    let [there, back] = [free_ports(1), free_ports(1)];
-    let path = |end: &str| directory.path().join(format!("{end}.wav"));
-    let sink = |end: &str| format!("file:{}?format=l16", path(end).display());
-    let uris = [
-        (format!("tcp://127.0.0.1:{back}"), format!("srp://:{there}")),
-        (format!("srp://127.0.0.1:{there}"), format!("tcp://:{back}")),
-    ];
-    let [one, other] = &uris;
-    let (its, ours) = ("tone:440Hz?level=-20dB&seconds=2s", "tone:660Hz?level=-6dB&seconds=3s");
-    let listen = ["talk", &one.0, "--back", &one.1, "--source", its, "--sink", &sink("one")];
-    let (mut first, said) = listening(&[&listen[..], &PATIENT].concat(), "listening on");
-    let call = ["talk", &other.0, "--back", &other.1, "--source", ours, "--sink", &sink("other"), "--json"];
-    let called = finish(antiphon().args([&call[..], &PATIENT].concat()));
-    assert_eq!((called.code, first.wait().unwrap().code()), (Some(0), Some(0)), "{}", called.err);
-    let said = said.join().unwrap();
-    is_whole_tone(&first_channel(&path("one"), 2), 660.0, -6.0, 48_000.0, &said);
-    is_whole_tone(&first_channel(&path("other"), 2), 440.0, -20.0, 48_000.0, &called.err);
-    assert_eq!(
-        (first_channel(&path("one"), 2).len(), first_channel(&path("other"), 2).len()),
-        (144_000, 96_000)
-    );
+    unless_held_up(HELD_UP_LONG, || {
+        let directory = tempfile::tempdir().unwrap();
+        let [there, back] = [free_ports(1), free_ports(1)];
+        let path = |end: &str| directory.path().join(format!("{end}.wav"));
+        let sink = |end: &str| format!("file:{}?format=l16", path(end).display());
+        let uris = [
+            (format!("tcp://127.0.0.1:{back}"), format!("srp://:{there}")),
+            (format!("srp://127.0.0.1:{there}"), format!("tcp://:{back}")),
+        ];
+        let [one, other] = &uris;
+        let (its, ours) = ("tone:440Hz?level=-20dB&seconds=2s", "tone:660Hz?level=-6dB&seconds=3s");
+        let listen = ["talk", &one.0, "--back", &one.1, "--source", its, "--sink", &sink("one")];
+        let (mut first, said) = listening(&[&listen[..], &PATIENT].concat(), "listening on");
+        let call =
+            ["talk", &other.0, "--back", &other.1, "--source", ours, "--sink", &sink("other"), "--json"];
+        let called = finish(antiphon().args([&call[..], &PATIENT].concat()));
+        assert_eq!((called.code, first.wait().unwrap().code()), (Some(0), Some(0)), "{}", called.err);
+        let said = said.join().unwrap();
+        is_whole_tone(&first_channel(&path("one"), 2), 660.0, -6.0, 48_000.0, &said);
+        is_whole_tone(&first_channel(&path("other"), 2), 440.0, -20.0, 48_000.0, &called.err);
+        assert_eq!(
+            (first_channel(&path("one"), 2).len(), first_channel(&path("other"), 2).len()),
+            (144_000, 96_000)
+        );
+    });
 }
 
 #[test]
@@ -196,58 +197,60 @@ fn tones(sound: &[f32], hertz: [f64; 3]) -> [f64; 4] {
 
 #[test]
 fn three_in_a_group_hear_one_another() {
-    let directory = tempfile::tempdir().unwrap();
-    let group = format!("rtp://239.61.7.31:{}?iface=127.0.0.1", free_ports(1));
-    let path = |party: &str| directory.path().join(format!("{party}.wav"));
-    let sink = |party: &str| format!("file:{}?format=l16", path(party).display());
-    // Each on a level of its own; the third sends other blocks, and comes later.
-    let [hertz, levels] = [[440.0, 550.0, 660.0], [-20.0, -14.0, -17.0]];
-    let source = |at: usize, seconds: u32| {
-        format!("tone:{}Hz?level={}dB&seconds={seconds}s&channels=2", hertz[at], levels[at])
-    };
-    let begin = |at: usize, name: &str| {
-        let own = ["talk", &group, "--source", &source(at, 9), "--sink", &sink(name)];
-        listening(&[&own[..], &PATIENT].concat(), "talking with everybody in")
-    };
-    let (first, second) = (begin(0, "first"), begin(1, "second"));
-    let own =
-        ["talk", &group, "--source", &source(2, 4), "--sink", &sink("third"), "--json", "--block", "64"];
-    let third = finish(antiphon().args([&own[..], &PATIENT].concat()));
-    assert_eq!(third.code, Some(0), "{}", third.err);
-    for (mut party, said) in [first, second] {
-        assert_eq!(party.wait().unwrap().code(), Some(0));
-        let said = said.join().unwrap();
-        assert!(said.contains("joined the call: 48000 Hz, 2 channels"), "{said}");
-        assert!(said.contains("left the call"), "{said}");
-    }
-    for (at, name) in ["first", "second", "third"].into_iter().enumerate() {
-        let sound = first_channel(&path(name), 2);
-        let windows: Vec<[f64; 4]> = sound.chunks_exact(4_800).map(|part| tones(part, hertz)).collect();
-        // A party that has just come is moved to its time by up to some 100 ppm: -50 dB. A packet of 64 that is missing leaves -36 dB.
-        let both = |window: &&[f64; 4]| {
-            (0..3).all(|tone| tone == at || (window[tone] - levels[tone]).abs() < 0.1)
-                && window[at] < -70.0
-                && window[3] < -42.0
+    unless_held_up(HELD_UP_LONG, || {
+        let directory = tempfile::tempdir().unwrap();
+        let group = format!("rtp://239.61.7.31:{}?iface=127.0.0.1", free_ports(1));
+        let path = |party: &str| directory.path().join(format!("{party}.wav"));
+        let sink = |party: &str| format!("file:{}?format=l16", path(party).display());
+        // Each on a level of its own; the third sends other blocks, and comes later.
+        let [hertz, levels] = [[440.0, 550.0, 660.0], [-20.0, -14.0, -17.0]];
+        let source = |at: usize, seconds: u32| {
+            format!("tone:{}Hz?level={}dB&seconds={seconds}s&channels=2", hertz[at], levels[at])
         };
-        // The third hears both from its beginning, less a playout delay; the others hear it as long.
-        let heard = windows.iter().filter(both).count();
-        assert!(heard >= 28, "{name}: both others in {heard} of {} tenths: {windows:.1?}", windows.len());
-        let longest = windows.split(|window| !both(&window)).map(<[_]>::len).max();
-        assert_eq!(longest, Some(heard), "{name}: without a gap: {windows:.1?}");
-    }
-    let summary: Value = serde_json::from_str(third.out.lines().last().unwrap()).unwrap();
-    let parties = summary["parties"].as_array().expect("a list");
-    assert_eq!(parties.len(), 2, "{summary}");
-    for party in parties {
-        assert_eq!(
-            (&party["lost"], &party["late"], &party["concealed"]),
-            (&0.into(), &0.into(), &0.into()),
-            "{summary}"
-        );
-        assert!(party["rtt_ms"].as_f64().is_some_and(|ms| ms < 50.0), "{summary}");
-        assert!(party["name"].as_str().is_some_and(|name| name.len() == 16), "{summary}");
-    }
-    assert!(summary.get("delay").is_none() && summary["received"]["lost"] == 0, "{summary}");
+        let begin = |at: usize, name: &str| {
+            let own = ["talk", &group, "--source", &source(at, 9), "--sink", &sink(name)];
+            listening(&[&own[..], &PATIENT].concat(), "talking with everybody in")
+        };
+        let (first, second) = (begin(0, "first"), begin(1, "second"));
+        let own =
+            ["talk", &group, "--source", &source(2, 4), "--sink", &sink("third"), "--json", "--block", "64"];
+        let third = finish(antiphon().args([&own[..], &PATIENT].concat()));
+        assert_eq!(third.code, Some(0), "{}", third.err);
+        for (mut party, said) in [first, second] {
+            assert_eq!(party.wait().unwrap().code(), Some(0));
+            let said = said.join().unwrap();
+            assert!(said.contains("joined the call: 48000 Hz, 2 channels"), "{said}");
+            assert!(said.contains("left the call"), "{said}");
+        }
+        for (at, name) in ["first", "second", "third"].into_iter().enumerate() {
+            let sound = first_channel(&path(name), 2);
+            let windows: Vec<[f64; 4]> = sound.chunks_exact(4_800).map(|part| tones(part, hertz)).collect();
+            // A party that has just come is moved to its time by up to some 100 ppm: -50 dB. A packet of 64 that is missing leaves -36 dB.
+            let both = |window: &&[f64; 4]| {
+                (0..3).all(|tone| tone == at || (window[tone] - levels[tone]).abs() < 0.1)
+                    && window[at] < -70.0
+                    && window[3] < -42.0
+            };
+            // The third hears both from its beginning, less a playout delay; the others hear it as long.
+            let heard = windows.iter().filter(both).count();
+            assert!(heard >= 28, "{name}: both others in {heard} of {} tenths: {windows:.1?}", windows.len());
+            let longest = windows.split(|window| !both(&window)).map(<[_]>::len).max();
+            assert_eq!(longest, Some(heard), "{name}: without a gap: {windows:.1?}");
+        }
+        let summary: Value = serde_json::from_str(third.out.lines().last().unwrap()).unwrap();
+        let parties = summary["parties"].as_array().expect("a list");
+        assert_eq!(parties.len(), 2, "{summary}");
+        for party in parties {
+            assert_eq!(
+                (&party["lost"], &party["late"], &party["concealed"]),
+                (&0.into(), &0.into(), &0.into()),
+                "{summary}"
+            );
+            assert!(party["rtt_ms"].as_f64().is_some_and(|ms| ms < 50.0), "{summary}");
+            assert!(party["name"].as_str().is_some_and(|name| name.len() == 16), "{summary}");
+        }
+        assert!(summary.get("delay").is_none() && summary["received"]["lost"] == 0, "{summary}");
+    });
 }
 
 /// Each sends a clip of its own, and records those of the others, each in a file.

@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 
-use crate::common::{SCHEMES, antiphon, free_ports, listening, run, source};
+use antiphon_testkit::unless_held_up;
+
+use crate::common::{HELD_UP_LONG, SCHEMES, antiphon, free_ports, listening, run, source};
 
 /// A receiver that listens already, with these further arguments.
 fn receiver(scheme: &str, port: u16, more: &[&str]) -> Child {
@@ -18,42 +20,48 @@ fn end(mut child: Child) {
 
 #[test]
 fn a_receiver_that_leaves_early_is_told_with_exit_code_1() {
-    for scheme in SCHEMES {
-        let port = free_ports(1);
-        let receiver = receiver(scheme, port, &["--seconds", "1500ms"]);
-        let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "6s"]);
-        assert_eq!(ran.code, Some(1), "{scheme}: {}", ran.err);
-        assert!(ran.err.contains("the receiver ended the stream after 1."), "{scheme}: {}", ran.err);
-        end(receiver);
-    }
+    unless_held_up(HELD_UP_LONG, || {
+        for scheme in SCHEMES {
+            let port = free_ports(1);
+            let receiver = receiver(scheme, port, &["--seconds", "1500ms"]);
+            let ran = run(&["send", "clip:demo", &format!("{scheme}://127.0.0.1:{port}"), "--seconds", "6s"]);
+            assert_eq!(ran.code, Some(1), "{scheme}: {}", ran.err);
+            assert!(ran.err.contains("the receiver ended the stream after 1."), "{scheme}: {}", ran.err);
+            end(receiver);
+        }
+    });
 }
 
 #[test]
 fn a_receiver_that_is_killed_is_told_with_exit_code_4() {
-    let killed = |scheme: &'static str| {
-        let port = free_ports(1);
-        let mut receiver = receiver(scheme, port, &[]);
-        let mut command = antiphon();
-        let target = format!("{scheme}://127.0.0.1:{port}");
-        command.args(["send", "clip:demo", &target, "--seconds", "8s", "--json"]);
-        let mut sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut lines = BufReader::new(sender.stdout.take().expect("piped")).lines().map_while(Result::ok);
-        // Its reports come; then it is killed.
-        assert!(
-            lines.any(|line| line.contains("\"rtt_ms\":") && !line.contains("\"rtt_ms\":null")),
-            "{scheme}"
-        );
-        receiver.kill().expect("it runs");
-        receiver.wait().expect("it is our child");
-        let summary = lines.last().expect("a summary");
-        let ended = sender.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(ended.status.code(), Some(4), "{scheme}: {said}");
-        assert!(summary.contains("\"shortfall\":\"the receiver"), "{scheme}: {summary}");
-        assert!(said.contains("error: the receiver"), "{scheme}: {said}");
-    };
-    let threads = SCHEMES.map(|scheme| std::thread::spawn(move || killed(scheme)));
-    threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
+    unless_held_up(HELD_UP_LONG, || {
+        let killed = |scheme: &'static str| {
+            let port = free_ports(1);
+            let mut receiver = receiver(scheme, port, &[]);
+            let mut command = antiphon();
+            let target = format!("{scheme}://127.0.0.1:{port}");
+            command.args(["send", "clip:demo", &target, "--seconds", "8s", "--json"]);
+            let mut sender =
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+            let mut lines =
+                BufReader::new(sender.stdout.take().expect("piped")).lines().map_while(Result::ok);
+            // Its reports come; then it is killed.
+            assert!(
+                lines.any(|line| line.contains("\"rtt_ms\":") && !line.contains("\"rtt_ms\":null")),
+                "{scheme}"
+            );
+            receiver.kill().expect("it runs");
+            receiver.wait().expect("it is our child");
+            let summary = lines.last().expect("a summary");
+            let ended = sender.wait_with_output().expect("it ends");
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert_eq!(ended.status.code(), Some(4), "{scheme}: {said}");
+            assert!(summary.contains("\"shortfall\":\"the receiver"), "{scheme}: {summary}");
+            assert!(said.contains("error: the receiver"), "{scheme}: {said}");
+        };
+        let threads = SCHEMES.map(|scheme| std::thread::spawn(move || killed(scheme)));
+        threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
+    });
 }
 
 #[test]
@@ -78,32 +86,43 @@ fn without_reports_a_stream_is_unconfirmed() {
 
 #[test]
 fn a_receiver_that_comes_back_is_heard_by_again() {
-    let restarted = |scheme: &'static str| {
-        let port = free_ports(1);
-        let first = receiver(scheme, port, &["--forever"]);
-        let mut command = antiphon();
-        let target = format!("{scheme}://127.0.0.1:{port}");
-        command.args(["send", "clip:demo", &target, "--seconds", "12s", "--wait-for-peer", "--json"]);
-        let mut sender = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-        let mut lines = BufReader::new(sender.stdout.take().expect("piped")).lines().map_while(Result::ok);
-        assert!(
-            lines.any(|line| line.contains("\"rtt_ms\":") && !line.contains("\"rtt_ms\":null")),
-            "{scheme}"
-        );
-        end(first);
-        let mut command = antiphon();
-        command.args(["receive", &source(scheme, port), "null:", "--forever", "--seconds", "4s", "--json"]);
-        let second = command.stderr(Stdio::null()).output().expect("it runs");
-        let said = String::from_utf8_lossy(&second.stdout).into_owned();
-        let summary = said.lines().last().expect("a summary");
-        let summary: serde_json::Value = serde_json::from_str(summary).expect("JSON");
-        let played = summary["played_s"].as_f64().expect("a number");
-        // Of four seconds, all but one.
-        assert!(played > 2.8, "{scheme}: {summary}");
-        end(sender);
-    };
-    let threads = SCHEMES.map(|scheme| std::thread::spawn(move || restarted(scheme)));
-    threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
+    unless_held_up(HELD_UP_LONG, || {
+        let restarted = |scheme: &'static str| {
+            let port = free_ports(1);
+            let first = receiver(scheme, port, &["--forever"]);
+            let mut command = antiphon();
+            let target = format!("{scheme}://127.0.0.1:{port}");
+            command.args(["send", "clip:demo", &target, "--seconds", "12s", "--wait-for-peer", "--json"]);
+            let mut sender = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+            let mut lines =
+                BufReader::new(sender.stdout.take().expect("piped")).lines().map_while(Result::ok);
+            assert!(
+                lines.any(|line| line.contains("\"rtt_ms\":") && !line.contains("\"rtt_ms\":null")),
+                "{scheme}"
+            );
+            end(first);
+            let mut command = antiphon();
+            command.args([
+                "receive",
+                &source(scheme, port),
+                "null:",
+                "--forever",
+                "--seconds",
+                "4s",
+                "--json",
+            ]);
+            let second = command.stderr(Stdio::null()).output().expect("it runs");
+            let said = String::from_utf8_lossy(&second.stdout).into_owned();
+            let summary = said.lines().last().expect("a summary");
+            let summary: serde_json::Value = serde_json::from_str(summary).expect("JSON");
+            let played = summary["played_s"].as_f64().expect("a number");
+            // Of four seconds, all but one.
+            assert!(played > 2.8, "{scheme}: {summary}");
+            end(sender);
+        };
+        let threads = SCHEMES.map(|scheme| std::thread::spawn(move || restarted(scheme)));
+        threads.into_iter().for_each(|thread| thread.join().expect("as it must be"));
+    });
 }
 
 #[test]

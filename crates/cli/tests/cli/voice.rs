@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::thread;
 
+use antiphon_testkit::unless_held_up;
 use serde_json::Value;
 
-use crate::common::{SCHEMES, antiphon, finish, free_ports, listening, recorded, run, source};
+use crate::common::{
+    HELD_UP, HELD_UP_LONG, SCHEMES, antiphon, finish, free_ports, listening, recorded, run, source,
+};
 
 /// A file of mu-law with two channels, and the bytes of each. It has no negative zero, which is sent as zero.
 fn two_channels(path: &Path, bytes: usize) -> [Vec<u8>; 2] {
@@ -33,18 +36,17 @@ const PATIENT: [&str; 4] = ["--voice-size", "1280B", "--latency", "1s"];
 
 #[test]
 fn channels_are_recorded_byte_by_byte_over_every_transport() {
-    let directory = tempfile::tempdir().unwrap();
-    let channels = two_channels(&directory.path().join("two.wav"), 12_000);
     thread::scope(|scope| {
         for scheme in SCHEMES {
-            let (directory, channels) = (directory.path(), &channels);
-            scope.spawn(move || carried(scheme, directory, channels));
+            scope.spawn(move || unless_held_up(HELD_UP_LONG, || carried(scheme)));
         }
     });
 }
 
-fn carried(scheme: &str, directory: &Path, channels: &[Vec<u8>; 2]) {
-    let port = free_ports(1);
+fn carried(scheme: &str) {
+    let (temporary, port) = (tempfile::tempdir().unwrap(), free_ports(1));
+    let directory = temporary.path();
+    let channels = two_channels(&directory.join("two.wav"), 12_000);
     let file = |name: &str| format!("file:{}", directory.join(name).display());
     let (call, back) = (format!("{scheme}-call.wav"), format!("{scheme}-back.wav"));
     let (sink, from) = (file(&call), file("two.wav"));
@@ -72,19 +74,22 @@ fn carried(scheme: &str, directory: &Path, channels: &[Vec<u8>; 2]) {
 
 #[test]
 fn channels_are_mixed_into_one_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let mix = directory.path().join("mix.wav");
-    let port = free_ports(1);
-    let sink = format!("file:{}", mix.display());
-    let at = source("xtp", port);
-    let (mut listener, said) = listening(&["receive", "--voice", &at, &sink, "--mix"], "listening for voice");
-    let to = format!("xtp://127.0.0.1:{port}");
-    let sent = run(&["send", "--voice", "20", "tones:", &to, "--seconds", "1s", "--voice-size", "80B"]);
-    assert_eq!(sent.code, Some(0), "{}", sent.err);
-    assert_eq!(listener.wait().expect("our child").code(), Some(0), "{}", said.join().expect("read"));
-    // Sixteen bits a sample, 8000 in a second, and what the playout delay adds.
-    let heard = recorded(&mix);
-    assert!((15_000..20_000).contains(&heard.len()), "{}", heard.len());
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().unwrap();
+        let mix = directory.path().join("mix.wav");
+        let port = free_ports(1);
+        let sink = format!("file:{}", mix.display());
+        let at = source("xtp", port);
+        let (mut listener, said) =
+            listening(&["receive", "--voice", &at, &sink, "--mix"], "listening for voice");
+        let to = format!("xtp://127.0.0.1:{port}");
+        let sent = run(&["send", "--voice", "20", "tones:", &to, "--seconds", "1s", "--voice-size", "80B"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.err);
+        assert_eq!(listener.wait().expect("our child").code(), Some(0), "{}", said.join().expect("read"));
+        // Sixteen bits a sample, 8000 in a second, and what the playout delay adds.
+        let heard = recorded(&mix);
+        assert!((15_000..20_000).contains(&heard.len()), "{}", heard.len());
+    });
 }
 
 #[test]

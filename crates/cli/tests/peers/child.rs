@@ -1,7 +1,6 @@
 //! Programs under test: started, read, and killed when the test ends, in whatever way.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -184,34 +183,8 @@ pub fn program(line: &str) -> Command {
     command
 }
 
-/// An even port with the one above, for UDP and TCP: what RTP and RTCP take. Nobody else gets them until this is dropped.
-pub struct HeldPort {
-    pub port: u16,
-    _sockets: (UdpSocket, TcpListener, UdpSocket),
-}
-
-/// Ports to hold until just before the program starts that listens there: other programs started before it take any free
-/// port for themselves.
-pub fn hold_ports(count: usize) -> Vec<HeldPort> {
-    let mut held = Vec::new();
-    // Kept to the end, so that the next one is another.
-    let mut unfit = Vec::new();
-    while held.len() < count {
-        let any = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
-        let port = any.local_addr().expect("bound").port();
-        let beside = || {
-            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
-            Some((tcp, UdpSocket::bind((Ipv4Addr::LOCALHOST, port.checked_add(1)?)).ok()?))
-        };
-        match port.is_multiple_of(2).then(beside).flatten() {
-            Some((tcp, above)) => held.push(HeldPort { port, _sockets: (any, tcp, above) }),
-            None => unfit.push(any),
-        }
-    }
-    held
-}
-
-/// Such ports, free a moment ago.
+/// Even ports, each with the one above, for UDP and TCP: what RTP and RTCP take. Other programs, which take any free port for
+/// themselves, don't get them.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    hold_ports(count).iter().map(|held| held.port).collect()
+    (0..count).map(|_| common::free_ports(2)).collect()
 }

@@ -257,7 +257,7 @@ const HEADERS: usize = 160;
 #[ignore = "needs tshark; scripts/install-peers brings it"]
 fn a_reflectors_capture_is_dissected() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let (file, port) = (directory.path().join("peers.pcapng"), free_ports(1)[0]);
+    let (file, port) = (directory.path().join("peers.pcapng"), crate::common::free_ports(30));
     let (name, at) = (file.display().to_string(), format!("127.0.0.1:{port}"));
     let schemes = ["tcp", "sctp", "dccp", "srp", "arq", "xtp"];
     let transports = schemes.join(",");

@@ -2,7 +2,7 @@
 //! crosses the wire, kernel namespaces and unprivileged users around the emulated link.
 //!
 //! `scripts/install-peers` brings them; run with `cargo test -p antiphon-cli --test peers -- --ignored`. Everything is on
-//! loopback or in namespaces of the tests' own, under ports that the kernel chose. What a test waits for is an event (a
+//! loopback or in namespaces of the tests' own, under ports that nobody else gets. What a test waits for is an event (a
 //! line that a program prints, its end), with a deadline against waiting for ever.
 
 mod analysed;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use antiphon::media::Pull;
 use antiphon::sound::open_source;
-use antiphon_testkit::Sine;
+use antiphon_testkit::{Sine, unless_held_up};
 
 use crate::child::{Child, antiphon, free_ports, program};
+use crate::common::HELD_UP;
 
 const RATE: usize = 48_000;
 const FREQUENCY: f64 = 997.0;
@@ -94,36 +95,41 @@ fn takes(sender: Command, port: u16, told: &[&str], says_bye: bool, channels: us
 #[test]
 #[ignore = "needs ffmpeg with libopus; scripts/install-peers brings it"]
 fn we_take_opus_of_ffmpeg() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let (raw, sdp) = (directory.path().join("tone.raw"), directory.path().join("ours.sdp"));
-    write_tone(&raw, 2);
-    let ffmpeg = |port: u16, more: &[&str]| {
-        let mut command = program("ffmpeg -hide_banner -nostdin -nostats -re -f s16le -ar 48000 -ac 2 -i");
-        command.arg(&raw).args("-c:a libopus -b:a 96k -f rtp -rtpflags send_bye".split(' '));
-        command.args(more).arg(format!("rtp://127.0.0.1:{port}?rtcpport={port}"));
-        command
-    };
-    let [port, other] = free_ports(2)[..] else { panic!("two ports") };
-    let named = sdp.display().to_string();
-    Child::start(&mut ffmpeg(other, &["-t", "0.1", "-sdp_file", &named]), DEADLINE).succeed();
-    takes(ffmpeg(port, &[]), port, &["--sdp", &named], true, 2, "ffmpeg");
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (raw, sdp) = (directory.path().join("tone.raw"), directory.path().join("ours.sdp"));
+        write_tone(&raw, 2);
+        let ffmpeg = |port: u16, more: &[&str]| {
+            let mut command =
+                program("ffmpeg -hide_banner -nostdin -nostats -re -f s16le -ar 48000 -ac 2 -i");
+            command.arg(&raw).args("-c:a libopus -b:a 96k -f rtp -rtpflags send_bye".split(' '));
+            command.args(more).arg(format!("rtp://127.0.0.1:{port}?rtcpport={port}"));
+            command
+        };
+        let [port, other] = free_ports(2)[..] else { panic!("two ports") };
+        let named = sdp.display().to_string();
+        Child::start(&mut ffmpeg(other, &["-t", "0.1", "-sdp_file", &named]), DEADLINE).succeed();
+        takes(ffmpeg(port, &[]), port, &["--sdp", &named], true, 2, "ffmpeg");
+    });
 }
 
 #[test]
 #[ignore = "needs GStreamer; scripts/install-peers brings it"]
 fn we_take_opus_of_gstreamer() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let raw = directory.path().join("tone.raw");
-    write_tone(&raw, 1);
-    let port = free_ports(1)[0];
-    // With the speech codec's forward error correction, as in calls.
-    let sender = program(&format!(
-        "gst-launch-1.0 filesrc location={} ! rawaudioparse format=pcm pcm-format=s16le sample-rate=48000 num-channels=1 \
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let raw = directory.path().join("tone.raw");
+        write_tone(&raw, 1);
+        let port = free_ports(1)[0];
+        // With the speech codec's forward error correction, as in calls.
+        let sender = program(&format!(
+            "gst-launch-1.0 filesrc location={} ! rawaudioparse format=pcm pcm-format=s16le sample-rate=48000 num-channels=1 \
          ! audioconvert ! audioresample ! opusenc bitrate=64000 inband-fec=true packet-loss-percentage=5 ! rtpopuspay \
          ! udpsink host=127.0.0.1 port={port}",
-        raw.display()
-    ));
-    takes(sender, port, &["--format", "opus/48000"], false, 1, "GStreamer");
+            raw.display()
+        ));
+        takes(sender, port, &["--format", "opus/48000"], false, 1, "GStreamer");
+    });
 }
 
 /// Another program plays ours, from our SDP.
@@ -147,24 +153,28 @@ fn plays(channels: usize, more: &[&str], whose: &str, player: impl Fn(&Path, &Pa
 #[test]
 #[ignore = "needs ffmpeg with libopus; scripts/install-peers brings it"]
 fn ffmpeg_plays_our_opus() {
-    plays(2, &[], "ffmpeg", |sdp, raw| {
-        let mut command =
-            program("ffmpeg -hide_banner -nostdin -nostats -protocol_whitelist file,udp,rtp -i");
-        command.arg(sdp).args(["-f", "s16le", "-c:a", "pcm_s16le", "-y"]).arg(raw);
-        command
+    unless_held_up(HELD_UP, || {
+        plays(2, &[], "ffmpeg", |sdp, raw| {
+            let mut command =
+                program("ffmpeg -hide_banner -nostdin -nostats -protocol_whitelist file,udp,rtp -i");
+            command.arg(sdp).args(["-f", "s16le", "-c:a", "pcm_s16le", "-y"]).arg(raw);
+            command
+        });
     });
 }
 
 #[test]
 #[ignore = "needs GStreamer; scripts/install-peers brings it"]
 fn gstreamer_plays_our_opus() {
-    plays(1, &["--ptime", "10ms"], "GStreamer", |sdp, raw| {
-        program(&format!(
-            "gst-launch-1.0 filesrc location={} ! sdpdemux ! rtpopusdepay ! opusdec ! audioconvert \
+    unless_held_up(HELD_UP, || {
+        plays(1, &["--ptime", "10ms"], "GStreamer", |sdp, raw| {
+            program(&format!(
+                "gst-launch-1.0 filesrc location={} ! sdpdemux ! rtpopusdepay ! opusdec ! audioconvert \
              ! audio/x-raw,format=S16LE,channels=1 ! filesink location={}",
-            sdp.display(),
-            raw.display()
-        ))
+                sdp.display(),
+                raw.display()
+            ))
+        });
     });
 }
 

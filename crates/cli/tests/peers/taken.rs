@@ -5,8 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use antiphon::media::SampleFormat;
+use antiphon_testkit::unless_held_up;
 
 use crate::child::{Child, antiphon, free_ports, program};
+use crate::common::HELD_UP;
 use crate::sound::{SOUNDS, Sound};
 
 /// A stream of another program: what it carries, and how our receiver is told.
@@ -67,8 +69,7 @@ impl Theirs {
     }
 }
 
-/// Takes all streams at once. All receivers listen before any sender starts: a sender's own ports are any free ones, which
-/// may be those of a receiver to come.
+/// Takes all streams at once.
 fn takes(whose: &str, streams: Vec<Theirs>, sender: impl Fn(&Theirs) -> Command) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let listening = streams.iter().enumerate().map(|(number, stream)| {
@@ -123,29 +124,31 @@ fn ffmpeg(directory: &Path, sound: &Sound, port: u16, rtcp_beside: bool, more: &
 #[test]
 #[ignore = "needs ffmpeg; scripts/install-peers brings it"]
 fn we_take_what_ffmpeg_sends() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let sounds = sources(directory.path());
-    let mut ports = free_ports(3 * sounds.len()).into_iter();
-    let mut streams = Vec::new();
-    for (number, (sound, payload_type)) in sounds.into_iter().enumerate() {
-        let mut add = |told, one_port| {
-            let port = ports.next().expect("three for each sound");
-            // Its RTCP goes to the next port, where we listen if the sound's is even (RFC 3550 §11).
-            let says_bye = one_port || port.is_multiple_of(2);
-            streams.push(Theirs { sound, port, told, says_bye, one_port });
-        };
-        let sdp = directory.path().join(format!("{}.sdp", sound.name()));
-        // The description does not depend on how long the stream is: a first, short run writes it.
-        let more = ["-t", "0.01", "-sdp_file", &sdp.display().to_string()];
-        Child::start(&mut ffmpeg(directory.path(), &sound, SOME_PORT, true, &more), DEADLINE).succeed();
-        add(Told::Sdp(sdp), number % 2 == 0);
-        match payload_type {
-            Some(_) => add(Told::Static, true),
-            None => add(Told::Format(format_flag(&sound)), false),
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let sounds = sources(directory.path());
+        let mut ports = free_ports(3 * sounds.len()).into_iter();
+        let mut streams = Vec::new();
+        for (number, (sound, payload_type)) in sounds.into_iter().enumerate() {
+            let mut add = |told, one_port| {
+                let port = ports.next().expect("three for each sound");
+                // Its RTCP goes to the next port, where we listen if the sound's is even (RFC 3550 §11).
+                let says_bye = one_port || port.is_multiple_of(2);
+                streams.push(Theirs { sound, port, told, says_bye, one_port });
+            };
+            let sdp = directory.path().join(format!("{}.sdp", sound.name()));
+            // The description does not depend on how long the stream is: a first, short run writes it.
+            let more = ["-t", "0.01", "-sdp_file", &sdp.display().to_string()];
+            Child::start(&mut ffmpeg(directory.path(), &sound, SOME_PORT, true, &more), DEADLINE).succeed();
+            add(Told::Sdp(sdp), number % 2 == 0);
+            match payload_type {
+                Some(_) => add(Told::Static, true),
+                None => add(Told::Format(format_flag(&sound)), false),
+            }
         }
-    }
-    takes("ffmpeg", streams, |stream| {
-        ffmpeg(directory.path(), &stream.sound, stream.port, stream.one_port, &[])
+        takes("ffmpeg", streams, |stream| {
+            ffmpeg(directory.path(), &stream.sound, stream.port, stream.one_port, &[])
+        });
     });
 }
 
@@ -155,30 +158,32 @@ const SOME_PORT: u16 = 9;
 #[test]
 #[ignore = "needs GStreamer; scripts/install-peers brings it"]
 fn we_take_what_gstreamer_sends() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let sounds = sources(directory.path());
-    let ports = free_ports(sounds.len());
-    let streams = sounds.into_iter().zip(ports).map(|((sound, payload_type), port)| {
-        let told = if payload_type.is_some() { Told::Static } else { Told::Format(format_flag(&sound)) };
-        Theirs { sound, port, told, says_bye: false, one_port: false }
-    });
-    takes("GStreamer", streams.collect(), |stream| {
-        let Theirs { sound, port, .. } = stream;
-        let (pay, wide) = match sound.sample {
-            SampleFormat::L24 => ("rtpL24pay", "s24le"),
-            SampleFormat::MuLaw => ("mulawenc ! rtppcmupay", "s16le"),
-            SampleFormat::ALaw => ("alawenc ! rtppcmapay", "s16le"),
-            // Left alone it takes 96.
-            _ if (sound.rate, sound.channels) == (44_100, 1) => ("rtpL16pay pt=11", "s16le"),
-            _ if (sound.rate, sound.channels) == (44_100, 2) => ("rtpL16pay pt=10", "s16le"),
-            _ => ("rtpL16pay", "s16le"),
-        };
-        let Sound { rate, channels, .. } = sound;
-        program(&format!(
-            "gst-launch-1.0 filesrc location={} ! rawaudioparse format=pcm pcm-format={wide} sample-rate={rate} \
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let sounds = sources(directory.path());
+        let ports = free_ports(sounds.len());
+        let streams = sounds.into_iter().zip(ports).map(|((sound, payload_type), port)| {
+            let told = if payload_type.is_some() { Told::Static } else { Told::Format(format_flag(&sound)) };
+            Theirs { sound, port, told, says_bye: false, one_port: false }
+        });
+        takes("GStreamer", streams.collect(), |stream| {
+            let Theirs { sound, port, .. } = stream;
+            let (pay, wide) = match sound.sample {
+                SampleFormat::L24 => ("rtpL24pay", "s24le"),
+                SampleFormat::MuLaw => ("mulawenc ! rtppcmupay", "s16le"),
+                SampleFormat::ALaw => ("alawenc ! rtppcmapay", "s16le"),
+                // Left alone it takes 96.
+                _ if (sound.rate, sound.channels) == (44_100, 1) => ("rtpL16pay pt=11", "s16le"),
+                _ if (sound.rate, sound.channels) == (44_100, 2) => ("rtpL16pay pt=10", "s16le"),
+                _ => ("rtpL16pay", "s16le"),
+            };
+            let Sound { rate, channels, .. } = sound;
+            program(&format!(
+                "gst-launch-1.0 filesrc location={} ! rawaudioparse format=pcm pcm-format={wide} sample-rate={rate} \
              num-channels={channels} ! audioconvert ! {pay} ! udpsink host=127.0.0.1 port={port}",
-            raw(directory.path(), sound).display()
-        ))
+                raw(directory.path(), sound).display()
+            ))
+        });
     });
 }
 

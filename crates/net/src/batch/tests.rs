@@ -50,18 +50,23 @@ fn a_full_batch_is_sent_in_order_and_takes_no_more() {
 
 #[test]
 fn a_blocked_receiver_costs_one_send_time_out_a_batch() {
-    let (near, _far) = pair(Duration::from_millis(40));
-    let clock = OsClock::new();
-    let mut batch = SendBatch::new(200);
-    let mut failed = 0;
-    for _ in 0..4 {
-        fill(&mut batch, BATCH);
-        batch.send(near.as_raw_fd(), |_| failed += 1);
-    }
-    // 64 datagrams into a socket with room for some ten: at 40 ms each they would take two seconds.
-    assert!(failed > 40, "{failed} found no room");
-    let took = clock.now().since(Instant::ZERO);
-    assert!(took >= Duration::from_millis(40) && took < Duration::from_millis(600), "{took:?}");
+    let once = || {
+        let (near, _far) = pair(Duration::from_millis(40));
+        let clock = OsClock::new();
+        let mut batch = SendBatch::new(200);
+        let mut failed = 0;
+        for _ in 0..4 {
+            fill(&mut batch, BATCH);
+            batch.send(near.as_raw_fd(), |_| failed += 1);
+        }
+        // 64 datagrams into a socket with room for some ten: at 40 ms each they would take two seconds.
+        assert!(failed > 40, "{failed} found no room");
+        clock.now().since(Instant::ZERO)
+    };
+    // The least of several, since a busy machine wakes a thread late now and then.
+    let took = [once(), once(), once()];
+    let least = took.iter().min().expect("three");
+    assert!((Duration::from_millis(40)..Duration::from_millis(600)).contains(least), "{took:?}");
 }
 
 #[test]

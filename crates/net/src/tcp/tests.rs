@@ -6,11 +6,12 @@ use super::*;
 use antiphon_core::Single;
 
 use crate::inert::{Inert, on};
+use crate::poll::{self, Readiness};
 
 /// A caller whose peer has just gone, at the instant zero, and to which no socket listens any more.
 fn deserted(participant: &mut Single<Inert>) -> TcpLine {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let to = listener.local_addr().expect("bound");
+    let to = ([127, 0, 0, 1], antiphon_testkit::free_ports(1)).into();
+    let listener = TcpListener::bind::<SocketAddr>(to).expect("loopback");
     let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
     line.tend(Instant::ZERO, &mut on(participant));
     drop((listener.accept().expect("the call"), listener));
@@ -28,8 +29,11 @@ fn failed_calls_are_repeated_with_back_off_and_a_limit() {
     while now < Instant::from_millis(60_000) {
         let before = line.stream.is_some();
         line.tend(now, &mut on(&mut participant));
-        if line.stream.is_some() && !before {
+        if let Some(stream) = line.stream.as_ref().filter(|_| !before) {
             calls.push(now);
+            // Simulated time stands still until the refusal is there.
+            let answered = Readiness { readable: false, writable: true };
+            assert!(poll::wait(stream.as_raw_fd(), answered, Duration::from_secs(20)).writable, "no refusal");
         }
         let due = line.poll_timeout().expect("it never gives up");
         // Loopback refuses at once, so the next call is due.

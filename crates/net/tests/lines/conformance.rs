@@ -307,23 +307,24 @@ fn waits_keep_to_their_time(mut run: Run) {
             Wait::For(time) => time,
             Wait::Idle => IDLE,
         };
-        // One may end early, and is gone on with then.
-        let took: Vec<(Duration, u32)> = (0..4)
-            .map(|_| {
-                let start = run.clock.now();
-                let (mut elapsed, mut rounds) = (Duration::ZERO, 0);
-                while rounds == 0 || elapsed < allowed {
-                    let rest = if let Wait::For(time) = wait { Wait::For(time - elapsed) } else { wait };
-                    round(&mut run.lines, &mut run.probe, &run.clock, rest).expect("nothing comes");
-                    elapsed = run.clock.now().since(start);
-                    rounds += 1;
-                }
-                (elapsed, rounds)
-            })
-            .collect();
+        let most = allowed + IDLE / 2;
+        let mut took: Vec<(Duration, u32)> = Vec::new();
         // The least of several: a busy machine wakes a thread late now and then.
-        let least = took.iter().map(|(elapsed, _)| *elapsed).min();
-        assert!(least < Some(allowed + IDLE / 2), "{wait:?}: {took:?}");
+        let mut least = Duration::MAX;
+        while took.len() < 4 || (least >= most && took.len() < MOST_TRIES) {
+            // One may end early, and is gone on with then.
+            let start = run.clock.now();
+            let (mut elapsed, mut rounds) = (Duration::ZERO, 0);
+            while rounds == 0 || elapsed < allowed {
+                let rest = if let Wait::For(time) = wait { Wait::For(time - elapsed) } else { wait };
+                round(&mut run.lines, &mut run.probe, &run.clock, rest).expect("nothing comes");
+                elapsed = run.clock.now().since(start);
+                rounds += 1;
+            }
+            took.push((elapsed, rounds));
+            least = least.min(elapsed);
+        }
+        assert!(least < most, "{wait:?}: {took:?}");
         // What does not wait at all goes round thousands of times meanwhile.
         assert!(took.iter().all(|(_, rounds)| *rounds <= MOST_PARTS), "{wait:?}: {took:?}");
     }
@@ -416,6 +417,8 @@ const FAR: u16 = 7_002;
 const LEN: usize = 300;
 /// Messages of a test: more than a batch.
 const MANY: u32 = 100;
+/// Waits of a busy machine, each of which may end late.
+const MOST_TRIES: usize = 40;
 /// Parts that a wait may come in.
 const MOST_PARTS: u32 = 10;
 const TURN: Wait = Wait::For(Duration::from_millis(1));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use antiphon_net::emulator::Side;
+use antiphon_net::emulator::{Lane, Side};
 use antiphon_net::{Line, OsClock, SocketOptions, UdpLine};
 
 use crate::world::{LIMIT, Node, lane, local, message, number};
@@ -76,56 +76,60 @@ fn answers_leave_from_the_address_that_was_called() {
 #[test]
 fn a_caller_whose_address_is_gone_goes_on_from_another() {
     let Some((_router, lane)) = lane("delay=0ms", 1) else { return };
-    let clock = OsClock::new();
     for v6 in [false, true] {
-        let (from, at): (IpAddr, IpAddr) = match v6 {
-            true => (lane.near.v6.into(), lane.far.v6.into()),
-            false => (lane.near.v4.into(), lane.far.v4.into()),
-        };
-        let far = lane.far.namespace.run(|| UdpSocket::bind(SocketAddr::new(at, 0))).expect("a namespace");
-        let far = far.expect("its address");
-        far.set_read_timeout(Some(LIMIT)).expect("a socket");
-        let to = far.local_addr().expect("bound");
-        let line = lane.near.namespace.run(|| UdpLine::call(to, &SocketOptions::default()));
-        let mut near = Node::udp(line.expect("a namespace").expect("a route"), &clock);
-        near.send(message(0, 100));
-        near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
-        let mut buf = [0; 2048];
-        let (_, before) = far.recv_from(&mut buf).expect("the first message");
-        assert_eq!(before.ip(), from);
-
-        let other = neighbour(from);
-        add(&lane.near, other);
-        let (family, whole) = if v6 { ("-6", 128) } else { ("-4", 32) };
-        let prefix = prefix_of(&lane.near, from).unwrap_or(whole);
-        let gone_since = clock.now();
-        ip(&lane.near, &format!("addr del {from}/{prefix} dev {DEVICE}"));
-        ip(&lane.near, &format!("{family} route replace default dev {DEVICE} src {other}"));
-        let began = clock.now();
-        let mut n = 1;
-        while near.line.stats().moved == 0 {
-            assert!(clock.now().since(began) < LIMIT, "it never looks for another: {:?}", near.line.stats());
-            near.send(message(n, 100));
-            near.run_for(&clock, Duration::from_millis(5));
-            n += 1;
-        }
-        let took = clock.now().since(gone_since);
-        // A fifth of a second, less the age of the instant that a round begins with.
-        assert!(took >= Duration::from_millis(150), "an address that is renewed is waited for: {took:?}");
-        near.send(message(1000, 100));
-        near.until(&clock, "its sending", |node| node.party.outcomes.len() == n as usize + 1);
-        // IPv6 has sent the others from where nobody can answer.
-        let after = loop {
-            let (len, after) = far.recv_from(&mut buf).expect("the stream goes on");
-            if number(&buf[..len]) == 1000 {
-                break after;
-            }
-        };
-        assert_eq!(after, SocketAddr::new(other, before.port()), "from the other address and the same port");
-        // And what is answered comes back.
-        far.send_to(&message(7, 100), after).expect("a way");
-        near.until(&clock, "the answer", |node| node.party.messages == [message(7, 100)]);
+        // In the caller's network, where it looks for its address.
+        lane.near.namespace.run(|| goes_on(&lane, v6)).expect("a namespace");
     }
+}
+
+fn goes_on(lane: &Lane, v6: bool) {
+    let clock = OsClock::new();
+    let (from, at): (IpAddr, IpAddr) = match v6 {
+        true => (lane.near.v6.into(), lane.far.v6.into()),
+        false => (lane.near.v4.into(), lane.far.v4.into()),
+    };
+    let far = lane.far.namespace.run(|| UdpSocket::bind(SocketAddr::new(at, 0))).expect("a namespace");
+    let far = far.expect("its address");
+    far.set_read_timeout(Some(LIMIT)).expect("a socket");
+    let to = far.local_addr().expect("bound");
+    let line = UdpLine::call(to, &SocketOptions::default());
+    let mut near = Node::udp(line.expect("a route"), &clock);
+    near.send(message(0, 100));
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == 1);
+    let mut buf = [0; 2048];
+    let (_, before) = far.recv_from(&mut buf).expect("the first message");
+    assert_eq!(before.ip(), from);
+
+    let other = neighbour(from);
+    add(&lane.near, other);
+    let (family, whole) = if v6 { ("-6", 128) } else { ("-4", 32) };
+    let prefix = prefix_of(&lane.near, from).unwrap_or(whole);
+    let gone_since = clock.now();
+    ip(&lane.near, &format!("addr del {from}/{prefix} dev {DEVICE}"));
+    ip(&lane.near, &format!("{family} route replace default dev {DEVICE} src {other}"));
+    let began = clock.now();
+    let mut n = 1;
+    while near.line.stats().moved == 0 {
+        assert!(clock.now().since(began) < LIMIT, "it never looks for another: {:?}", near.line.stats());
+        near.send(message(n, 100));
+        near.run_for(&clock, Duration::from_millis(5));
+        n += 1;
+    }
+    let took = clock.now().since(gone_since);
+    assert!(took >= Duration::from_millis(200), "an address that is renewed is waited for: {took:?}");
+    near.send(message(1000, 100));
+    near.until(&clock, "its sending", |node| node.party.outcomes.len() == n as usize + 1);
+    // IPv6 has sent the others from where nobody can answer.
+    let after = loop {
+        let (len, after) = far.recv_from(&mut buf).expect("the stream goes on");
+        if number(&buf[..len]) == 1000 {
+            break after;
+        }
+    };
+    assert_eq!(after, SocketAddr::new(other, before.port()), "from the other address and the same port");
+    // And what is answered comes back.
+    far.send_to(&message(7, 100), after).expect("a way");
+    near.until(&clock, "the answer", |node| node.party.messages == [message(7, 100)]);
 }
 
 /// The length of the prefix that an address was added with.

@@ -24,6 +24,14 @@ struct Watched {
     waits: Vec<(Duration, Duration)>,
     /// Rounds that began after the request.
     after: usize,
+    told: bool,
+}
+
+/// Whether these waits are enough to judge by the shortest, which is to last less than `most`: all of a busy machine's may be
+/// long for a while.
+fn are_enough(waits: impl ExactSizeIterator<Item = Duration>, most: Duration) -> bool {
+    let count = waits.len();
+    count >= MOST_ROUNDS || (count >= ROUNDS && waits.min() < Some(most))
 }
 
 impl LineLayer for Watched {
@@ -50,7 +58,9 @@ impl LineLayer for Watched {
         let start = clock.now();
         let result = self.line.receive(clock, participant, wait);
         self.waits.push((allowed, clock.now().since(start).saturating_sub(allowed)));
-        if self.waits.len() == ROUNDS {
+        // The first does not wait.
+        if !self.told && are_enough(self.waits.iter().skip(1).map(|(_, over)| *over), IDLE / 2) {
+            self.told = true;
             self.tell.send(()).expect("the test waits");
         }
         result
@@ -125,10 +135,11 @@ fn a_stop_is_noticed_while_only_callers_are_waited_for() {
         let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
-            let (mut waits, mut after, mut round_end) = (Vec::new(), 0, None);
+            let (mut waits, mut after, mut round_end, mut is_told) = (Vec::new(), 0, None, false);
             let mut each = |now: Instant, idler: &mut Single<Idler>, _: &mut Lines<'_>| {
                 waits.extend(round_end.map(|end| now.since(end)));
-                if waits.len() == ROUNDS {
+                if !is_told && are_enough(waits.iter().copied(), IDLE + IDLE / 2) {
+                    is_told = true;
                     tell.send(()).expect("the test waits");
                 }
                 // Another round begins, although the request is there.
@@ -168,7 +179,9 @@ fn a_waker_ends_the_wait_for_callers() {
     // The socket is new in the first round, which does not wait.
     wait();
     let (mut before, mut during, mut unused) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    let is_short = |waits: &[Duration]| waits.iter().min() < Some(&(IDLE / 2));
+    // A busy machine's thread may come late for some time.
+    while before.len() < ROUNDS || (before.len() < MOST_ROUNDS && !(is_short(&before) && is_short(&during))) {
         waker.wake();
         before.push(wait());
         unused.push(wait());
@@ -196,7 +209,8 @@ fn a_stop_is_noticed_within_a_tenth_of_a_second() {
     for (wait, timer) in ways() {
         for line in lines(&far) {
             let ((tell, told), stop) = (mpsc::channel(), Stop::new());
-            let watched = Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0 };
+            let watched =
+                Watched { line, stop: stop.clone(), tell, waits: Vec::new(), after: 0, told: false };
             let asked = stop.clone();
             let thread = std::thread::spawn(move || {
                 let mut idler = Idler { timer, ..Idler::default() };
@@ -249,7 +263,8 @@ fn a_waker_ends_the_wait_of_every_line() {
     }
 }
 
-/// Rounds before a line is asked to stop: the first does not wait.
+/// Rounds before a line is asked to stop, and those that are watched at most.
 const ROUNDS: usize = 5;
+const MOST_ROUNDS: usize = 50;
 /// Longer than any test may take.
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,7 +1,7 @@
 //! Connections that break, and how a line reconnects.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use antiphon_core::BrokenReason;
@@ -41,8 +41,9 @@ fn proves_alive(node: &mut Node, peer: &mut TcpStream, clock: &OsClock, n: u32) 
 #[test]
 fn a_caller_reconnects_after_end_reset_and_restart() {
     let clock = OsClock::new();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = listener.local_addr().expect("bound");
+    // One that nobody gets while the listener is away.
+    let address = SocketAddr::from(([127, 0, 0, 1], antiphon_testkit::free_ports(1)));
+    let listener = TcpListener::bind(address).expect("loopback");
     let mut node = caller(&listener, &clock);
     let mut peer = accept(&mut node, &listener, &clock);
     proves_alive(&mut node, &mut peer, &clock, 1);
@@ -81,8 +82,9 @@ fn messages_wait_for_the_connection_until_their_deadlines() {
     let peer = accept(&mut node, &listener, &clock);
     drop(peer);
     node.until(&clock, "the break", |node| node.party.broken.len() == 1);
-    // The first back-off is 100 ms: this message is too old by then.
-    node.party.outbox.push_back((message(1, 300), Some(clock.now() + Duration::from_millis(5))));
+    // The first back-off is 100 ms from the break on: this message is too old by then, however late it is handed over.
+    let (broke, _) = node.party.broken[0];
+    node.party.outbox.push_back((message(1, 300), Some(broke + Duration::from_millis(5))));
     let mut peer = accept(&mut node, &listener, &clock);
     proves_alive(&mut node, &mut peer, &clock, 2);
     assert_eq!(node.party.expired(), 1);

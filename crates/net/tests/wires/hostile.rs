@@ -37,13 +37,15 @@ fn a_thousand_silent_connections_cost_the_honest_one_nothing() {
     let silent: Vec<TcpStream> = (0..many).map(|_| running.call()).collect();
     let mut honest = running.call();
     let clock = OsClock::new();
-    for n in 0..50 {
+    let took = (0..50).map(|n| {
+        let start = clock.now();
         echoes(&mut honest, &pattern(1_000 + n));
-    }
-    let took = clock.now().since(antiphon_core::Instant::ZERO);
+        clock.now().since(start)
+    });
     // 20 microseconds each on an idle machine; checking every connection in each round would take a hundred times as
-    // long.
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    // long. The least, since a busy machine runs other programs in between.
+    let least = took.min().expect("fifty");
+    assert!(least < Duration::from_millis(1), "{least:?}");
     let left = running.stop();
     assert_eq!(left.server.accepted as usize, many + 1);
     // A round for each event: a few for accepting, fifty for the honest connection, the rest are needless wake-ups.

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use antiphon_media::{Sink, SinkError, StreamFormat};
@@ -16,10 +16,13 @@ fn spec(text: &str) -> PlayerSpec {
     }
 }
 
+/// A script, written by a process of its own: a descriptor of ours would be copied into programs that other tests start meanwhile,
+/// and what is open for writing can't be run (ETXTBSY, execve(2)).
 fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+    let written = Command::new("sh").args(["-c", write, "sh", text]).arg(&path).status();
+    assert!(written.unwrap().success());
     path
 }
 
