@@ -120,6 +120,7 @@ fn incoming() -> (impl VideoSink, FilmDeposit<Nowhere>, FilmCounters) {
 fn pictures_of_an_unknown_codec_are_told() {
     let (mut to, mut film, counters) = incoming();
     to.on_packet(&VideoArrived {
+        at: Instant::ZERO,
         ssrc: 5,
         encoding: EncodingName::new("H266").expect("a word"),
         timestamp: 0,
@@ -148,6 +149,7 @@ fn a_picture_that_never_ends_is_given_up_and_the_next_one_is_whole() {
             stream.packet((ticks, marking), NtpTime::from_bits(1), &payload, &mut buf).expect("it fits");
         stream.advance();
         to.on_packet(&VideoArrived {
+            at: Instant::ZERO,
             ssrc: stream.ssrc(),
             encoding,
             timestamp: stream.timestamp_at(ticks),
