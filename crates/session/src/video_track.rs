@@ -129,6 +129,8 @@ pub struct VideoTrack {
     recent: Recent,
     /// The packet that was given begins a key frame.
     begins_key: bool,
+    /// When its source had something for the first time, if it had nothing before.
+    ready: Option<Instant>,
     counters: VideoTrackCounters,
 }
 
@@ -191,6 +193,7 @@ impl VideoTrack {
             is_told: true,
             recent: Recent::new(),
             begins_key: false,
+            ready: None,
             counters: VideoTrackCounters::default(),
         }
     }
@@ -263,6 +266,10 @@ impl VideoTrack {
         // confirmed, and so on, so that they would be sent one in a round trip.
         let age = if way.patience.is_some() { self.open.age(now) } else { self.open.handed_for(now) };
         let is_held = way.longest.is_some_and(|longest| age > longest);
+        if self.unit.is_none() && self.source.next().is_none() {
+            self.ready = Some(now + ASK_AGAIN);
+        }
+        let way = Way { since: way.since.max(self.ready), ..way };
         while let Some(payload) = self.source.next() {
             let (part, parts) = payload.part;
             // A unit's packets don't stand in front of the sound all at once.

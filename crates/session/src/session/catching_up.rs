@@ -90,6 +90,8 @@ impl Session {
     pub(super) fn begin_catching_up(&mut self, now: Instant, at: usize) -> bool {
         let is_apart = self.sends_video_apart();
         let is_unmanaged = self.is_video_unmanaged();
+        // What several take says nothing of one.
+        let is_single = self.peers.iter().flatten().count() == 1;
         let rate = self.rate_of_pictures().filter(|_| !is_unmanaged);
         let Some(peer) = self.peers[at].as_mut().filter(|_| !self.group) else { return false };
         if Self::video_destination(is_apart, peer).is_none() {
@@ -99,7 +101,7 @@ impl Session {
         for (track, video) in self.video.tracks_mut().enumerate() {
             let Some(bytes) = video.since_key_frame() else { continue };
             // Beside those that are due meanwhile.
-            let rate = rate.or(video.rate_taken().filter(|_| is_unmanaged));
+            let rate = rate.or(video.rate_taken().filter(|_| is_unmanaged && is_single));
             let left = rate.map(|rate| rate - video.rate_since_key_frame(now));
             if left.is_some_and(|left| bytes as f64 > left * LONGEST.as_secs_f64()) {
                 continue;

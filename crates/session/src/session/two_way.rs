@@ -26,6 +26,8 @@ pub(super) struct TwoWay {
     tells: Option<Instant>,
     /// The user has ended it: nothing is waited for.
     stopped: bool,
+    /// When the peer's address was proved.
+    proved: Option<Instant>,
 }
 
 impl TwoWay {
@@ -62,6 +64,11 @@ impl Session {
         self.two_way.as_ref()?.meter.estimate(now)
     }
 
+    /// When the address of a call's peer was proved, if it had to be.
+    pub(super) fn proved_since(&self) -> Option<Instant> {
+        self.two_way.as_ref()?.proved
+    }
+
     /// Whether a caller's address may be another's: it is sent nothing before its sound comes.
     pub(super) fn awaits_caller(&self, at: usize) -> bool {
         let association = self.peers[at].as_ref().and_then(|peer| peer.association);
@@ -91,8 +98,9 @@ impl Session {
         if let Some(two_way) = self.two_way.as_mut().filter(|_| told.ssrc != self.ssrc) {
             two_way.meter.on_told(now, self.config.epoch, received.received_at, received.repaired, told);
             // Only who receives what is sent to its address knows our number.
-            if told.hears == Some(self.ssrc) {
+            if told.hears == Some(self.ssrc) && !self.associations.is_validated(id) {
                 self.associations.validate(id);
+                two_way.proved = Some(now);
             }
         }
         true

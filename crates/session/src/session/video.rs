@@ -191,8 +191,12 @@ impl Session {
                 false => self.rate_of_pictures(),
             },
             is_stream,
-            is_missing: is_apart && ways.next().is_none(),
-            since: self.video_open_since(),
+            is_missing: match is_apart {
+                true => ways.next().is_none(),
+                // They wait until the address of a caller is proved: a part of a picture is of no use.
+                false => self.two_way.is_some() && ways.any(|id| !self.associations.is_validated(id)),
+            },
+            since: self.video_open_since().or(self.proved_since()),
         }
     }
 

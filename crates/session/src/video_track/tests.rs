@@ -45,7 +45,7 @@ fn track(kinds: &'static [u8]) -> VideoTrack {
         seed: 1,
         max_packet: 100,
     };
-    VideoTrack::new(Box::new(Kinds { kinds, at: (0, 0), ended: true }), config)
+    VideoTrack::new(Box::new(Kinds { kinds, at: (0, 0), ended: !kinds.is_empty() }), config)
 }
 
 const ORIGIN: Instant = Instant::from_millis(1_000);
@@ -134,11 +134,38 @@ fn pictures_wait_for_a_way_until_they_are_late() {
         (track.next_call(ORIGIN), track.counters()),
         (Some(Instant::from_millis(1_035)), VideoTrackCounters::default())
     );
-    // Unit 0 is late at 1.1 s, and the three that need it with it.
-    assert_eq!(drain_over(&mut track, 1_150, missing), [0; 0]);
+    // A way that comes within half a second is not too late for it.
+    assert_eq!(drain_over(&mut track, 1_590, missing), [0; 0]);
+    assert_eq!(track.counters().left_out, 0);
+    // Unit 0 is late at 1.6 s, and the three that need it with it.
+    assert_eq!(drain_over(&mut track, 1_650, missing), [0; 0]);
     assert_eq!(track.counters().left_out, 2, "0 and 1 are late, 2 is not yet");
-    assert_eq!(drain_over(&mut track, 1_190, WAY), [4]);
-    assert_eq!((track.counters().left_out, track.counters().units), (4, 1));
+    let came = Way { since: Some(Instant::from_millis(1_655)), ..WAY };
+    assert_eq!(drain_over(&mut track, 1_655, came), [4, 5]);
+    assert_eq!((track.counters().left_out, track.counters().units), (4, 2));
+}
+
+/// It is asked again and again meanwhile.
+#[test]
+fn the_first_picture_waits_for_a_way_that_opens_soon() {
+    let missing = Way { is_missing: true, ..WAY };
+    let mut track = track(b"kppppppppppp");
+    for now in (1_000..1_400).step_by(5) {
+        assert_eq!(drain_over(&mut track, now, missing), [0; 0]);
+    }
+    let open = Way { since: Some(Instant::from_millis(1_400)), ..WAY };
+    assert_eq!(drain_over(&mut track, 1_400, open), (0..=10).collect::<Vec<_>>());
+}
+
+/// A file that is read late begins late, and not at its second key frame.
+#[test]
+fn the_first_picture_waits_for_its_source() {
+    let mut track = track(b"");
+    for now in (1_000..1_300).step_by(5) {
+        assert_eq!(drain(&mut track, now), [0; 0]);
+    }
+    track.source = Box::new(Kinds { kinds: b"kppppppppp", at: (0, 0), ended: true });
+    assert_eq!(drain(&mut track, 1_300), (0..=7).collect::<Vec<_>>());
 }
 
 #[test]

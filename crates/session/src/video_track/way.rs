@@ -39,7 +39,11 @@ impl Way {
         bytes: f64,
         is_held: bool,
     ) -> Option<Judged> {
-        let waited = self.since.filter(|since| *since <= due + MOST_WAIT).unwrap_or(due);
+        let waited = match self.is_missing {
+            // It may come yet.
+            true => due + MOST_WAIT,
+            false => self.since.filter(|since| *since <= due + MOST_WAIT).unwrap_or(due),
+        };
         let deadline = self.patience.map(|patience| due.max(waited) + patience);
         let is_late = deadline.is_some_and(|deadline| deadline < now);
         let is_held = is_held || self.is_missing;

@@ -8,6 +8,7 @@ use antiphon_session::Session;
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
 use crate::common::{End, talking};
+use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{World, heard, ms, send_session_with, track_config, world_of};
 
 /// A call over that transport, of sources of so many sample frames.
@@ -137,4 +138,25 @@ fn who_does_not_show_that_it_hears_gets_three_times_what_it_sends() {
     let [up, down] = bytes_each_way(caller);
     assert!(down > 8 * up, "{up} bytes, {down} back");
     assert!(kept.len() > 2 * 48_000 * 4, "{} samples", kept.len());
+}
+
+/// Until a caller has shown that it hears, which takes longer than a picture is of use, none is begun; and none is left out for that.
+#[test]
+fn the_first_picture_waits_until_the_caller_has_proved_its_address() {
+    let narrow = StreamFormat::new(8_000, 1).unwrap();
+    let (delay, epoch) = (ms(100), Epoch::default());
+    let [near_kept, far_kept] = [Kept::default(), Kept::default()];
+    let end = |role, source, kept: &Kept, seed| {
+        talking(End { name: "rtp", role, source, sink: kept.opener(), delay, seed, epoch })
+    };
+    let mut near = end(Role::Caller, Noise::new(narrow, 16_000), &near_kept, 1);
+    let far = end(Role::Listener, Noise::new(stereo(), 96_000), &far_kept, 2);
+    let seen = Shared::default();
+    near.set_video_sink(Box::new(seen.clone()));
+    // All need the first one.
+    let far = with_pictures(far, Pictures::new(ms(40), 10, 48).keys(1_000));
+    let mut world = World::linked(near, far, "delay=100ms", 7);
+    world.run(END);
+    assert_eq!(seen.whole(10).len(), 48, "{:?}", world.far.video_sent().next());
+    assert_eq!(world.far.video_sent().next().map(|sent| sent.left_out), Some(0));
 }
