@@ -15,9 +15,14 @@ pub struct Counting;
 impl Counting {
     /// How often `work` asked for memory or gave it back on this thread. What moves a block (`realloc`) counts once.
     pub fn calls(work: impl FnOnce()) -> u64 {
-        let before = CALLS.get();
+        let before = Self::so_far();
         work();
-        CALLS.get() - before
+        Self::so_far() - before
+    }
+
+    /// How often this thread has asked for memory or given it back so far.
+    pub fn so_far() -> u64 {
+        CALLS.get()
     }
 
     /// Bytes that this thread holds after `work` beyond those before it, and what it made.

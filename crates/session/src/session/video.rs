@@ -270,14 +270,11 @@ impl Session {
         if self.on_party_picture(now, at, received, (&view, bytes)) {
             return true;
         }
-        let Some(video) = &mut self.video.receive else {
-            // They take as much of the path, and of what the sound needs.
-            self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
-            return false;
-        };
+        // Those that nobody wants, and those of several tracks of which one is followed, take as much of the path, and of what the sound needs.
+        self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
+        let Some(video) = &mut self.video.receive else { return false };
         let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
         if let (true, Some(peer)) = (followed, &mut self.peers[at]) {
-            self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
             let numbers = (view.sequence, view.timestamp);
             peer.rtcp.on_received_at(received.received_at, view.ssrc, numbers, VIDEO_CLOCK);
         }
