@@ -1,6 +1,8 @@
 //! One path that the tracks of a session share: what is on its way, how fast the path takes it, and what that leaves to the
 //! pictures when the sound has had its own.
 
+mod sent_stream;
+
 use std::time::Duration;
 
 use antiphon_core::{Event, Instant};
@@ -11,6 +13,7 @@ use super::slow_path::{Arrival, SlowPath};
 use super::{Budget, CongestionManager, PathFigures, SPAN, SPANS, TrackId};
 use crate::associations::AssociationId;
 use crate::packet_arrivals::LATEST;
+use sent_stream::SentStream;
 
 /// Shares out the path to one peer that tells when packets arrive (RFC 8888), over any transport but one of a byte stream.
 ///
@@ -41,29 +44,6 @@ pub struct SharedPath {
     figures: PathFigures,
 }
 
-/// What was sent of one stream and is not told of yet.
-#[derive(Debug)]
-struct SentStream {
-    ssrc: Option<u32>,
-    ring: Vec<Sent>,
-    /// Every older packet is told of.
-    oldest: u16,
-    /// The number after the newest one.
-    next: u16,
-    /// The newest one that has arrived.
-    arrived: Option<u16>,
-    /// When a packet was last sent; `None` before the first.
-    last_sent: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    number: u16,
-    at: Instant,
-    /// 0 when it has been told of.
-    bytes: u32,
-}
-
 /// The shortest round trip, and the one that packets have now.
 #[derive(Clone, Debug, Default)]
 struct RoundTrip {
@@ -86,18 +66,9 @@ struct Delivered {
 impl SharedPath {
     /// For so many streams: the channel groups of the sound, and the pictures.
     pub fn new(streams: usize) -> Self {
-        let sent = Sent { number: 0, at: Instant::ZERO, bytes: 0 };
-        let stream = || SentStream {
-            ssrc: None,
-            ring: vec![sent; REMEMBERED],
-            oldest: 0,
-            next: 0,
-            arrived: None,
-            last_sent: None,
-        };
         SharedPath {
             on: None,
-            streams: (0..streams).map(|_| stream()).collect(),
+            streams: (0..streams).map(|_| SentStream::new()).collect(),
             copa: None,
             slow: SlowPath::new(),
             in_flight: 0,
@@ -117,10 +88,7 @@ impl SharedPath {
 
     /// Another association leads to the peer: nothing is known of its path.
     fn begin(&mut self, on: AssociationId) {
-        for stream in &mut self.streams {
-            stream.oldest = stream.next;
-            stream.ring.iter_mut().for_each(|sent| sent.bytes = 0);
-        }
+        self.streams.iter_mut().for_each(SentStream::forget);
         (self.on, self.copa, self.reported, self.answer) = (Some(on), None, None, None);
         (self.in_flight, self.round_trip, self.slow) = (0, RoundTrip::default(), SlowPath::new());
         (self.delivered, self.figures, self.asked) = Default::default();
@@ -129,12 +97,11 @@ impl SharedPath {
     /// The place of a new stream: one that none had, or that of the stream that has been silent for the longest, which goes on under another
     /// SSRC.
     fn place_for(&mut self, ssrc: u32, number: u16) -> Option<usize> {
-        let silent = |stream: &(usize, &SentStream)| stream.1.last_sent;
+        let silent = |stream: &(usize, &SentStream)| stream.1.last_sent();
         let (at, _) = self.streams.iter().enumerate().min_by_key(silent)?;
         let stream = &mut self.streams[at];
-        self.in_flight -= stream.ring.iter().map(|sent| u64::from(sent.bytes)).sum::<u64>();
-        stream.forget();
-        (stream.ssrc, stream.oldest, stream.next, stream.arrived) = (Some(ssrc), number, number, None);
+        self.in_flight -= stream.in_flight();
+        stream.begin(ssrc, number);
         Some(at)
     }
 
@@ -187,7 +154,7 @@ impl SharedPath {
     /// What was sent before the first packet that is told of was not lost: nobody was there yet.
     fn forget_unheard(&mut self, report: &ArrivalReport<'_>) {
         let sent_at = |(ssrc, number, _)| {
-            let stream = self.streams.iter().find(|stream| stream.ssrc == Some(ssrc))?;
+            let stream = self.streams.iter().find(|stream| stream.is_of(ssrc))?;
             stream.sent(number).map(|sent| sent.at)
         };
         let Some(first) = report.packets().filter_map(sent_at).min() else { return };
@@ -229,7 +196,7 @@ impl CongestionManager for SharedPath {
             self.in_flight = 0;
         }
         let Some((number, ssrc)) = name_of(packet) else { return };
-        let known = self.streams.iter().position(|stream| stream.ssrc == Some(ssrc));
+        let known = self.streams.iter().position(|stream| stream.is_of(ssrc));
         let Some(at) = known.or_else(|| self.place_for(ssrc, number)) else { return };
         self.in_flight -= self.streams[at].on_sent(now, number, packet.len());
         self.in_flight += packet.len() as u64;
@@ -256,7 +223,7 @@ impl CongestionManager for SharedPath {
         let mut answer = None;
         for (ssrc, number, packet) in report.packets() {
             let PacketArrival::Arrived(ago) = packet else { continue };
-            let Some(stream) = self.streams.iter_mut().find(|stream| stream.ssrc == Some(ssrc)) else {
+            let Some(stream) = self.streams.iter_mut().find(|stream| stream.is_of(ssrc)) else {
                 continue;
             };
             let Some(sent) = stream.on_arrived(number) else { continue };
@@ -341,86 +308,6 @@ impl CongestionManager for SharedPath {
     }
 }
 
-impl SentStream {
-    /// Returns the bytes of a packet of which nothing was told, and whose place this one takes.
-    fn on_sent(&mut self, now: Instant, number: u16, bytes: usize) -> u64 {
-        let place = &mut self.ring[usize::from(number) % REMEMBERED];
-        let before = std::mem::replace(place, Sent { number, at: now, bytes: bytes as u32 });
-        (self.next, self.last_sent) = (number.wrapping_add(1), Some(now));
-        if usize::from(self.next.wrapping_sub(self.oldest)) > REMEMBERED {
-            self.oldest = self.next.wrapping_sub(REMEMBERED as u16);
-        }
-        u64::from(before.bytes)
-    }
-
-    /// A packet has arrived: returns it if that is news.
-    fn on_arrived(&mut self, number: u16) -> Option<Sent> {
-        let sent = &mut self.ring[usize::from(number) % REMEMBERED];
-        if sent.number != number || sent.bytes == 0 {
-            return None;
-        }
-        let news = *sent;
-        sent.bytes = 0;
-        let is_newer = |before: u16| number.wrapping_sub(before) as i16 > 0;
-        if self.arrived.is_none_or(is_newer) {
-            self.arrived = Some(number);
-        }
-        Some(news)
-    }
-
-    /// Packets that others have overtaken for too long, and their bytes.
-    fn lost(&mut self) -> (u32, u64) {
-        let Some(arrived) = self.arrived else { return (0, 0) };
-        let (mut packets, mut bytes) = (0, 0);
-        while self.oldest != self.next && (arrived.wrapping_sub(self.oldest) as i16) >= 0 {
-            let sent = &mut self.ring[usize::from(self.oldest) % REMEMBERED];
-            if sent.bytes > 0 && sent.number == self.oldest {
-                let behind = arrived.wrapping_sub(self.oldest);
-                if behind < OVERTAKEN {
-                    break;
-                }
-                packets += 1;
-                bytes += u64::from(std::mem::take(&mut sent.bytes));
-            }
-            self.oldest = self.oldest.wrapping_add(1);
-        }
-        (packets, bytes)
-    }
-
-    fn oldest_at(&self) -> Option<Instant> {
-        let mut numbers = (0..self.next.wrapping_sub(self.oldest)).map(|n| self.oldest.wrapping_add(n));
-        numbers.find_map(|number| {
-            let sent = &self.ring[usize::from(number) % REMEMBERED];
-            (sent.bytes > 0).then_some(sent.at)
-        })
-    }
-
-    /// Nothing will be told of what was sent before `first`: returns its bytes.
-    fn forget_before(&mut self, first: Instant) -> u64 {
-        let mut bytes = 0;
-        while self.oldest != self.next {
-            let sent = &mut self.ring[usize::from(self.oldest) % REMEMBERED];
-            if sent.number == self.oldest && sent.at >= first {
-                break;
-            }
-            bytes += u64::from(std::mem::take(&mut sent.bytes));
-            self.oldest = self.oldest.wrapping_add(1);
-        }
-        bytes
-    }
-
-    /// A packet that nothing was told of yet.
-    fn sent(&self, number: u16) -> Option<&Sent> {
-        let sent = &self.ring[usize::from(number) % REMEMBERED];
-        (sent.number == number && sent.bytes > 0).then_some(sent)
-    }
-
-    fn forget(&mut self) {
-        self.oldest = self.next;
-        self.ring.iter_mut().for_each(|sent| sent.bytes = 0);
-    }
-}
-
 impl RoundTrip {
     fn note(&mut self, now: Instant, time: Duration, answer: Option<Duration>) {
         if now.since(self.began) >= SPAN {
@@ -466,8 +353,6 @@ fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
     Some((u16::from_be_bytes([header[2], header[3]]), ssrc))
 }
 
-/// Packets of a stream that are remembered: half a second of 50 Mbit/s.
-const REMEMBERED: usize = 2048;
 /// Packets that may be sent at the beginning in each of these intervals, a round trip of usual length (RFC 5681 §3.1: two to four, of which
 /// the fewest keep the sound from waiting), or the bytes of a usual one, if they are short. After this time the peer tells nothing.
 const FIRST_PACKETS: f64 = 2.0;
@@ -483,8 +368,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// Without a report for so long the path is taken to be broken (RFC 6298 §2.4).
 const SILENCE: Duration = Duration::from_secs(1);
-/// Packets that have overtaken one that is lost (RFC 5681 §3.2).
-const OVERTAKEN: u16 = 3;
 /// Parts of the time in which the least wait counts, and the shortest such time: some reports lie in it.
 const MOMENTS: usize = 3;
 const SHORTEST_MOMENT: Duration = Duration::from_millis(40);
