@@ -3,68 +3,22 @@
 
 mod open;
 mod recent;
+mod source;
+mod tag;
 mod way;
 
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Instant, Tag};
+use antiphon_core::{Epoch, Instant};
 use antiphon_media::packet::{EncodingName, Marking, VIDEO_CLOCK, VideoStream};
 
-use crate::send_track::{NUMBER_BITS, NUMBER_MASK};
 use open::Open;
 use recent::Recent;
+use source::Head;
+pub use source::{VideoPayload, VideoSource, VideoWay};
+pub(crate) use tag::{AGAIN, again_tag, video_of, video_tag};
 use way::Judged;
 pub(crate) use way::Way;
-
-/// Pictures to send, cut into the payloads of RTP packets. Called on the media thread: neither blocks nor allocates nor
-/// locks; what reads and cuts files does so on a thread of its own.
-pub trait VideoSource: Send {
-    /// The next payload, in the order of sending; the same one until [`Self::take`]. `None`: nothing is ready.
-    fn next(&mut self) -> Option<VideoPayload<'_>>;
-
-    /// The payload of [`Self::next`] is done with.
-    fn take(&mut self);
-
-    /// Whether no payload will follow.
-    fn is_ended(&mut self) -> bool;
-
-    /// What the way to the receiver is like, once for each access unit: a source that has its pictures in several rates chooses by it.
-    fn on_way(&mut self, way: VideoWay);
-}
-
-/// The way of pictures to their receiver, as a source is told of it.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct VideoWay {
-    /// What the pictures may take of the path, in bytes a second, if that is known.
-    pub rate: Option<f64>,
-    /// Whether pictures have waited for it since the last call.
-    pub is_held: bool,
-    /// Access units left out so far.
-    pub left_out: u64,
-    /// How long after it was due the present one was begun.
-    pub late: Duration,
-}
-
-/// A payload of an access unit: of one picture.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct VideoPayload<'a> {
-    /// Counts access units.
-    pub unit: u64,
-    /// Which of the unit's payloads it is, and of how many.
-    pub part: (u32, u32),
-    /// When the unit may be sent, after the track began: with the picture, or earlier if others need it first.
-    pub due: Duration,
-    /// When its picture is shown, after the track began.
-    pub shown: Duration,
-    /// Whether it can be decoded by itself.
-    pub is_key: bool,
-    /// Whether others can't be decoded without it.
-    pub is_needed: bool,
-    /// Its temporal layer, 0 for the lowest.
-    pub layer: u8,
-    /// What the payload format has made.
-    pub bytes: &'a [u8],
-}
 
 /// How a video track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -120,8 +74,6 @@ pub struct VideoTrack {
     next: Next,
     /// Until then nothing is sent: what was granted is used up, or the transport took no more.
     held: Option<Instant>,
-    /// The transport took no more: the packet that it refused is sent again.
-    blocked: bool,
     /// Pictures have waited since the source was last told.
     was_held: bool,
     /// The source has been told since the present unit began.
@@ -188,7 +140,6 @@ impl VideoTrack {
             open: Open::new(),
             next: Next::After(Duration::ZERO),
             held: None,
-            blocked: false,
             was_held: false,
             is_told: true,
             recent: Recent::new(),
@@ -257,102 +208,126 @@ impl VideoTrack {
             self.next = Next::At(until);
             return None;
         }
+        self.tell_source(way);
+        let is_held = self.is_held(now, way);
+        if self.unit.is_none() && self.source.next().is_none() {
+            self.ready = Some(now + ASK_AGAIN);
+        }
+        let way = Way { since: way.since.max(self.ready), ..way };
+        loop {
+            let Some(head) = self.source.next().as_ref().map(Head::of) else {
+                self.next = if self.source.is_ended() { Next::Never } else { Next::At(now + ASK_AGAIN) };
+                return None;
+            };
+            if let Some(next) = self.turn_to(now, origin, &head, (way, is_held)) {
+                self.next = next;
+                return None;
+            }
+            if !self.unit.is_some_and(|unit| unit.is_sent) {
+                self.source.take();
+            } else if way.is_missing {
+                self.next = Next::At(now + ASK_AGAIN);
+                return None;
+            } else if let Some(len) = self.write(origin, &head) {
+                return Some(VideoPacket {
+                    unit: head.unit,
+                    number: self.stream.number(),
+                    begins_key: self.begins_key,
+                    payload: head.len,
+                    due: origin + head.due,
+                    deadline: self.unit.and_then(|unit| unit.until),
+                    bytes: &mut self.buf[..len],
+                });
+            } else {
+                // What does not fit was cut for a wider path: its number is missing, as it is.
+                self.counters.refused += 1;
+                self.stream.advance();
+                self.source.take();
+            }
+        }
+    }
+
+    /// Tells the source of the way, once for each unit.
+    fn tell_source(&mut self, way: Way) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (is_held, left_out) = (std::mem::take(&mut self.was_held), self.counters.left_out);
             let late = self.unit.map_or(Duration::ZERO, |unit| unit.late);
             self.source.on_way(VideoWay { rate: way.rate, is_held, left_out, late });
         }
+    }
+
+    /// Whether the transport has had a unit for so long that the next one waits.
+    fn is_held(&self, now: Instant, way: Way) -> bool {
         // Of a recording none is too late: by its age, one that is late by more than an answer takes would hold up the next until it is
         // confirmed, and so on, so that they would be sent one in a round trip.
         let age = if way.patience.is_some() { self.open.age(now) } else { self.open.handed_for(now) };
-        let is_held = way.longest.is_some_and(|longest| age > longest);
-        if self.unit.is_none() && self.source.next().is_none() {
-            self.ready = Some(now + ASK_AGAIN);
+        way.longest.is_some_and(|longest| age > longest)
+    }
+
+    /// A payload is next: decides of a new unit whether it is sent, and breaks off one that is late. Returns when to look at it again, if it waits.
+    fn turn_to(
+        &mut self,
+        now: Instant,
+        origin: Instant,
+        head: &Head,
+        (way, is_held): (Way, bool),
+    ) -> Option<Next> {
+        let (part, parts) = head.part;
+        // A unit's packets don't stand in front of the sound all at once.
+        let spread = (self.interval / 2).min(MOST_SPREAD) * part / parts.max(1);
+        let due = origin + head.due;
+        if due + spread > now {
+            return Some(Next::After(head.due + spread));
         }
-        let way = Way { since: way.since.max(self.ready), ..way };
-        while let Some(payload) = self.source.next() {
-            let (part, parts) = payload.part;
-            // A unit's packets don't stand in front of the sound all at once.
-            let spread = (self.interval / 2).min(MOST_SPREAD) * part / parts.max(1);
-            let due = origin + payload.due;
-            if due + spread > now {
-                self.next = Next::After(payload.due + spread);
-                return None;
-            }
-            if self.unit.is_none_or(|unit| unit.number != payload.unit) {
-                let interval = match self.unit {
-                    Some(before) => payload.due.saturating_sub(before.due),
-                    None => self.interval,
-                };
-                let bytes = f64::from(parts) * payload.bytes.len() as f64;
-                let Some(Judged { is_of_use, until }) = way.judge(now, (due, interval), bytes, is_held)
-                else {
-                    self.next = Next::At(now + ASK_AGAIN);
-                    return None;
-                };
-                self.interval = interval;
-                let is_sent = is_of_use && (payload.is_key || !self.broken);
-                self.broken = !is_sent && (self.broken || payload.is_needed);
-                self.unit = Some(Unit {
-                    number: payload.unit,
-                    due: payload.due,
-                    is_sent,
-                    until,
-                    late: now.since(due),
-                });
-                self.is_told = false;
-                let is_base = is_sent && payload.layer == 0;
-                self.base_pictures = self.base_pictures.wrapping_add(u8::from(is_base));
-                self.counters.units += u64::from(is_sent);
-                self.counters.left_out += u64::from(!is_sent);
-            }
-            let deadline = self.unit.and_then(|unit| unit.until);
-            let is_late = deadline.is_some_and(|deadline| deadline < now);
-            if let Some(unit) = self.unit.as_mut().filter(|unit| unit.is_sent && is_late) {
-                // The rest of it has waited too long, for a transport or a path that is full.
-                (unit.is_sent, self.blocked) = (false, false);
-                self.broken |= payload.is_needed;
-                self.counters.units -= 1;
-                self.counters.left_out += 1;
-            }
-            if !self.unit.is_some_and(|unit| unit.is_sent) {
-                self.source.take();
-                continue;
-            }
-            if way.is_missing {
-                self.next = Next::At(now + ASK_AGAIN);
-                return None;
-            }
-            let marking = Marking {
-                start: part == 0,
-                end: part + 1 == parts,
-                independent: payload.is_key,
-                discardable: !payload.is_needed,
-                temporal_layer: payload.layer,
-                base_pictures: self.base_pictures,
+        if self.unit.is_none_or(|unit| unit.number != head.unit) {
+            let interval = match self.unit {
+                Some(before) => head.due.saturating_sub(before.due),
+                None => self.interval,
             };
-            let at = (ticks(payload.shown), marking);
-            let (ntp, len) = (self.config.epoch.ntp(origin + payload.shown), payload.bytes.len());
-            // What does not fit was cut for a wider path: its number is missing, as it is.
-            let Some(made) = self.stream.packet(at, ntp, payload.bytes, &mut self.buf) else {
-                self.counters.refused += 1;
-                self.stream.advance();
-                self.source.take();
-                continue;
+            let bytes = f64::from(parts) * head.len as f64;
+            let Some(judged) = way.judge(now, (due, interval), bytes, is_held) else {
+                return Some(Next::At(now + ASK_AGAIN));
             };
-            self.begins_key = part == 0 && payload.is_key;
-            return Some(VideoPacket {
-                unit: payload.unit,
-                bytes: &mut self.buf[..made],
-                number: self.stream.number(),
-                begins_key: self.begins_key,
-                payload: len,
-                due,
-                deadline,
-            });
+            self.interval = interval;
+            self.begin_unit(head, judged, now.since(due));
         }
-        self.next = if self.source.is_ended() { Next::Never } else { Next::At(now + ASK_AGAIN) };
+        let is_late = |unit: &Unit| unit.until.is_some_and(|until| until < now);
+        if let Some(unit) = self.unit.as_mut().filter(|unit| unit.is_sent && is_late(unit)) {
+            // The rest of it has waited too long, for a transport or a path that is full.
+            unit.is_sent = false;
+            self.broken |= head.is_needed;
+            self.counters.units -= 1;
+            self.counters.left_out += 1;
+        }
         None
+    }
+
+    fn begin_unit(&mut self, head: &Head, judged: Judged, late: Duration) {
+        let is_sent = judged.is_of_use && (head.is_key || !self.broken);
+        self.broken = !is_sent && (self.broken || head.is_needed);
+        self.unit = Some(Unit { number: head.unit, due: head.due, is_sent, until: judged.until, late });
+        self.is_told = false;
+        let is_base = is_sent && head.layer == 0;
+        self.base_pictures = self.base_pictures.wrapping_add(u8::from(is_base));
+        self.counters.units += u64::from(is_sent);
+        self.counters.left_out += u64::from(!is_sent);
+    }
+
+    /// Makes the packet of the payload that is next; returns its length, or `None` where it does not fit.
+    fn write(&mut self, origin: Instant, head: &Head) -> Option<usize> {
+        let (part, parts) = head.part;
+        let marking = Marking {
+            start: part == 0,
+            end: part + 1 == parts,
+            independent: head.is_key,
+            discardable: !head.is_needed,
+            temporal_layer: head.layer,
+            base_pictures: self.base_pictures,
+        };
+        self.begins_key = part == 0 && head.is_key;
+        let payload = self.source.next()?;
+        let ntp = self.config.epoch.ntp(origin + head.shown);
+        self.stream.packet((ticks(head.shown), marking), ntp, payload.bytes, &mut self.buf)
     }
 
     /// Nothing is sent before this instant.
@@ -362,7 +337,6 @@ impl VideoTrack {
 
     /// What [`Self::poll`] gave found no room: it gives it again.
     pub(crate) fn on_blocked(&mut self, now: Instant) {
-        self.blocked = true;
         self.hold(now + ASK_AGAIN);
     }
 
@@ -374,7 +348,6 @@ impl VideoTrack {
             self.recent.begin(now);
         }
         self.recent.push(&self.buf[..bytes]);
-        self.blocked = false;
         if let Some(unit) = self.unit {
             self.open.add(now, (unit.number, due), taken, bytes as u64);
         }
@@ -425,28 +398,6 @@ impl VideoTrack {
 fn ticks(time: Duration) -> u64 {
     (time.as_nanos() * u128::from(VIDEO_CLOCK) / 1_000_000_000) as u64
 }
-
-/// The tag of a message of a unit of the video track at `index`; a bit above those of sound's copies marks it.
-pub(crate) fn video_tag(index: usize, unit: u64) -> Tag {
-    Tag(VIDEO | (index as u64 & 0xff) << NUMBER_BITS | unit & NUMBER_MASK)
-}
-
-/// The tag of a message that is sent again, of the video track at `index`.
-pub(crate) fn again_tag(index: usize) -> Tag {
-    video_tag(index, AGAIN)
-}
-
-/// Which video track a tag names, and which of its units, if it does; [`AGAIN`] for what was sent again.
-pub(crate) fn video_of(tag: Tag) -> Option<(usize, u64)> {
-    let is_video = tag != Tag::NONE && tag.0 & VIDEO != 0;
-    is_video.then_some(((tag.0 >> NUMBER_BITS) as usize & 0xff, tag.0 & NUMBER_MASK))
-}
-
-/// In place of a unit's number: no track has so many.
-pub(crate) const AGAIN: u64 = NUMBER_MASK;
-
-/// Of a tag: it is of a video track.
-const VIDEO: u64 = 1 << 62;
 
 /// A unit's packets are spread over this time at most: a fortieth of a second is between two pictures of 40 Hz.
 const MOST_SPREAD: Duration = Duration::from_millis(20);

@@ -1,4 +1,7 @@
+use antiphon_core::Tag;
+
 use super::*;
+use crate::send_track::{NUMBER_BITS, NUMBER_MASK};
 
 /// Units of three payloads, 40 ms apart: by kind, `k` a key, `p` one that others need, `d` one that none does.
 struct Kinds {
