@@ -111,17 +111,19 @@ impl Spent {
 fn run(tracks: usize) -> Ran {
     let (clock, stop) = (OsClock::new(), Stop::new());
     let (tell, told) = mpsc::channel();
-    let delays = Arc::new(Mutex::new(Vec::with_capacity((WARM_UP + COUNTED + REST) as usize)));
+    // When the last sample of each packet was due, and when each came.
+    let [dues, came] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::with_capacity(PACKETS as usize))));
     let spent: [Arc<Mutex<Spent>>; 2] = Default::default();
-    let receiver = receive(clock, stop.clone(), tell, delays.clone(), spent[1].clone());
+    let receiver = receive(clock, stop.clone(), tell, came.clone(), spent[1].clone());
     let far = told.recv().expect("the receiver opens");
-    let noted = spent[0].clone();
+    let (noted, due) = (spent[0].clone(), dues.clone());
     let sender = std::thread::spawn(move || {
         let line = UdpLine::call(far, &SocketOptions::default()).expect("loopback");
         become_media_thread();
         let mut session = sender(tracks, clock.now(), clock.epoch());
         session.observe(Box::new(move |_: Instant, seen: &Seen| {
-            if let Seen::Sent(_) = seen {
+            if let Seen::Sent(sent) = seen {
+                due.lock().expect("no panic").push(sent.due);
                 noted.lock().expect("no panic").note();
             }
         }));
@@ -134,7 +136,10 @@ fn run(tracks: usize) -> Ran {
     let sent: (u64, u64) = sender.join().expect("the sender ends");
     stop.ask();
     let pictures = receiver.join().expect("the receiver ends");
-    let mut delays = std::mem::take(&mut *delays.lock().expect("no panic"));
+    let [dues, came] = [dues, came].map(|times| std::mem::take(&mut *times.lock().expect("no panic")));
+    assert_eq!(dues.len(), came.len(), "all of the sound came");
+    let delay = |(due, came): (&Instant, &Instant)| came.since(*due).as_secs_f64() * 1e3;
+    let mut delays: Vec<f64> = dues.iter().zip(&came).map(delay).collect();
     delays.sort_by(f64::total_cmp);
     let spent = spent.each_ref().map(|spent| spent.lock().expect("no panic"));
     Ran {
@@ -172,7 +177,7 @@ fn sender(tracks: usize, now: Instant, epoch: Epoch) -> Session {
         woken: false,
         keeps: 0,
     };
-    let sound = Noise::new(format(), (WARM_UP + COUNTED + REST) * u64::from(BLOCK));
+    let sound = Noise::new(format(), PACKETS * u64::from(BLOCK));
     session.set_send_track(SendTrack::new(sound, track).expect("a packet holds it"));
     let sound = session.send_track().map_or(0, |track| track.packetiser().ssrc());
     for seed in 0..tracks as u64 {
@@ -195,15 +200,14 @@ fn receive(
     clock: OsClock,
     stop: Stop,
     tell: Sender<std::net::SocketAddr>,
-    delays: Arc<Mutex<Vec<f64>>>,
+    came: Arc<Mutex<Vec<Instant>>>,
     spent: Arc<Mutex<Spent>>,
 ) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let line = UdpLine::listen(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("loopback");
         tell.send(line.local_address()).expect("the benchmark waits");
         become_media_thread();
-        let epoch = clock.epoch();
-        let mut session = Session::new(config("receiver", epoch), clock.now());
+        let mut session = Session::new(config("receiver", clock.epoch()), clock.now());
         let track = ReceiveTrackConfig {
             latency: Some(Latency::Of(LATENCY)),
             conceal: Concealment::default(),
@@ -219,9 +223,8 @@ fn receive(
         session.set_receive_track(ReceiveTrack::new(track, Box::new(open), None));
         session.set_video_sink(Box::new(Nowhere));
         session.observe(Box::new(move |_: Instant, seen: &Seen| {
-            if let Seen::Arrived(Arrived { ntp: Some(ntp), at, .. }) = *seen {
-                let nanos = epoch.ntp(at).signed_nanos_since(ntp);
-                delays.lock().expect("no panic").push(nanos as f64 / 1e6);
+            if let Seen::Arrived(Arrived { at, .. }) = *seen {
+                came.lock().expect("no panic").push(at);
                 spent.lock().expect("no panic").note();
             }
         }));
@@ -256,6 +259,9 @@ impl VideoSource for Pictures {
         let (unit, part) = self.next;
         let parts = self.parts();
         let due = Duration::from_millis(40) * u32::try_from(unit).ok()?;
+        if due >= LENGTH {
+            return None;
+        }
         Some(VideoPayload {
             unit,
             part: (part, parts),
@@ -274,7 +280,7 @@ impl VideoSource for Pictures {
     }
 
     fn is_ended(&mut self) -> bool {
-        false
+        VideoSource::next(self).is_none()
     }
 
     fn on_way(&mut self, _way: VideoWay) {}
@@ -303,3 +309,5 @@ const SILENCE: Duration = Duration::from_secs(5);
 const WARM_UP: u64 = 1_200;
 const COUNTED: u64 = 6_000;
 const REST: u64 = 600;
+const PACKETS: u64 = WARM_UP + COUNTED + REST;
+const LENGTH: Duration = Duration::from_millis(PACKETS * BLOCK as u64 * 1_000 / RATE as u64);
