@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 ///
 /// # Panics
 ///
-/// If there are more than [`ROW`] of them, or none is left on this machine.
+/// If there are more than 100 of them, or none is left on this machine.
 pub fn free_ports(count: u16) -> u16 {
     static LEFT: Mutex<Row> = Mutex::new(Row { next: 0, end: 0, held: Vec::new() });
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).take(count)
