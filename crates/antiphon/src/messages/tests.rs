@@ -30,9 +30,9 @@ fn messages_go_both_ways_over_every_transport() {
         let mut buf = [0; 2000];
         let mut took = Vec::new();
         // Without a signal, half of the 50 ms between two polls is lost at the median; with it less than one. Twenty in time of
-        // forty, or of more where the machine has other things to do in between.
-        let late = |took: &Duration| *took >= Duration::from_millis(15);
-        while took.len() < 40 || (took.len() < 200 && late(&took[20])) {
+        // forty; or, where the machine has other things to do in between, of up to 200, of which polls would have some eight within 2 ms.
+        let most = |tries: usize| Duration::from_millis(if tries <= 40 { 15 } else { 2 });
+        while took.len() < 40 || (took.len() < 200 && took[20] >= most(took.len())) {
             let n = took.len() as u8;
             let offered = caller.now();
             caller.send(&[n; 700], None).unwrap();
@@ -43,7 +43,7 @@ fn messages_go_both_ways_over_every_transport() {
             took.sort_unstable();
         }
         let messages = took.len() as u64;
-        assert!(!late(&took[20]), "{name}: {took:?}");
+        assert!(took[20] < most(took.len()), "{name}: {took:?}");
         assert_eq!(listener.state(), LinkState::Connected, "{name}");
         listener.send(b"back", Some(Duration::from_secs(5))).unwrap();
         let arrived = caller.receive(&mut buf[..2], PATIENCE).unwrap();

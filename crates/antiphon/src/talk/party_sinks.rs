@@ -70,7 +70,7 @@ pub(super) struct FilmHow {
 #[derive(Clone, Default)]
 pub(super) struct Titles(Rc<RefCell<Vec<(PathId, u32, Title)>>>);
 
-/// Parties that may begin: whoever comes and goes all the time fills neither the disk nor the screen.
+/// Parties that may begin: one that comes and goes all the time fills neither the disk nor the screen.
 struct Rate {
     left: f64,
     at: Instant,

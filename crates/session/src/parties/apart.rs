@@ -75,7 +75,7 @@ impl Hearing {
         }
     }
 
-    /// When there is something to do, whoever is there.
+    /// When there is something to do, with or without parties.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.mixer().map(Mixer::poll_timeout)
     }

@@ -1,14 +1,12 @@
-//! Checks of claims of ours on audio and video of one session with a congestion manager.
+//! Checks of claims of ours on audio and video of one session with a congestion manager. They are of the emulators: on the modem the sound alone
+//! takes all but a tenth.
 
-use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, NotRun};
 use super::checks::Outcome;
-use super::{ALTERNATIVES, AUDIO, MANAGER, NEWEST, NO_END, ONCE, TCP, TWICE, UDP, VIDEO};
+use super::own::{CROSSING, EMULATORS, OVER_TCP};
+use super::{AUDIO, MANAGER, ONCE, TCP, TWICE, UDP, VIDEO};
 
-const CROSSING: &str = "crossing";
 const CROSSING_MANAGER: &str = "crossing_manager";
-/// The emulators as presets: on the modem the sound alone takes all but a tenth.
-const EMULATORS: [&str; 2] = ["nistnet", "dummynet"];
 const LOSSES: [&str; 3] = ["0%", "2%", "5%"];
 const SRP: &str = "srp";
 /// Transports of the session, and how its audio is protected.
@@ -17,18 +15,6 @@ const WAYS: [(&str, &str); 3] = [(UDP, ONCE), (SRP, ONCE), (UDP, TWICE)];
 const PACKET_S: f64 = 0.06;
 
 impl Case<'_> {
-    fn mean_of(
-        &mut self,
-        experiment: &str,
-        stream: &str,
-        point: &[(&'static str, &str)],
-        figure: &'static str,
-    ) -> Result<f64, NotRun> {
-        let point = point.iter().map(|(key, value)| (*key, value.to_string())).collect();
-        let place = Place { stream: stream.into(), point };
-        Ok(self.read(experiment, place, figure, Statistic::Mean)?.value)
-    }
-
     fn managed(
         &mut self,
         path: &str,
@@ -50,14 +36,8 @@ impl Case<'_> {
 
     /// The video of a session as a share of what TCP carries beside audio of the paper over the same path.
     fn share_of_tcp(&mut self, path: &str, way: (&str, &str)) -> Result<f64, NotRun> {
-        let point = [("path", path), ("video", TCP), ("choose", NEWEST), ("lifetime", NO_END)];
-        let tcp = self.mean_of(ALTERNATIVES, VIDEO, &point, "media_kbit_per_s")?;
+        let tcp = self.way(path, OVER_TCP, VIDEO, "media_kbit_per_s")?;
         Ok(self.managed(path, way, VIDEO, "media_kbit_per_s")? / tcp)
-    }
-
-    fn missed_beside_tcp(&mut self, path: &str) -> Result<f64, NotRun> {
-        let point = [("path", path), ("video", TCP), ("choose", NEWEST), ("lifetime", NO_END)];
-        self.mean_of(ALTERNATIVES, AUDIO, &point, "missed_200ms_percent")
     }
 }
 
@@ -91,7 +71,7 @@ pub(super) fn repairs_are_far_better_than_tcp(case: &mut Case<'_>) -> Outcome {
             (case.seconds_missed(path, (SRP, ONCE))?.0, case.managed(path, (SRP, ONCE), AUDIO, "sent")?);
         let share = missed / (PACKET_S * sent);
         let enough = case.share_of_tcp(path, (SRP, ONCE))? >= 0.8;
-        Ok(100.0 * share < case.missed_beside_tcp(path)? / 10.0 && enough)
+        Ok(100.0 * share < case.listener_misses(path, OVER_TCP)? / 10.0 && enough)
     })
 }
 

@@ -11,18 +11,18 @@ use super::{
 
 const BUFFERS: &str = "buffers";
 const PRIORITIES: &str = "priorities";
-const CROSSING: &str = "crossing";
+pub(super) const CROSSING: &str = "crossing";
 /// The emulators as presets.
-const EMULATORS: [&str; 2] = ["nistnet", "dummynet"];
+pub(super) const EMULATORS: [&str; 2] = ["nistnet", "dummynet"];
 const LOSSES: [&str; 5] = ["0%", "1%", "2%", "3%", "5%"];
 
 /// A way of sending the video: transport, which frames, and for how long each is of use.
-type Way = (&'static str, &'static str, &'static str);
+pub(super) type Way = (&'static str, &'static str, &'static str);
 
-const OVER_TCP: Way = (TCP, NEWEST, NO_END);
+pub(super) const OVER_TCP: Way = (TCP, NEWEST, NO_END);
 
 impl Case<'_> {
-    fn ways_mean(
+    pub(super) fn mean_of(
         &mut self,
         experiment: &str,
         stream: &str,
@@ -34,7 +34,7 @@ impl Case<'_> {
         Ok(self.read(experiment, place, figure, Statistic::Mean)?.value)
     }
 
-    fn way(
+    pub(super) fn way(
         &mut self,
         path: &str,
         (video, choose, lifetime): Way,
@@ -42,7 +42,7 @@ impl Case<'_> {
         figure: &'static str,
     ) -> Result<f64, NotRun> {
         let point = [("path", path), ("video", video), ("choose", choose), ("lifetime", lifetime)];
-        self.ways_mean(ALTERNATIVES, stream, &point, figure)
+        self.mean_of(ALTERNATIVES, stream, &point, figure)
     }
 
     fn whole_frames(&mut self, path: &str, way: Way) -> Result<f64, NotRun> {
@@ -50,7 +50,7 @@ impl Case<'_> {
     }
 
     /// What a listener with 200 ms of playout misses, in percent.
-    fn listener_misses(&mut self, path: &str, way: Way) -> Result<f64, NotRun> {
+    pub(super) fn listener_misses(&mut self, path: &str, way: Way) -> Result<f64, NotRun> {
         self.way(path, way, AUDIO, "missed_200ms_percent")
     }
 
@@ -61,7 +61,7 @@ impl Case<'_> {
         loss: &str,
         figure: &'static str,
     ) -> Result<f64, NotRun> {
-        self.ways_mean(CROSSING, AUDIO, &[("video", transport), ("rate", rate), ("loss", loss)], figure)
+        self.mean_of(CROSSING, AUDIO, &[("video", transport), ("rate", rate), ("loss", loss)], figure)
     }
 
     /// For each of these rates and each loss, UDP's figure and TCP's.
@@ -84,8 +84,8 @@ pub(super) fn a_small_buffer_keeps_delay_below_half_the_frame_gap(case: &mut Cas
     case.every(["0%", "5%"], |case, back| {
         let mut share = |buffer| -> Result<f64, NotRun> {
             let point = [("back", back), ("buffer", buffer)];
-            let delay = case.ways_mean(BUFFERS, VIDEO, &point, "delay_mean_ms")?;
-            Ok(delay / case.ways_mean(BUFFERS, VIDEO, &point, "frame_gap_mean_ms")?)
+            let delay = case.mean_of(BUFFERS, VIDEO, &point, "delay_mean_ms")?;
+            Ok(delay / case.mean_of(BUFFERS, VIDEO, &point, "frame_gap_mean_ms")?)
         };
         Ok(share("4KiB")? < 0.5 && share("16KiB")? > 1.0)
     })
@@ -95,11 +95,11 @@ pub(super) fn a_small_buffer_keeps_delay_below_half_the_frame_gap(case: &mut Cas
 pub(super) fn a_tiny_buffer_leaves_audio_alone(case: &mut Case<'_>) -> Outcome {
     case.every(["0%", "5%"], |case, back| {
         let point = [("back", back), ("buffer", "2KiB")];
-        let missed = case.ways_mean(BUFFERS, AUDIO, &point, "missed_200ms_percent")?;
-        let lost = case.ways_mean(BUFFERS, AUDIO, &point, "lost_percent")?;
-        let rate = case.ways_mean(BUFFERS, VIDEO, &point, "media_kbit_per_s")?;
+        let missed = case.mean_of(BUFFERS, AUDIO, &point, "missed_200ms_percent")?;
+        let lost = case.mean_of(BUFFERS, AUDIO, &point, "lost_percent")?;
+        let rate = case.mean_of(BUFFERS, VIDEO, &point, "media_kbit_per_s")?;
         let usual = [("back", back), ("buffer", "16KiB")];
-        let enough = rate >= 0.8 * case.ways_mean(BUFFERS, VIDEO, &usual, "media_kbit_per_s")?;
+        let enough = rate >= 0.8 * case.mean_of(BUFFERS, VIDEO, &usual, "media_kbit_per_s")?;
         Ok(missed - lost <= 0.5 && enough)
     })
 }
@@ -161,7 +161,7 @@ pub(super) fn a_rate_leaves_audio_alone(case: &mut Case<'_>) -> Outcome {
 
 pub(super) fn priorities_leave_audio_alone(case: &mut Case<'_>) -> Outcome {
     let mut missed = |sorts| -> Result<f64, NotRun> {
-        case.ways_mean(PRIORITIES, AUDIO, &[("video", XTP_SORT), ("sorts", sorts)], "missed_200ms_percent")
+        case.mean_of(PRIORITIES, AUDIO, &[("video", XTP_SORT), ("sorts", sorts)], "missed_200ms_percent")
     };
     Ok(missed("true")? < 6.0 && missed("false")? > 35.0)
 }
