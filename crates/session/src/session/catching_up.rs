@@ -227,3 +227,28 @@ const MOST_ANSWERS: usize = 2;
 const BETWEEN_ANSWERS: Duration = Duration::from_secs(1);
 /// From one answer to the next but one. Of a film with a key frame every 2 s, that is a fifth more at most.
 const BETWEEN_THREE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many answers get questions a tenth of a second apart, for a minute.
+    fn answers(ssrc: fn(u64) -> u32) -> usize {
+        let mut answered = Answered::default();
+        let mut ask = |n: u64| {
+            let (now, ssrc) = (Instant::from_millis(1_000 + 100 * n), ssrc(n));
+            let may = answered.may_answer(now, ssrc);
+            if may {
+                answered.note(now, ssrc);
+            }
+            may
+        };
+        (0..600).filter(|n| ask(*n)).count()
+    }
+
+    #[test]
+    fn one_receiver_is_answered_twice_and_many_names_twice_in_ten_seconds() {
+        assert_eq!(answers(|_| 7), 2);
+        assert_eq!(answers(|n| n as u32), 12);
+    }
+}
