@@ -5,7 +5,8 @@
 //!
 //! A line for each seed and claim, then the claims with more than one verdict. With `--write crates/lab/papers` the file
 //! `PAPER/seeds.csv` there gets the trial of each claim that was judged, in place of an earlier one: after each seed, from the
-//! eighth on, so that what is there when it is stopped counts. Claims that need other experiments are left out.
+//! eighth on, so that what is there when it is stopped counts. If the file has a trial of the seeds before FIRST, of the same
+//! scenarios, the new ones are added to it. Claims that need other experiments are left out.
 //! Experiments on this machine's own sockets have no seed and are left out, and so are the claims that read them. One core runs all;
 //! a paper takes three seconds to four minutes a seed.
 
@@ -126,6 +127,8 @@ struct Tried {
     claims: BTreeMap<String, Judged>,
     /// What its file has.
     trials: Trials,
+    /// What it had.
+    earlier: Trials,
 }
 
 impl Tried {
@@ -140,7 +143,7 @@ impl Tried {
             }
             None => Trials::default(),
         };
-        Ok(Tried { paper, claims: BTreeMap::new(), trials })
+        Ok(Tried { paper, claims: BTreeMap::new(), earlier: trials.clone(), trials })
     }
 
     /// Runs what is asked for with a seed, and adds its verdicts.
@@ -169,6 +172,8 @@ impl Tried {
         for (claim, judged) in &self.claims {
             let digest = self.paper.trial_digest(judged.experiments.iter().map(String::as_str));
             let trial = judged.trial(options.first, digest);
+            let earlier = self.earlier.of(claim).and_then(|earlier| earlier.followed_by(&trial));
+            let trial = earlier.unwrap_or(trial);
             if trial.seeds() >= LEAST_SEEDS {
                 self.trials.set(claim, trial);
             }

@@ -77,6 +77,20 @@ impl Trial {
         self.verdicts.values().fold(0, |all, seeds| all.saturating_add(*seeds))
     }
 
+    /// This trial and that of the seeds behind it as one; `None` if `next` has other seeds, or is of other runs.
+    pub fn followed_by(&self, next: &Trial) -> Option<Trial> {
+        let same = self.digest == next.digest && self.experiments == next.experiments;
+        if !same || self.first.checked_add(u64::from(self.seeds())) != Some(next.first) {
+            return None;
+        }
+        let mut both = self.clone();
+        for (verdict, seeds) in &next.verdicts {
+            let all = both.verdicts.entry(*verdict).or_insert(0);
+            *all = all.saturating_add(*seeds);
+        }
+        Some(both)
+    }
+
     /// How many of them gave this verdict; it is kept for those that any gave.
     fn count(&self, verdict: Verdict) -> u32 {
         self.verdicts.get(&verdict).copied().unwrap_or(0)

@@ -8,7 +8,7 @@ use antiphon_measure::BufferRule;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{PacketConfig, Packetiser};
 use antiphon_media::{
-    ChannelGroups, Coding, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake,
+    ChannelGroups, Coding, NullSink, Pull, Ready, SampleFormat, Source, StreamFormat, Wake, opus,
 };
 use antiphon_session::{
     Arrived, Latency, LongGaps, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, Seen,
@@ -69,6 +69,11 @@ impl Clip {
         blocks * u64::from(self.in_block)
     }
 
+    /// Whether the sound decides the packets' lengths, so that it can't be silence, which costs a codec the least.
+    fn is_loud(&self) -> bool {
+        self.packet.coding != Coding::Opus || !opus::of_one_length(self.in_packet as usize)
+    }
+
     /// The rule by which the report's buffer judges it.
     pub fn rule(&self) -> BufferRule {
         // Groups take turns: their packets carry a part of the channels each.
@@ -91,7 +96,7 @@ pub fn near(
     let spec = builder.spec;
     let format = clip.packet.format;
     let frames = builder.until.since(builder.start).as_secs_f64() * f64::from(format.rate());
-    let source = Noise::new(format, frames as u64, Rng::fork(builder.seed, "sound"));
+    let source = Noise::new(format, frames as u64, clip.is_loud(), Rng::fork(builder.seed, "sound"));
     let track = SendTrackConfig {
         packet: clip.packet,
         groups: clip.groups,
@@ -189,8 +194,9 @@ struct Noise {
 }
 
 impl Noise {
-    fn new(format: StreamFormat, left: u64, mut rng: Rng) -> Self {
-        let mut sample = || f32::from((rng.next_u32() >> 16) as i16) / 131_072.0;
+    fn new(format: StreamFormat, left: u64, loud: bool, mut rng: Rng) -> Self {
+        let level = if loud { 1.0 / 131_072.0 } else { 0.0 };
+        let mut sample = || level * f32::from((rng.next_u32() >> 16) as i16);
         Noise { format, left, samples: (0..NOISE).map(|_| sample()).collect(), rng }
     }
 }

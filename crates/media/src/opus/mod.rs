@@ -16,7 +16,7 @@ mod encoder;
 mod packet;
 
 pub use decoder::Decoder;
-pub use encoder::Encoder;
+pub use encoder::{Encoder, of_one_length};
 pub(crate) use encoder::{most_payload, usual_payload};
 pub use packet::packet_frames;
 

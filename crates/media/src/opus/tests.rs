@@ -481,3 +481,57 @@ fn packets_of_noise() -> Vec<Vec<u8>> {
     }
     made
 }
+
+fn payload(packet: &[u8]) -> &[u8] {
+    parse_rtp(packet, ExtensionIds::default()).unwrap().payload
+}
+
+/// Silence of `SILENT` packets between sounds: the codec stands still meanwhile, and nobody hears that it did.
+#[test]
+fn silence_is_not_encoded_again_and_again_and_sound_after_it_is_as_good() {
+    const SOUND: usize = 20;
+    const SILENT: usize = 200;
+    for block in [480, 2880] {
+        for channels in [1, 2] {
+            let frames = block as usize;
+            let bursts = |at: usize, channel: usize| match (at / frames) % (SOUND + SILENT) {
+                n if n < SOUND => tone(at, channel),
+                _ => 0.0,
+            };
+            let made = packets(config(channels, block), 2 * (SOUND + SILENT) * frames, bursts);
+            let still = &made[SOUND + 8..SOUND + SILENT];
+            assert!(still.iter().all(|packet| payload(packet) == payload(&still[0])), "{block}");
+
+            let mut decoder = Decoder::new(channels as usize);
+            let mut out = vec![0.0; MOST_FRAMES * channels as usize];
+            let mut loudest = Vec::new();
+            for packet in &made {
+                let frames = decoder.decode(payload(packet), &mut out);
+                assert_eq!(frames, block as usize);
+                let sound = &out[..frames * channels as usize];
+                loudest.push(sound.iter().fold(0.0_f32, |most, sample| most.max(sample.abs())));
+            }
+            let quiet = &loudest[SOUND + 8..SOUND + SILENT];
+            assert!(quiet.iter().all(|level| *level == 0.0), "{block}: {quiet:?}");
+            let again = &loudest[SOUND + SILENT + 1..2 * SOUND + SILENT - 1];
+            assert!(again.iter().all(|level| (0.4..0.6).contains(level)), "{block}: {again:?}");
+        }
+    }
+}
+
+/// A packet of silence after sound is decoded, though the same bytes were silence before: the sound's end is in it.
+#[test]
+fn the_end_of_sound_is_heard_in_the_packet_of_silence_behind_it() {
+    let silence = packets(config(1, 2880), 2880 * 20, |_, _| 0.0);
+    let sound = packets(config(1, 2880), 2880 * 2, tone);
+    let mut decoder = Decoder::new(1);
+    let mut out = vec![0.0; MOST_FRAMES];
+    let mut loudest = |packet: &[u8]| {
+        let frames = decoder.decode(payload(packet), &mut out);
+        out[..frames].iter().fold(0.0_f32, |most, sample| most.max(sample.abs()))
+    };
+    assert!(silence.iter().all(|packet| loudest(packet) < 1e-6));
+    assert!(sound.iter().all(|packet| loudest(packet) > 0.4));
+    let end = loudest(&silence[19]);
+    assert!(end > 0.01, "{end}");
+}

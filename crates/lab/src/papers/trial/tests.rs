@@ -35,6 +35,24 @@ fn a_trial_is_written_as_it_is_read() {
 }
 
 #[test]
+fn seeds_that_follow_are_added_to_a_trial_of_the_same_runs_alone() {
+    let (holds, open) = (Verdict::Holds, Verdict::Undecided);
+    let first = trial(&[(holds, 8)]);
+    let next = Trial { first: 9, ..trial(&[(holds, 20), (open, 4)]) };
+    assert_eq!(first.followed_by(&next), Some(trial(&[(holds, 28), (open, 4)])));
+    for other in [
+        Trial { first: 10, ..next.clone() },
+        Trial { first: 8, ..next.clone() },
+        Trial { digest: "0123456789abcdef".into(), ..next.clone() },
+        Trial { experiments: vec!["switch".into()], ..next.clone() },
+    ] {
+        assert_eq!(first.followed_by(&other), None);
+    }
+    let last = Trial { first: u64::MAX, ..first };
+    assert_eq!(last.followed_by(&next), None);
+}
+
+#[test]
 fn what_can_not_be_a_trial_is_refused_with_its_line() {
     let wrong = |from: &str, to: &str| {
         assert!(ROW.contains(from), "{from}");
