@@ -1,11 +1,13 @@
-//! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set.
+//! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set,
+//! and those that others of the paper rule out.
 
-use antiphon_lab::papers::{Compared, Fit};
+use antiphon_lab::papers::{Compared, Contradiction, Fit};
 use antiphon_report::{Cell, Column, Part, Row, Section, Table};
 use serde::Serialize;
 
 use super::PaperResults;
 use super::compared::Beside;
+use super::report::capital;
 
 /// How near a set of cells comes to print.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -23,10 +25,12 @@ pub struct Fidelity {
 /// The fidelity of a paper's results.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct PaperFidelity {
-    /// Of the cells from which nothing was set.
+    /// Of the cells from which nothing was set, and that nothing rules out.
     pub free: Fidelity,
     /// Of those from which a number of the model was set.
     pub fitted: Fidelity,
+    /// Of those that other printed cells rule out.
+    pub ruled_out: Fidelity,
     /// Of each table's free cells, the farthest first.
     pub tables: Vec<(String, Fidelity)>,
 }
@@ -66,18 +70,28 @@ impl Fidelity {
 impl PaperResults {
     /// How near its results come to print.
     pub fn fidelity(&self) -> PaperFidelity {
-        let fits = self.paper.fits();
-        let (mut free, mut fitted, mut tables) = (Vec::new(), Vec::new(), Vec::new());
+        let (fits, contradictions) = (self.paper.fits(), self.paper.contradictions());
+        let (mut free, mut fitted, mut ruled_out, mut tables) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for experiment in self.paper.experiments {
             for map in experiment.tables {
                 let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
                 let is_fitted = |row: usize, printed: &str| {
                     fits.iter().any(|fit: &Fit| fit.has_cell(experiment.key, map.file, row, printed))
                 };
+                let is_ruled_out = |row: usize, printed: &str| {
+                    let has = |one: &Contradiction| one.has_cell(experiment.key, map.file, row, printed);
+                    contradictions.iter().any(has)
+                };
                 let mut here = Vec::new();
                 for (row, cells) in beside.cells.iter().enumerate() {
                     for (cell, column) in cells.iter().zip(map.columns) {
-                        if is_fitted(row, column.printed) { &mut fitted } else { &mut here }.push(*cell);
+                        let class = match () {
+                            () if is_ruled_out(row, column.printed) => &mut ruled_out,
+                            () if is_fitted(row, column.printed) => &mut fitted,
+                            () => &mut here,
+                        };
+                        class.push(*cell);
                     }
                 }
                 tables.push((beside.heading(), Fidelity::of(&here)));
@@ -87,7 +101,8 @@ impl PaperResults {
         tables.retain(|(_, table)| table.comparable > 0);
         let error = |table: &Fidelity| table.median_error.unwrap_or(-1.0);
         tables.sort_by(|(_, a), (_, b)| error(b).total_cmp(&error(a)));
-        PaperFidelity { free: Fidelity::of(&free), fitted: Fidelity::of(&fitted), tables }
+        let [free, fitted, ruled_out] = [&free, &fitted, &ruled_out].map(|cells| Fidelity::of(cells));
+        PaperFidelity { free, fitted, ruled_out, tables }
     }
 
     /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.
@@ -102,12 +117,16 @@ impl PaperResults {
             |label: &str, of: &Fidelity| Row { label: label.into(), values: of.values(), ..Row::default() };
         let ends =
             [row("All cells that are not fitted", &fidelity.free), row("Fitted cells", &fidelity.fitted)];
+        let contradictions = self.paper.contradictions();
+        let ruled_out = (!contradictions.is_empty())
+            .then(|| row("Cells that others of the paper rule out", &fidelity.ruled_out));
         let tables = fidelity.tables.iter().map(|(name, table)| row(name, table));
         let section = Section::new(
             "Fidelity",
             "How near our figures come to the printed ones, over all cells that are printed and that we have. A relative error is \
              our distance from the printed value, as a share of that value; cells that are printed as zero have none. A cell is \
-             fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model.",
+             fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model. Nor do cells that \
+             other printed cells rule out.",
         )
         .with(Part::Table(Table {
             caption: "The farthest table first.".into(),
@@ -118,8 +137,11 @@ impl PaperResults {
                 column("25 %", ""),
                 column("50 %", ""),
             ],
-            rows: ends.into_iter().chain(tables).collect(),
+            rows: ends.into_iter().chain(ruled_out).chain(tables).collect(),
         }));
+        let section = contradictions.iter().fold(section, |section, one| {
+            section.with(Part::Prose(format!("{} can’t be. {}", capital(one.stated), one.proof)))
+        });
         Some(match self.fitted_numbers() {
             Some(numbers) => section.with(Part::Heading("Fitted numbers".into())).with(Part::Table(numbers)),
             None => section,

@@ -58,6 +58,36 @@ fn the_page_begins_with_its_fidelity_and_its_links_lead_somewhere() {
     let fidelity = some_results().fidelity();
     assert_eq!((fidelity.free.non_zero, fidelity.free.within), (3, [2, 2, 2]));
     assert_eq!((fidelity.fitted.non_zero, fidelity.fitted.within), (1, [1, 1, 1]));
+    assert!(html.contains("Cells that others of the paper rule out") && html.contains("Samuelson"));
+}
+
+/// Cells that can't be are counted apart, whatever ours are.
+#[test]
+fn what_other_cells_rule_out_does_not_count() {
+    let record = Record {
+        run: 0,
+        point: vec![("disturbance".into(), "16Mbit/s".into())],
+        repetition: 0,
+        seed: 1,
+        stream: "audio".into(),
+        figures: StreamFigures {
+            gap_mean_ms: Some(3588.3),
+            gap_max_ms: Some(7.0),
+            missing_percent: Some(9.0),
+            ..StreamFigures::default()
+        },
+    };
+    let results = Results { records: vec![record], planned_runs: 240 };
+    let key = "simple_retransmission";
+    let read = |_: &Paper, experiment: &Experiment| Ok((experiment.key == key).then(|| results.clone()));
+    let read = &mut { read };
+    let fidelity = PaperResults::read(&["tv-audio-wlan".into()], read).unwrap().remove(0).fidelity();
+    assert_eq!((fidelity.free.non_zero, fidelity.free.within), (1, [1, 1, 1]), "the loss");
+    assert_eq!(
+        (fidelity.ruled_out.non_zero, fidelity.ruled_out.within),
+        (3, [1, 1, 1]),
+        "one mean gap, two longest"
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub struct Fit {
     pub why: String,
     /// The printed figure from which it was set.
     pub fitted: String,
-    cells: Vec<FittedCell>,
+    cells: Vec<PrintedCell>,
     /// Claims that the words name.
     claims: Vec<String>,
 }
@@ -26,9 +26,9 @@ pub struct Fit {
 /// Characters of a value that are shown.
 const MOST_SHOWN: usize = 40;
 
-/// A printed cell from which something was set.
+/// A cell of a printed table, and where ours is.
 #[derive(Clone, PartialEq, Debug)]
-struct FittedCell {
+pub(super) struct PrintedCell {
     experiment: &'static str,
     file: &'static str,
     row: usize,
@@ -53,7 +53,7 @@ impl Fit {
 
     /// Whether it was set from this figure, wherever that is read.
     pub(super) fn covers(&self, experiment: &str, place: &Place, figure: &str) -> bool {
-        let same = |cell: &FittedCell| {
+        let same = |cell: &PrintedCell| {
             cell.experiment == experiment && cell.figure == figure && cell.place == *place
         };
         self.cells.iter().any(same)
@@ -66,10 +66,13 @@ impl Fit {
 
     /// Whether it was set from this printed cell.
     pub fn has_cell(&self, experiment: &str, file: &str, row: usize, printed: &str) -> bool {
-        let same = |cell: &FittedCell| {
-            (cell.experiment, cell.file, cell.row, cell.printed) == (experiment, file, row, printed)
-        };
-        self.cells.iter().any(same)
+        self.cells.iter().any(|cell| cell.is(experiment, file, row, printed))
+    }
+}
+
+impl PrintedCell {
+    pub(super) fn is(&self, experiment: &str, file: &str, row: usize, printed: &str) -> bool {
+        (self.experiment, self.file, self.row, self.printed) == (experiment, file, row, printed)
     }
 }
 
@@ -88,7 +91,7 @@ impl Paper {
                     place: note.place,
                     value: note.value,
                     why: note.why.unwrap_or_default(),
-                    cells: fitted.split(';').flat_map(|part| cells(self, part)).collect(),
+                    cells: cells(self, &fitted),
                     claims: claims(self, &fitted),
                     fitted,
                 });
@@ -104,8 +107,13 @@ fn claims(paper: &Paper, text: &str) -> Vec<String> {
     words.filter(|word| paper.claims.iter().any(|claim| claim.id == *word)).map(String::from).collect()
 }
 
+/// The cells of `table 6.3, 12 Mbit/s; table 6.4`.
+pub(super) fn cells(paper: &Paper, text: &str) -> Vec<PrintedCell> {
+    text.split(';').flat_map(|part| cells_of_table(paper, part)).collect()
+}
+
 /// The cells of `table 6.3, 12 Mbit/s`: those of a table in which every condition is true of a row's labels or of the column.
-fn cells(paper: &Paper, text: &str) -> Vec<FittedCell> {
+fn cells_of_table(paper: &Paper, text: &str) -> Vec<PrintedCell> {
     let mut words = text.split(',').map(str::trim);
     let Some(stem) = words.next().and_then(stem) else { return Vec::new() };
     let conditions: Vec<&str> = words.collect();
@@ -122,7 +130,7 @@ fn cells(paper: &Paper, text: &str) -> Vec<FittedCell> {
             let fits = |column: &&ColumnMap| {
                 conditions.iter().all(|one| is_label(table, map, row, one) || name(column.printed) == *one)
             };
-            found.extend(map.columns.iter().filter(fits).map(|column| FittedCell {
+            found.extend(map.columns.iter().filter(fits).map(|column| PrintedCell {
                 experiment: experiment.key,
                 file: map.file,
                 row,
@@ -185,6 +193,7 @@ mod tests {
         assert_eq!(found("table 6.3, 12 Mbit/s"), ["table6-3-udp-loss.csv 6 missing_percent"]);
         assert_eq!(found("section 5, 7, max delay"), ["text05-mac-retransmission.csv 1 gap_max_ms"]);
         assert_eq!(found("table 6.3").len(), 11);
+        assert_eq!(found("table 6.3; table 6.1, 0 to 10 Mbit/s").len(), 17);
         assert_eq!(found("table 6.3, 0 to 10 Mbit/s").len(), 6);
         for nothing in [
             "table 6.3, 13 Mbit/s",

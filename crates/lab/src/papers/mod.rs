@@ -6,6 +6,7 @@
 
 mod claim;
 mod compare;
+mod contradiction;
 mod derived;
 mod digitized_voice;
 mod draws;
@@ -24,6 +25,7 @@ use std::sync::OnceLock;
 
 pub use claim::Claim;
 pub use compare::{ColumnMap, Compared, Drawing, Place, Statistic, TableMap, Value};
+pub use contradiction::Contradiction;
 pub use derived::{Derived, definition};
 pub use experiment::Experiment;
 pub use fits::Fit;
@@ -86,6 +88,9 @@ struct Remarks {
     /// Proofs that a claim cannot be confirmed under the stated conditions, and what they assume.
     #[serde(default)]
     proof: Vec<Remark>,
+    /// Printed cells that other cells rule out.
+    #[serde(default)]
+    contradiction: Vec<contradiction::Stated>,
 }
 
 /// A remark on a check.
@@ -408,7 +413,7 @@ mod tests {
                 let known = paper.table(name).is_some() || paper.claims.iter().any(|c| c.id == *name);
                 assert!(known, "{}: departure about {name}", paper.key);
             }
-            let Remarks { definition, bound, proof } = &paper.remarks;
+            let Remarks { definition, bound, proof, .. } = &paper.remarks;
             for name in [definition, bound, proof].into_iter().flatten().flat_map(|remark| &remark.claims) {
                 assert!(
                     paper.claims.iter().any(|claim| claim.id == *name),
@@ -418,6 +423,9 @@ mod tests {
             }
             for fit in paper.fits() {
                 assert!(fit.is_understood(), "{}: nothing is '{}'", paper.key, fit.fitted);
+            }
+            for one in paper.contradictions() {
+                assert!(one.names_cells(), "{}: nothing is '{}'", paper.key, one.stated);
             }
             for map in paper.experiments.iter().flat_map(|experiment| experiment.tables) {
                 map.assert_fits(paper.table(map.file).expect(map.file));

@@ -590,3 +590,46 @@ fn the_experiment_without_an_access_point_has_the_same_laptops() {
     };
     assert_eq!(stations(&here), stations(&there));
 }
+
+/// The arithmetic of the paper's contradictions, from its tables: what every run of Table 7.6 received leaves no room for the gaps of
+/// Tables 7.1 to 7.3.
+#[test]
+fn tables_of_gaps_are_ruled_out_by_the_table_of_losses() {
+    const RUNS: f64 = 30.0;
+    const PACKETS: f64 = 4055.0;
+    // Of 29 degrees of freedom, two-sided 95 %.
+    const STUDENT: f64 = 2.045;
+    let printed =
+        |file: &str, row: usize, column: &str| tv().table(file).unwrap().number(row, column).unwrap();
+    let stated = tv().contradictions();
+    let is_stated = |file: &str, row: usize, column: &str| {
+        stated.iter().any(|one| one.has_cell("simple_retransmission", file, row, column))
+    };
+    let (means, gaps, above, lost) = (
+        "table7-1-simple-mean-delay.csv",
+        "table7-2-simple-max-delay.csv",
+        "table7-3-simple-above-threshold.csv",
+        "table7-6-simple-loss.csv",
+    );
+    let mut ruled_out = 0;
+    for row in 0..8 {
+        let sd = printed(lost, row, "confidence [%]") * RUNS.sqrt() / STUDENT;
+        let most_lost = printed(lost, row, "lost [%]") + (RUNS - 1.0) / RUNS.sqrt() * sd;
+        let received = PACKETS * (1.0 - most_lost / 100.0);
+        let later = |gap: f64| gap / 0.007_45 - PACKETS * most_lost / 100.0;
+        for (file, column, out) in [
+            (means, "mean delay [s]", printed(means, row, "mean delay [s]") * (received - 1.0) > 60.0),
+            (
+                above,
+                "above 80 ms [per 1000]",
+                printed(above, row, "above 80 ms [per 1000]") * received / 1000.0 * 0.08 > 60.0,
+            ),
+            (gaps, "mean max delay [s]", later(printed(gaps, row, "mean max delay [s]")) > 550.0),
+            (gaps, "max delay [s]", later(printed(gaps, row, "max delay [s]")) > 550.0),
+        ] {
+            assert_eq!(is_stated(file, row, column), out, "{file}, row {row}, {column}");
+            ruled_out += usize::from(out);
+        }
+    }
+    assert_eq!(ruled_out, 14);
+}
