@@ -30,6 +30,8 @@ const MODES: &[(&str, bool)] = &[
     ("", false),
     ("reliability=full&order=ordered", false),
     ("acks=gap&sort=on", false),
+    ("acks=4&flow=reserved", false),
+    ("acks=10ms&checksum=header", false),
     ("acks=never", false),
     ("service=datagram", false),
     ("", true),

@@ -210,6 +210,9 @@ pub struct TrafficSpec {
     /// By how much the clock of its sender may be off: each run has another, all alike likely. Two regular senders whose clocks agree
     /// keep their phase for a whole run, which no two machines do.
     pub clock: Ppm,
+    /// By how much each packet of data to a group on its sender's first medium delays all that it sends from then on: a program that waits
+    /// by counting, on a machine that takes in what goes to all. Regular senders alone.
+    pub held_up: Duration,
     /// How the media treat its packets.
     pub treatment: Treatment,
 }
@@ -217,8 +220,9 @@ pub struct TrafficSpec {
 impl TrafficSpec {
     /// Traffic from the beginning of the run, which media treat as any other.
     pub fn new(name: impl Into<String>, [from, to]: [NodeId; 2], kind: TrafficKind) -> Self {
-        let (start, clock, treatment) = (Duration::ZERO, Ppm::default(), Treatment::default());
-        TrafficSpec { name: name.into(), from, to, kind, start, clock, treatment }
+        let (start, held_up) = (Duration::ZERO, Duration::ZERO);
+        let (clock, treatment) = (Ppm::default(), Treatment::default());
+        TrafficSpec { name: name.into(), from, to, kind, start, clock, held_up, treatment }
     }
 }
 

@@ -167,6 +167,9 @@ fn host_notes(setup: &Setup) -> Vec<String> {
     if setup.traffic.iter().any(|traffic| matches!(traffic.kind, TrafficKind::Ping { .. })) {
         notes.push("pings are UDP datagrams of the same size, returned by a thread".into());
     }
+    if setup.traffic.iter().any(|traffic| !traffic.held_up.is_zero()) {
+        notes.push("nothing holds traffic up: 'held-up' counts in the model alone".into());
+    }
     if setup.streams.iter().any(|stream| stream.headers != Headers::AsSent) {
         notes.push(
             "packets have the headers that they are sent with: 'headers' counts in the model alone".into(),

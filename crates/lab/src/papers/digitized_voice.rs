@@ -83,6 +83,8 @@ pub(super) const MODULE: Module = Module {
             shows "rtt_timed_p999_ms" "rtt_mean_ms", includes "stations.toml";
         "multicast_causes" "what could delay a multicast under load", None, XTP, &[],
             shows "rtt_mean_ms" "rtt_timed_p999_ms";
+        "multicast_generator" "a multicast whose broadcasts hold up the generator", None, XTP, &[],
+            shows "rtt_mean_ms" "rtt_timed_p999_ms";
     },
     checks: checks::CHECKS,
     names: NAMES,

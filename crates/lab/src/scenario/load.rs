@@ -16,6 +16,8 @@ use crate::setup::{NodeId, TrafficKind, TrafficSpec, Treatment};
 
 /// More packets than can be computed in an hour.
 pub(super) const MAX_PACKETS: f64 = 1e9;
+/// Longer than any machine takes for a packet.
+const MOST_HELD_UP: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -46,7 +48,7 @@ pub(super) fn traffic(
     ])?;
     let start = start(section, duration)?;
     let treatment = treatment(section)?;
-    let mut clock = Ppm::default();
+    let (mut clock, mut held_up) = (Ppm::default(), Duration::ZERO);
     let longest = network.mtu(section, nodes, from, to)? - UDP_IPV4_HEADERS;
     let payload = || payload(section, longest);
     let kind = match kind {
@@ -71,6 +73,7 @@ pub(super) fn traffic(
             let jitter = section.or("jitter", Ratio::default(), Value::parse)?;
             let payload = payload()?;
             clock = clock_tolerance(section)?;
+            section.set("held-up", &mut held_up, |value| value.duration(Duration::ZERO..=MOST_HELD_UP))?;
             if packets == 0 {
                 return Ok(None);
             }
@@ -87,7 +90,7 @@ pub(super) fn traffic(
             TrafficKind::Ping { interval, payload, count }
         }
     };
-    Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, clock, treatment }))
+    Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, clock, held_up, treatment }))
 }
 
 /// By how much a sender's clock may be off.

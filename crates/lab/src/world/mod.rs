@@ -82,6 +82,8 @@ pub(crate) mod traffic;
 mod unheard;
 mod video;
 
+use std::time::Duration;
+
 use antiphon_core::wire::{ETHERNET_MTU, IPV4_HEADER, TCP_HEADER, UDP_IPV4_HEADERS};
 use antiphon_core::{Instant, WireId};
 use antiphon_proto::Substrate;
@@ -117,6 +119,8 @@ pub struct World {
     traffic: Vec<(String, Traffic)>,
     /// The traffic that keeps its first medium's queue full.
     blasters: Vec<usize>,
+    /// The traffic that packets to a group hold up, with its medium and by how much.
+    held_up: Vec<(usize, usize, Duration)>,
     /// Names of the nodes.
     names: Vec<String>,
     now: Instant,
@@ -174,10 +178,13 @@ impl World {
             streams.push(Stream { name: spec.name.clone(), flows, receivers, beside: spec.beside.clone() });
             sockets.append(&mut own);
         }
-        let mut traffic = Vec::new();
+        let (mut traffic, mut held_up) = (Vec::new(), Vec::new());
         for spec in &setup.traffic {
             let flow = traffic_flow(&map, spec)?;
             let queue = check::traffic(setup, spec, &flow)?;
+            if spec.held_up > Duration::ZERO {
+                held_up.push((traffic.len(), flow.ways[0][0].medium, spec.held_up));
+            }
             traffic.push((spec.name.clone(), Traffic::new(spec, flows.len() as u32, until, queue, seed)));
             flows.push(flow);
         }
@@ -198,6 +205,7 @@ impl World {
             streams,
             traffic,
             blasters,
+            held_up,
             names,
             now,
             end,
@@ -236,6 +244,7 @@ impl World {
                 self.now = self.now.max(arrival.at);
                 self.deliver(arrival);
             }
+            self.hold_up();
             self.refill();
             return;
         };
@@ -258,6 +267,18 @@ impl World {
         traffic.on_arrival(arrival, &mut self.net);
         if traffic.depends_on_arrivals() {
             self.reschedule(self.sockets.len() + number);
+        }
+    }
+
+    /// Delays the traffic that a packet to a group holds up.
+    fn hold_up(&mut self) {
+        let Some(medium) = self.net.take_to_group() else { return };
+        for n in 0..self.held_up.len() {
+            let (number, own, by) = self.held_up[n];
+            if own == medium {
+                self.traffic[number].1.hold_up(by);
+                self.reschedule(self.sockets.len() + number);
+            }
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Network {
     scheduled_hosts: usize,
     flows: Vec<Flow>,
     taps: Vec<Tap>,
+    /// The medium on which a packet of data to a group has arrived.
+    to_group: Option<usize>,
 }
 
 /// Content of a flow.
@@ -105,6 +107,7 @@ impl Network {
             scheduled_hosts,
             flows,
             taps: Vec::new(),
+            to_group: None,
         })
     }
 
@@ -156,7 +159,16 @@ impl Network {
         for tap in &mut self.taps {
             tap.on_packet(at, m, node, Way::Inbound, flow, &parcel);
         }
+        // Once for each packet: the first of its receivers there stands for all.
+        if parcel.way == GROUP && !parcel.is_control() && flow.exits(m).first() == Some(&(place as u16)) {
+            self.to_group = Some(m);
+        }
         self.arrive(at, node, parcel)
+    }
+
+    /// The medium of a packet of data to a group that has arrived since this was asked last.
+    pub fn take_to_group(&mut self) -> Option<usize> {
+        self.to_group.take()
     }
 
     /// Until when the next component may run ahead: no other component has anything to do before.

@@ -180,6 +180,14 @@ impl Traffic {
         }
     }
 
+    /// A packet to a group holds its sender up: what it sends from now on comes so much later.
+    pub fn hold_up(&mut self, by: Duration) {
+        if let Kind::Udp(udp) = &mut self.kind {
+            udp.first += by;
+            udp.next = udp.next.map(|next| next + by);
+        }
+    }
+
     /// Whether arrivals change what it does next.
     pub fn depends_on_arrivals(&self) -> bool {
         matches!(self.kind, Kind::Tcp(_))

@@ -142,6 +142,30 @@ fn when_nothing_fits_the_least_bad_is_named_with_its_faults() {
     }
 }
 
+/// Of two that reach many receivers with one packet, the one that repairs is advised where the other loses too much, and by how much it does.
+#[test]
+fn what_repairs_a_multicast_is_advised_where_that_is_needed() {
+    let many = |xtp_loss: f64, rtp_loss: f64| {
+        let xtp = measured("xtp", Path { loss: xtp_loss, rtt_ms: 12.0, tail_ms: 5.0, ..MINUTE });
+        let rtp = measured("rtp", Path { loss: rtp_loss, ..MINUTE });
+        let tcp = measured("tcp", MINUTE);
+        advise_for(Purpose::SendToMany, &[&rtp, &xtp, &tcp].map(candidate)).unwrap()
+    };
+    let advice = many(0.0, 0.05);
+    assert_eq!((advice.transport.as_str(), advice.met), ("xtp", true), "{advice:?}");
+    let (own, runner) = advice.because.split_once("; rtp: ").expect("the next best");
+    assert!(own.contains("0.00 % of 12000 packets missing"), "{own}");
+    let beyond =
+        runner.split_once('(').and_then(|(_, rest)| rest.split_once(" % too much")).expect("by how much");
+    assert!(beyond.0.parse::<f64>().is_ok_and(|percent| (2.6..3.8).contains(&percent)), "{runner}");
+    let advice = many(0.0, 0.0);
+    assert_eq!(
+        (advice.transport.as_str(), &advice.ties[..]),
+        ("rtp", &["xtp".to_string()][..]),
+        "{advice:?}"
+    );
+}
+
 #[test]
 fn a_short_run_does_not_tell_how_sure() {
     for purpose in [Purpose::PlayTogether, Purpose::TvSound, Purpose::SendToMany] {

@@ -1,5 +1,6 @@
 //! Two ends and a path of 10 ms between them.
 
+mod hostile;
 mod repairs;
 
 use std::collections::VecDeque;

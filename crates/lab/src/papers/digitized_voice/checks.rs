@@ -53,6 +53,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-dv-17", own::causes::a_timer_that_rounds_down_is_near_the_mean),
     ("ours-dv-18", own::causes::timer_and_period_give_the_worst_threshold),
     ("ours-dv-19", own::causes::no_cause_gives_the_multicast_s_latencies),
+    ("ours-dv-20", own::causes::a_generator_that_is_held_up_gives_the_multicast_s_latencies),
 ];
 
 /// The printed worst threshold of MPPT.

@@ -12,6 +12,10 @@ pub(super) mod router;
 
 type Outcome = Result<bool, NotRun>;
 
+/// Printed latencies with bursts, of a unicast and of the multicast.
+const UNICAST_TABLE: &str = "table08-latency-mppt.csv";
+const MULTICAST_TABLE: &str = "table12-latency-multicast.csv";
+
 const LOCKING: &str = "locking";
 const ONE_WAY: &str = "one_way";
 const GENERATORS: &str = "generators";
@@ -137,20 +141,21 @@ pub(super) fn a_voice_s_own_delay_rises(case: &mut Case<'_>) -> Outcome {
 pub(super) fn periods_in_ticks_give_the_printed_latencies(case: &mut Case<'_>) -> Outcome {
     case.every([("9.92ms", 50, 1024), ("6504us", 75, 4096)], |case, (period, load, left_out)| {
         case.every(SIZES.into_iter().filter(|size| *size != left_out), |case, size| {
-            Ok((case.locked(period, size)? / 2.0 - printed(size, load)?).abs() < 0.05)
+            Ok((case.locked(period, size)? / 2.0 - printed(UNICAST_TABLE, size, load)?).abs() < 0.05)
         })
     })
 }
 
-/// A latency of Table 8.
-fn printed(size: u32, load: u32) -> Result<f64, NotRun> {
-    let table = find("digitized-voice").and_then(|paper| paper.table("table08-latency-mppt.csv"));
+/// A latency of Table 8 or 12.
+fn printed(table: &str, size: u32, load: u32) -> Result<f64, NotRun> {
+    let nothing = || NotRun(format!("{table} has nothing at {size} bytes and {load} Mbit/s"));
+    let table = find("digitized-voice").and_then(|paper| paper.table(table));
     let (size, load) = (size.to_string(), load.to_string());
     let of = |table: &Table| {
         let row = table.row(&[(LOADED[0], &size), (LOADED[1], &load)])?;
         table.number(row, HALF.printed)
     };
-    table.and_then(of).ok_or_else(|| NotRun(format!("Table 8 has nothing at {size} bytes and {load} Mbit/s")))
+    table.and_then(of).ok_or_else(nothing)
 }
 
 pub(super) fn one_burst_at_most(case: &mut Case<'_>) -> Outcome {

@@ -27,6 +27,7 @@ to = "b"
 packets = 3
 period = "10ms"
 jitter = "5%"
+held-up = "2ms"
 payload = "100B"
 [stream.voice]
 transport = "xtp?reliability=full&wtimer=1s"
@@ -64,7 +65,7 @@ fn paces_headers_and_costs_are_read() {
     assert_eq!((voice.timer_rounds_down, voice.priority, voice.answers), (true, 3, true));
     assert_eq!(voice.unheard, Unheard { share: Ratio(0.05), delivered: true });
     let TrafficKind::Bursts { jitter, .. } = setup.traffic[0].kind else { panic!("it is bursts") };
-    assert_eq!(jitter, Ratio(0.05));
+    assert_eq!((jitter, setup.traffic[0].held_up), (Ratio(0.05), Duration::from_millis(2)));
     let silent = changed("packets = 3", "packets = 0").unwrap().setup(&[]).unwrap();
     assert!(silent.traffic.is_empty());
     let ping =

@@ -291,3 +291,28 @@ fn a_group_answers_through_its_members_alone() {
     assert!(refused("rtp", "").contains("can't answer"));
     assert!(refused("xtp", "acks=never").contains("leave out acks=never"));
 }
+
+/// Each of 200 packets to the group takes 7 ms from a generator that sends every 10 ms for a minute; packets to one station take nothing, nor
+/// do those to a group where nothing is held up.
+#[test]
+fn packets_to_a_group_hold_a_generator_up() {
+    let bursts = |to: &[usize], held_up: u64| {
+        let voice = xtp("audio", [0, 1], 64, 200, Pacing::PingPong);
+        let query =
+            if to.len() > 1 { "reliability=full&members=2".parse().unwrap() } else { voice.query.clone() };
+        let to = to.iter().map(|node| NodeId(*node)).collect();
+        let mut setup = on_ring(vec![StreamSpec { query, to, ..voice }]);
+        let cost = HostCost { receive_control: Some(Duration::ZERO), apart: false, ..cost() };
+        setup.nodes[..2].iter_mut().for_each(|node| node.cost = cost);
+        let kind = TrafficKind::Bursts { packets: 1, period: ms(10), jitter: Ratio(0.0), payload: 100 };
+        let held_up = ms(held_up);
+        setup.traffic.push(TrafficSpec { held_up, treatment: SYNCHRONOUS, ..traffic("load", 3, 2, kind) });
+        let (world, figures) = finished(&setup, 1);
+        assert_eq!(figures_of(&figures, "audio").received, Some(200.0));
+        world.traffic("load").unwrap().sent
+    };
+    assert_eq!(bursts(&[1, 2], 0), 6000);
+    assert_eq!(bursts(&[1], 7), 6000);
+    let held = bursts(&[1, 2], 7);
+    assert!((5859..=5861).contains(&held), "{held}");
+}

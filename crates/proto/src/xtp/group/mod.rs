@@ -57,7 +57,8 @@ const NEVER_SPREAD: Duration = Duration::ZERO;
 const STATUS_SIZE: usize = 100;
 /// The share of the data's rate that all members' reports have together (RFC 3550 §6.2).
 const STATUS_SHARE: f64 = 0.05;
-/// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing.
-const WINDOW: usize = 4 << 20;
+/// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing: 7.8 s of stereo sound. With a thousand
+/// members a sender then has less than 8 MB.
+const WINDOW: usize = 3 << 19;
 /// Most members of a group whose sender repairs what they lack (`xtp://` to a multicast address); further receivers get no repairs.
 pub const MOST_MEMBERS: usize = 1000;

@@ -162,6 +162,17 @@ impl GroupSender {
         self.held.next()
     }
 
+    /// Number of the latest packet to the group.
+    #[cfg(test)]
+    pub fn number_for_tests(&self) -> u64 {
+        self.number
+    }
+
+    #[cfg(test)]
+    pub fn number_from_for_tests(&mut self, number: u64) {
+        self.number = number;
+    }
+
     fn repairs_anything(&self) -> bool {
         self.settings.reliability != Reliability::None
     }

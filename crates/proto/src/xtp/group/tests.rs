@@ -1,5 +1,7 @@
 //! A sender and its members, with a path of 10 ms to each that loses packets independently.
 
+mod hostile;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -8,10 +10,10 @@ use antiphon_core::{
     handle_due,
 };
 
-use super::{GroupMember, GroupSender};
+use super::{GroupMember, GroupSender, MOST_MEMBERS};
 use crate::seeds::Seeds;
 use crate::xtp::settings;
-use crate::xtp::wire::{self, Header, Segment, diag, option};
+use crate::xtp::wire::{self, Header, Segment, Status, diag, option};
 
 const STEP: Duration = Duration::from_millis(1);
 const PACKET: usize = 1400;
@@ -22,6 +24,8 @@ struct Member {
     /// Share of packets from the sender, and to it, that are lost.
     loss: f64,
     messages: Vec<u64>,
+    /// When each of them came.
+    came: Vec<Instant>,
     events: Vec<Event>,
     alive: bool,
 }
@@ -54,8 +58,9 @@ struct Traffic {
     reports: usize,
     /// Packets with data that were sent before.
     first_of: u64,
-    /// Members that were told to leave.
+    /// Members that were told to leave, and joins that were refused.
     told: usize,
+    refused: usize,
 }
 
 impl Group {
@@ -71,7 +76,7 @@ impl Group {
                 &Seeds::new(Secret::for_laboratory(100 + n)),
                 now,
             );
-            Member { end, loss, messages: Vec::new(), events: Vec::new(), alive: true }
+            Member { end, loss, messages: Vec::new(), came: Vec::new(), events: Vec::new(), alive: true }
         });
         Group {
             sender: GroupSender::open(read(), PACKET, &seeds, now),
@@ -99,6 +104,7 @@ impl Group {
             }
             Segment::Data { .. } => self.traffic.repairs += packet.len(),
             Segment::Diag { code: diag::CONTEXT_ABANDONED, .. } => self.traffic.told += 1,
+            Segment::Diag { code: diag::JOIN_REFUSED, .. } => self.traffic.refused += 1,
             Segment::Repair(_) => {
                 self.traffic.repairs += packet.len();
                 self.traffic.coded += 1;
@@ -161,6 +167,7 @@ impl Group {
                     let number = u64::from_be_bytes(*room.first_chunk().expect("eight bytes"));
                     assert!(room[8..received.len].iter().all(|byte| *byte == number as u8), "{number}");
                     member.messages.push(number);
+                    member.came.push(now);
                 }
                 member.events.extend(std::iter::from_fn(|| member.end.poll_event()));
             }
@@ -446,7 +453,7 @@ fn forged(group: &Group, change: impl Fn(&mut Header)) -> Vec<u8> {
     change(&mut header);
     let mut buf = vec![0; 200];
     let mut writer = wire::Writer::new(&mut buf, &header, wire::format::CNTL);
-    writer.status(&wire::Status { rseq: 0, alloc: 0, echo: 0 });
+    writer.status(&Status { rseq: 0, alloc: 0, echo: 0 });
     let len = writer.finish();
     buf.truncate(len);
     buf
@@ -528,16 +535,21 @@ fn left(member: u32, why: CloseReason) -> Event {
     Event::MemberLeft { member: PathId(member), why }
 }
 
-/// A report of the member on path 1 with these numbers.
-fn reported(group: &Group, rseq: u64, alloc: u64, sync: u32) -> Vec<u8> {
+/// A report of the member on path 1, its packet number `sync`.
+fn reported(group: &Group, status: Status, sync: u32) -> Vec<u8> {
     let (key, number) = group.sender.member_for_tests(PathId(1));
     let header = Header { key, returned: true, options: option::MULTI, sort: 0, sync, seq: number };
     let mut buf = vec![0; 200];
     let mut writer = wire::Writer::new(&mut buf, &header, wire::format::CNTL);
-    writer.status(&wire::Status { rseq, alloc, echo: 0 });
+    writer.status(&status);
     let len = writer.finish();
     buf.truncate(len);
     buf
+}
+
+/// Everything that was sent, and room for nothing more.
+fn full(group: &Group) -> Status {
+    Status { rseq: group.sender.next_for_tests(), alloc: 0, echo: 0 }
 }
 
 #[test]
@@ -547,7 +559,7 @@ fn a_member_that_takes_nothing_is_told_and_the_others_go_on() {
     group.members[0].alive = false;
     for n in 0..300 {
         // It has everything, and says that it takes no more.
-        let mut bytes = reported(&group, group.sender.next_for_tests(), 0, 1_000 + n);
+        let mut bytes = reported(&group, full(&group), 1_000 + n);
         let input = Input::Datagram { path: PathId(1), bytes: &mut bytes, received_at: group.now };
         if !group.events.contains(&left(1, CloseReason::Refused)) {
             group.sender.handle_input(group.now, input);
@@ -567,7 +579,7 @@ fn a_member_that_takes_nothing_is_told_and_the_others_go_on() {
 fn without_repairs_no_member_holds_up_the_stream() {
     let mut group = Group::new("acks=never&members=1", 1, 0.0);
     group.run(500);
-    let mut bytes = reported(&group, group.sender.next_for_tests(), 0, 1_000);
+    let mut bytes = reported(&group, full(&group), 1_000);
     let input = Input::Datagram { path: PathId(1), bytes: &mut bytes, received_at: group.now };
     group.sender.handle_input(group.now, input);
     group.members[0].alive = false;

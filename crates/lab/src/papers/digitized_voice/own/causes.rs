@@ -4,11 +4,12 @@ use super::super::super::compare::{Place, Statistic};
 use super::super::super::judge::{Case, NotRun};
 use super::super::checks::{MULTICAST_PRINTED, SPPT_RISES, TICK_MS, WORST_MS, mean_rise_is_about, unknown};
 use super::super::{MPPT, SIZE, SIZES, SPPT, VOICE, period_of, under_load};
-use super::Outcome;
+use super::{MULTICAST_TABLE, Outcome, printed};
 
 pub(super) const JITTER: &str = "sppt_jitter";
 pub(super) const TIMER: &str = "timer";
 pub(super) const MULTICAST_CAUSES: &str = "multicast_causes";
+pub(super) const MULTICAST_GENERATOR: &str = "multicast_generator";
 
 /// A station's time for a packet that comes in: fitted, and so that the latency at 512 bytes is the printed one.
 pub(super) const FITTED: &str = "1.329988ms";
@@ -117,4 +118,34 @@ pub(in super::super) fn no_cause_gives_the_multicast_s_latencies(case: &mut Case
         })?;
         Ok(!all)
     })
+}
+
+/// How long a broadcast holds the generator up: not at all, and as fitted.
+pub(super) const UNHELD: &str = "0ms";
+pub(super) const HELD: &str = "1.8ms";
+/// Sizes at which printed latencies hardly depend on the size, and loads from which nothing was fitted.
+pub(super) const SMALL: [u32; 5] = [8, 16, 32, 64, 128];
+pub(super) const NOT_FITTED: [u32; 2] = [25, 50];
+
+pub(in super::super) fn a_generator_that_is_held_up_gives_the_multicast_s_latencies(
+    case: &mut Case<'_>,
+) -> Outcome {
+    let latency = |case: &mut Case<'_>, held: &str, size: u32, load: u32| {
+        let period = period_of(MPPT, load).ok_or_else(|| unknown(load))?;
+        let point =
+            vec![("held", held.to_string()), ("period", period.to_string()), (SIZE, size.to_string())];
+        half(case, MULTICAST_GENERATOR, Place { stream: VOICE.into(), point }, "rtt_mean_ms")
+    };
+    let mut as_stated = |held| {
+        case.every(MULTICAST_PRINTED, |case, (size, load, about)| {
+            Ok((latency(case, held, size, load)? / about - 1.0).abs() <= 0.05)
+        })
+    };
+    let (unheld, held) = (as_stated(UNHELD)?, as_stated(HELD)?);
+    let others = case.every(NOT_FITTED, |case, load| {
+        case.every(SMALL, |case, size| {
+            Ok((latency(case, HELD, size, load)? / printed(MULTICAST_TABLE, size, load)? - 1.0).abs() <= 0.1)
+        })
+    })?;
+    Ok(held && !unheld && others)
 }
