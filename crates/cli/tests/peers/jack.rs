@@ -164,6 +164,32 @@ fn a_server_that_was_killed_is_found_again() {
 
 #[test]
 #[ignore = "needs jackd; scripts/install-peers brings it"]
+fn the_period_may_change_while_a_stream_plays() {
+    let server = Server::start("period", 48_000, 128);
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let mut receiver = server.client(antiphon(["receive", &address, "jack:?name=one", "--json"]));
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_for("listening on");
+    let sender = Child::start(&mut antiphon(["send", "tone:440Hz", &address, "--json"]), DEADLINE);
+    receiver.wait_for("sound begins");
+    for period in ["512", "16", "4096"] {
+        let mut set = server.client(program("jack_bufsize"));
+        Child::start(set.arg(period), DEADLINE).succeed();
+        receiver.wait_for(&format!("\"period_frames\":{period},"));
+    }
+    // What waits in the sink is told to the graph.
+    let ports = Child::start(&mut server.client(program("jack_lsp -l one:out_1")), DEADLINE).succeed();
+    let told = ports.out.lines().find(|line| line.contains("capture latency")).expect(&ports.out);
+    let waits = told.split(['[', ' ']).filter_map(|word| word.parse::<u32>().ok()).next();
+    assert!(waits.is_some_and(|frames| frames > 0), "{}", ports.out);
+    sender.interrupt();
+    sender.end();
+    let summary = receiver.succeed().summary();
+    assert_eq!((&summary["lost"], &summary["device"]["lost_servers"]), (&0.into(), &0.into()), "{summary}");
+}
+
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
 fn devices_shows_the_server() {
     let server = Server::start("shown", 96_000, 32);
     let shown = Child::start(&mut server.client(antiphon(["devices", "--json"])), DEADLINE).succeed();

@@ -12,13 +12,13 @@ use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
 
 /// Whose server it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub enum Kind {
     PulseAudio,
     PipeWire,
 }
 
 /// A server of a test's own with the sink `hall`, its default, ended when dropped.
-struct Server {
+pub struct Server {
     kind: Kind,
     folder: TempDir,
     /// The last one started ends first.
@@ -26,7 +26,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(kind: Kind) -> Self {
+    pub fn start(kind: Kind) -> Self {
         let folder = tempfile::Builder::new().prefix("antiphon-pulse").tempdir().expect("a temporary folder");
         let mut server = Server { kind, folder, programs: Vec::new() };
         server.run();
@@ -70,7 +70,8 @@ impl Server {
         self.folder.path().join("pulse/native")
     }
 
-    fn add(&mut self, line: &str) {
+    /// Starts a program beside it, which ends before it.
+    pub fn add(&mut self, line: &str) {
         std::fs::create_dir_all(self.folder.path().join("pulse")).expect("a temporary folder");
         let child = Child::start(&mut self.client(program(line)), DEADLINE);
         self.programs.push(child);
@@ -87,10 +88,15 @@ impl Server {
     }
 
     /// What `pactl` answers, if it succeeds.
-    fn control(&self, line: &str) -> Option<String> {
+    pub fn control(&self, line: &str) -> Option<String> {
         let mut command = self.client(program(&format!("pactl {line}")));
         let output = command.stdin(Stdio::null()).output().expect("pactl; scripts/install-peers brings it");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Kills it, as a crash would.
@@ -99,7 +105,7 @@ impl Server {
     }
 
     /// A program that uses this server.
-    fn client(&self, mut command: Command) -> Command {
+    pub fn client(&self, mut command: Command) -> Command {
         let folder = self.folder.path();
         for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
             command.env(name, folder);
@@ -123,7 +129,7 @@ impl Drop for Server {
 }
 
 /// Asks again and again, as these servers tell nobody when they are ready. Each question takes a moment.
-fn until(is_so: impl Fn() -> bool) {
+pub fn until(is_so: impl Fn() -> bool) {
     let clock = antiphon::net::OsClock::new();
     while !is_so() {
         assert!(clock.now() < antiphon::core::Instant::ZERO + DEADLINE, "not within {DEADLINE:?}");
@@ -132,7 +138,7 @@ fn until(is_so: impl Fn() -> bool) {
 }
 
 /// A minute of the tone, in floating point.
-fn write_tone(path: &Path) {
+pub fn write_tone(path: &Path) {
     let turn = std::f64::consts::TAU * FREQUENCY / 48_000.0;
     let samples = (0..48_000 * 60).map(|n| (LEVEL * (turn * f64::from(n)).sin()) as f32);
     let bytes: Vec<u8> = samples.flat_map(|sample| [sample.to_le_bytes(); 2].concat()).collect();
@@ -299,6 +305,6 @@ fn devices_lists_sinks_and_sources() {
 }
 
 /// What a recorder is still setting up, or no longer writes.
-const EDGES: Duration = Duration::from_millis(200);
+pub const EDGES: Duration = Duration::from_millis(200);
 /// Twelve seconds of sound, and three times as much for a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
