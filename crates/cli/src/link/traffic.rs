@@ -228,6 +228,25 @@ mod tests {
     }
 
     #[test]
+    fn the_slowest_of_several_reports_is_kept() {
+        let of = |in_link: u64, held_up: u64| {
+            let mut traffic = traffic();
+            let millis = Duration::from_millis;
+            let came = antiphon::core::Instant::from_millis(7);
+            traffic.flows[0].slowest =
+                Some(Slowest { came, in_link: millis(in_link), held_up: millis(held_up) });
+            traffic
+        };
+        let mut last = of(9, 0);
+        last.keep_slowest(&of(8, 30));
+        let told = &last.json()["flows"][0]["slowest"];
+        assert_eq!(*told, json!({ "at_s": 0.007, "in_link_ms": 8.0, "held_up_ms": 30.0 }));
+        last.keep_slowest(&traffic());
+        assert_eq!(last.json()["flows"][0]["slowest"]["held_up_ms"], 30.0);
+        assert!(traffic().json()["flows"][0].get("slowest").is_none());
+    }
+
+    #[test]
     fn what_does_not_balance_is_said() {
         let mut broken = traffic();
         broken.flows[0].up.lost += 1;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::child::{Child, Ended, antiphon, free_ports, program};
+use crate::child::{Child, Ended, antiphon, antiphon_by, free_ports, program};
 use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
 
 /// A JACK server of a test's own, without hardware, ended when dropped. One that is killed keeps one of the eight places that
@@ -186,6 +186,24 @@ fn the_period_may_change_while_a_stream_plays() {
     sender.end();
     let summary = receiver.succeed().summary();
     assert_eq!((&summary["lost"], &summary["device"]["lost_servers"]), (&0.into(), &0.into()), "{summary}");
+}
+
+#[test]
+#[ignore = "needs setpriv and prlimit of util-linux, and root, whose right to real-time scheduling is taken away"]
+fn a_stream_without_the_right_to_real_time_scheduling_plays_and_says_what_to_do() {
+    let may_not =
+        ["prlimit", "--rtprio=0", "--nice=0", "setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let mut receiver =
+        Child::start(&mut antiphon_by(&may_not, ["receive", &address, "null:", "-v"]), DEADLINE);
+    receiver.wait_for("listening on");
+    let send = ["send", "tone:440Hz", &address, "--seconds", "1s", "-v"];
+    let sender = Child::start(&mut antiphon_by(&may_not, send), DEADLINE).succeed();
+    let receiver = receiver.succeed();
+    for end in [sender, receiver] {
+        assert!(end.err.contains("media thread: ordinary ("), "{}", end.err);
+        assert!(end.err.contains("ulimit -r 80"), "{}", end.err);
+    }
 }
 
 #[test]
