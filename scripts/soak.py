@@ -32,8 +32,6 @@ OVER_MS = 20.0
 NOTED = 0.003
 # So often a thread that only waits is to be woken, and the source, in seconds.
 TURN = 0.002
-# The link's jitter is exponential with this mean, in milliseconds (scripts/soak): now and then a packet is later than any delay.
-JITTER_MS = 1.0
 # RSS may grow by so much after the beginning: pages of buffers that are first used later.
 FLAT_KB = 1024
 # The queue of a passport has room for 65536 events: for so long, in seconds, each packet touches memory that none has used before.
@@ -128,15 +126,6 @@ def link_lost(directory):
     return sum(flow["up"]["lost"] + flow["up"]["overflowed"] for flow in flows)
 
 
-def beyond_jitter(received):
-    """How many packets the link's jitter alone brings too late, on average, given how much sound waited."""
-    counts = [
-        (record["packets_received"] - before["packets_received"]) * math.exp(-before["buffer_ms"] / JITTER_MS)
-        for before, record in zip(received, received[1:])
-    ]
-    return sum(min(1.0, max(0.0, count)) for count in counts)
-
-
 def judge(directory, seconds):
     events = read_events(directory)
     gaps = Gaps(directory, events)
@@ -187,7 +176,6 @@ def judge(directory, seconds):
     print(f"resident memory at the end, and growth {since}, in kB: " + ", ".join(
         f"{name} {rows[-1][at]:.0f} +{growth[name]:.0f}" for at, name in enumerate(growth, start=1)
     ))
-    print(f"the link's jitter alone brings {beyond_jitter(received):.1f} packets too late on average, of which nothing tells when")
     faults = []
     if unexplained:
         faults.append(f"{len(unexplained)} gaps unexplained, at seconds: {unexplained[:20]}")
