@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::child::{Child, Ended, antiphon, free_ports, program};
+use crate::links::Netns;
 use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
 
 /// Whose server it is.
@@ -20,6 +21,8 @@ pub enum Kind {
 /// A server of a test's own with the sink `hall`, its default, ended when dropped.
 pub struct Server {
     kind: Kind,
+    /// Where it is run, if it is to have a network of its own.
+    netns: Option<Netns>,
     folder: TempDir,
     /// The last one started ends first.
     programs: Vec<Child>,
@@ -27,8 +30,13 @@ pub struct Server {
 
 impl Server {
     pub fn start(kind: Kind) -> Self {
+        Self::start_in(kind, None)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_in(kind: Kind, netns: Option<Netns>) -> Self {
         let folder = tempfile::Builder::new().prefix("antiphon-pulse").tempdir().expect("a temporary folder");
-        let mut server = Server { kind, folder, programs: Vec::new() };
+        let mut server = Server { kind, netns, folder, programs: Vec::new() };
         server.run();
         server
     }
@@ -73,7 +81,8 @@ impl Server {
     /// Starts a program beside it, which ends before it.
     pub fn add(&mut self, line: &str) {
         std::fs::create_dir_all(self.folder.path().join("pulse")).expect("a temporary folder");
-        let child = Child::start(&mut self.client(program(line)), DEADLINE);
+        let command = self.netns.as_ref().map_or_else(|| program(line), |netns| netns.command(line));
+        let child = Child::start(&mut self.client(command), DEADLINE);
         self.programs.push(child);
     }
 
@@ -92,6 +101,11 @@ impl Server {
         let mut command = self.client(program(&format!("pactl {line}")));
         let output = command.stdin(Stdio::null()).output().expect("pactl; scripts/install-peers brings it");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Its network namespace, if it has one.
+    pub fn netns(&self) -> Option<&Netns> {
+        self.netns.as_ref()
     }
 
     /// Its folder.
