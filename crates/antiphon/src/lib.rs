@@ -107,7 +107,8 @@ pub use options::{
 pub use pictures::{FrameRate, PicturesReceived, PicturesSent, SkewFigures, parse_frame_rate};
 pub use programmes::{ListedProgramme, ProgrammeChoice, ProgrammeSource, Programmes, list_programmes};
 pub use receive::{
-    AdaptedDelay, MissingSound, ReceiveStatus, ReceiveSummary, Recording, StepStatus, TradeOff, receive,
+    AdaptedDelay, Gap, GapCause, MissingSound, ReceiveStatus, ReceiveSummary, Recording, StepStatus,
+    TradeOff, receive,
 };
 pub use reflect::{ReflectStatus, ReflectedTransport, reflect};
 pub use requirement::{Judgement, Requirement};

@@ -150,6 +150,11 @@ impl Look {
         Look { at: now, bytes, peaks: meter.take(), buffer: buffered.duration(), peer: None }
     }
 
+    /// When it was taken.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
     /// Also where the peer of `session` is.
     pub fn with_peer(self, session: &Session, lines: &Lines<'_>) -> Self {
         let peer = session.peer_path().and_then(|(wire, path)| lines.peer_address(wire, path));

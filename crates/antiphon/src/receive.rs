@@ -2,6 +2,7 @@
 
 mod calling;
 mod delay;
+mod gap;
 mod missing;
 mod plan;
 mod snapshot;
@@ -39,6 +40,7 @@ use crate::transport::StreamUri;
 use crate::{Error, Latency, ReceiveOptions, SinkClock};
 use calling::no_sender;
 pub use delay::{AdaptedDelay, TradeOff};
+pub use gap::{Gap, GapCause};
 pub use missing::{MissingSound, Recording};
 pub(crate) use plan::{ReceivePlan, listening};
 pub(crate) use snapshot::{Snapshot, describe_notice};
@@ -84,6 +86,9 @@ pub struct ReceiveStatus {
     pub adapted: Option<AdaptedDelay>,
     /// What playout delays would do on this path, as far as enough packets have come to tell.
     pub trade_off: Vec<TradeOff>,
+    /// The gaps of the last two seconds, at most 16, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
     /// Of the last second; at the end, of the whole stream.
     #[serde(flatten)]
     pub live: LiveFigures,

@@ -36,19 +36,22 @@ pub fn run(args: &LinkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     let mut progress = StreamProgress::new(output, &watch.stop);
     let mut end = args.seconds.map(|time| Pace::new(output.clock(), time));
     let mut second = Pace::new(output.clock(), Duration::from_secs(1));
+    let mut earlier = Traffic::default();
     loop {
         let stopped = watch.wait(TICK) || end.as_mut().is_some_and(Pace::is_due);
-        let Some(traffic) = emulator.report() else {
+        let Some(mut traffic) = emulator.report() else {
             progress.clear();
             return Err(Error::failed("the link failed; its counters are lost"));
         };
         if stopped {
             break;
         }
-        if second.is_due() && output.json {
-            output.timed("interval", traffic.json());
-        }
+        traffic.keep_slowest(&earlier);
         progress.update(|| traffic.line(), output);
+        earlier = traffic;
+        if second.is_due() && output.json {
+            output.timed("interval", std::mem::take(&mut earlier).json());
+        }
     }
     progress.clear();
     let mut traffic = emulator.stop();

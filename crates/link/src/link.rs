@@ -328,13 +328,18 @@ impl<P: Packet> Duplex<P> {
 
     /// The next packet of either direction that has arrived by `now`: the earlier one, at one instant `Up` first.
     pub fn poll(&mut self, now: Instant) -> Option<(Direction, P)> {
+        self.poll_at(now).map(|(_, direction, packet)| (direction, packet))
+    }
+
+    /// The same, with the model's instant of arrival.
+    pub fn poll_at(&mut self, now: Instant) -> Option<(Instant, Direction, P)> {
         // A link may be due and return nothing (a loss); then the other may still have a packet.
         while let Some((direction, due)) = self.first() {
             if due > now {
                 return None;
             }
-            if let Some(packet) = self.direction_mut(direction).poll(due) {
-                return Some((direction, packet));
+            if let Some((at, packet)) = self.direction_mut(direction).poll_at(due) {
+                return Some((at, direction, packet));
             }
         }
         None

@@ -14,6 +14,7 @@
 //! apart by a sample, whatever one of them loses. An undivided stream is the case of one group.
 
 mod arrivals;
+mod begun;
 mod clocked;
 mod coded;
 mod elastic;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, MediaTime};
 
 pub use arrivals::{ArrivalCounts, ArrivalDelays};
+pub use begun::{GapBegun, GapsBegun};
 pub use clocked::{ClockedError, ClockedPlayout, ClockedPull, pull_frames};
 pub use elastic::AdaptedFigures;
 pub use target::{AdaptiveDelay, DelayTarget, PERMITTED};
@@ -77,6 +79,9 @@ pub struct Playout {
     delays: Option<Box<ArrivalDelays>>,
     /// What changes the playout delay, if it adapts.
     elastic: Option<Box<Elastic>>,
+    /// The gaps that began last, and how many in all.
+    begun: GapsBegun,
+    begun_count: u64,
 }
 
 impl Playout {
@@ -147,6 +152,8 @@ impl Playout {
             stepped: None,
             resyncs: 0,
             skipped_frames: 0,
+            begun: GapsBegun::default(),
+            begun_count: 0,
         })
     }
 

@@ -98,6 +98,17 @@ fn sockets_and_counters_agree_in_both_directions() {
     }
 }
 
+#[test]
+fn the_slowest_datagram_is_told_until_the_next_report() {
+    let (client, target) = (socket(false), socket(false));
+    let proxy = proxy(false, "delay=30ms", 1, &target);
+    client.send_to(&[1], proxy.local_addr()).expect("loopback");
+    let slowest = wait(&proxy, 0, |flow| flow.slowest.is_some()).slowest.expect("waited for");
+    assert_eq!(slowest.in_link, Duration::from_millis(30), "the model's time, whenever its thread ran");
+    assert!(slowest.came > Instant::ZERO);
+    assert_eq!(proxy.report().expect("it runs").flows[0].slowest, None, "it was told");
+}
+
 /// A fade, or the time between two, lasts longer than any test: the seed and the flow alone decide whether anything passes.
 const FOR_GOOD: &str = "loss=1000s/1000s/100%/0%";
 

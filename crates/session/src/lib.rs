@@ -50,7 +50,7 @@ mod video_in;
 mod video_track;
 mod voice;
 
-pub use antiphon_media::playout::{AdaptedFigures, AdaptiveDelay};
+pub use antiphon_media::playout::{AdaptedFigures, AdaptiveDelay, Cause, GapBegun, GapsBegun};
 pub use antiphon_media::rtcp::{Hearing, PlayoutDelay};
 pub use arrivals::ArrivalTable;
 pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};

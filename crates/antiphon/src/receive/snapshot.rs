@@ -7,11 +7,12 @@ use antiphon_media::playout::PlayoutCounters;
 use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 use antiphon_net::Lines;
 use antiphon_session::{
-    AdaptedFigures, InStep, LATENESS, Notice, Parties, PeerEnd, ReceiveTrack, ReceiveTrackCounters, Session,
-    VideoEnd,
+    AdaptedFigures, GapsBegun, InStep, LATENESS, Notice, Parties, PeerEnd, ReceiveTrack,
+    ReceiveTrackCounters, Session, VideoEnd,
 };
 
 use super::delay::{AdaptedDelay, TradeOff, millis};
+use super::gap::Gap;
 use super::{ReceiveStatus, StepStatus};
 use crate::Latency;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
@@ -68,6 +69,7 @@ pub(crate) struct Snapshot {
     drift: Option<Ppm>,
     adapted: Option<AdaptedFigures>,
     lateness: [Option<Duration>; LATENESS.len()],
+    gaps: GapsBegun,
     pub look: Look,
     pub notice: Option<Notice>,
     /// Why a sender that is called cannot be reached, if it never answered.
@@ -112,6 +114,7 @@ impl Snapshot {
             drift: track.drift(),
             adapted: track.adapted(),
             lateness: track.lateness(),
+            gaps: track.gaps_begun(),
             look: Look::new(now, meter, MediaTime::new(track.playout_level(), rate), track.counters().bytes),
             notice,
             step: session.in_step(now),
@@ -140,6 +143,7 @@ impl Snapshot {
             drift: None,
             adapted: parties.longest_delay(),
             lateness: [None; LATENESS.len()],
+            gaps: GapsBegun::default(),
             look: Look::new(
                 now,
                 meter,
@@ -188,6 +192,7 @@ impl Snapshot {
             step: self.step.map(StepStatus::from),
             adapted: self.adapted.map(|figures| AdaptedDelay::new(&figures, self.rate)),
             trade_off: TradeOff::list(&self.lateness),
+            gaps: Gap::list(&self.gaps, self.look.at()),
             live: LiveFigures::default(),
             device: None,
             programmes: None,

@@ -97,7 +97,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
     /// Leave out RTP header extensions, for receivers that refuse them, such as
-    /// PulseAudio
+    /// PulseAudio and PipeWire
     #[arg(long, conflicts_with = "groups", help_heading = "Stream")]
     pub plain: bool,
     /// Tell the network of a stream under this name, which 'antiphon peers'
@@ -105,7 +105,7 @@ pub struct SendArgs {
     /// PipeWire show it, too; one that receivers call by mDNS
     #[arg(long, value_name = "NAME", value_parser = values::session_name, help_heading = "Stream")]
     pub announce: Option<String>,
-    /// Group to announce to; PulseAudio listens to 224.0.0.56
+    /// Group to announce to; PulseAudio and PipeWire listen to 224.0.0.56
     #[arg(long, value_name = "GROUP", value_parser = values::announcement_group, requires = "announce", default_value_t = ANNOUNCEMENT_GROUPS[0], help_heading = "Stream")]
     pub announce_to: Ipv4Addr,
     /// Where sound of a live source waits while a recording cannot be reached

@@ -1,7 +1,9 @@
 //! Traffic over an emulated link, the same for every kind of emulator.
 
+use std::time::Duration;
+
 use antiphon::link::Counters;
-use antiphon::net::emulator::{RouterReport, StreamReport, UdpReport};
+use antiphon::net::emulator::{RouterReport, Slowest, StreamReport, UdpReport};
 use serde_json::{Value, json};
 
 use crate::grid::{Align, Cell, Grid, Tone};
@@ -20,18 +22,22 @@ struct Flow {
     up: Counters,
     down: Counters,
     ended: bool,
+    slowest: Option<Slowest>,
 }
 
 impl Flow {
     fn new(name: impl ToString, up: Counters, down: Counters, ended: bool) -> Self {
-        Flow { name: name.to_string(), up, down, ended }
+        Flow { name: name.to_string(), up, down, ended, slowest: None }
     }
 }
 
 impl From<UdpReport> for Traffic {
     fn from(report: UdpReport) -> Self {
         let unsent = report.flows.iter().map(|flow| flow.unsent).sum();
-        let flows = report.flows.iter().map(|flow| Flow::new(flow.client, flow.up, flow.down, flow.ended));
+        let flows = report.flows.iter().map(|flow| Flow {
+            slowest: flow.slowest,
+            ..Flow::new(flow.client, flow.up, flow.down, flow.ended)
+        });
         Traffic {
             flows: flows.collect(),
             beside: vec![
@@ -81,6 +87,13 @@ impl From<RouterReport> for Traffic {
 }
 
 impl Traffic {
+    /// Also knows the slowest datagrams of an `earlier` report, of the same flows.
+    pub fn keep_slowest(&mut self, earlier: &Traffic) {
+        for (flow, before) in self.flows.iter_mut().zip(&earlier.flows).filter(|(a, b)| a.name == b.name) {
+            flow.slowest = before.slowest.map(|slowest| slowest.or(flow.slowest)).or(flow.slowest);
+        }
+    }
+
     /// Everything on one line, for progress.
     pub fn line(&self) -> String {
         let sum = |read: fn(&Flow) -> u64| self.flows.iter().map(read).sum::<u64>();
@@ -142,13 +155,22 @@ impl Traffic {
     /// The same as JSON.
     pub fn json(&self) -> Value {
         let flow = |(number, flow): (usize, &Flow)| {
-            json!({
+            let mut record = json!({
                 "flow": number,
                 "client": flow.name,
                 "ended": flow.ended,
                 "up": counters(&flow.up),
                 "down": counters(&flow.down),
-            })
+            });
+            if let Some(Slowest { came, in_link, held_up }) = flow.slowest {
+                let millis = |time: Duration| time.as_secs_f64() * 1e3;
+                record["slowest"] = json!({
+                    "at_s": came.as_nanos() as f64 / 1e9,
+                    "in_link_ms": millis(in_link),
+                    "held_up_ms": millis(held_up),
+                });
+            }
+            record
         };
         let mut record = json!({ "flows": self.flows.iter().enumerate().map(flow).collect::<Vec<_>>() });
         for (key, _, count) in &self.beside {
@@ -191,7 +213,7 @@ mod tests {
         };
         let name = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535".into();
         Traffic {
-            flows: vec![Flow { name, up, down: Counters::default(), ended: false }],
+            flows: vec![Flow { name, up, down: Counters::default(), ended: false, slowest: None }],
             beside: vec![("refused", "refused", 3)],
         }
     }
@@ -203,6 +225,25 @@ mod tests {
         assert!(text.contains("1234567") && !text.contains("balance"), "{text}");
         assert!(traffic().line().len() <= 78, "{}", traffic().line());
         assert_eq!(traffic().notes(), ["3 refused"]);
+    }
+
+    #[test]
+    fn the_slowest_of_several_reports_is_kept() {
+        let of = |in_link: u64, held_up: u64| {
+            let mut traffic = traffic();
+            let millis = Duration::from_millis;
+            let came = antiphon::core::Instant::from_millis(7);
+            traffic.flows[0].slowest =
+                Some(Slowest { came, in_link: millis(in_link), held_up: millis(held_up) });
+            traffic
+        };
+        let mut last = of(9, 0);
+        last.keep_slowest(&of(8, 30));
+        let told = &last.json()["flows"][0]["slowest"];
+        assert_eq!(*told, json!({ "at_s": 0.007, "in_link_ms": 8.0, "held_up_ms": 30.0 }));
+        last.keep_slowest(&traffic());
+        assert_eq!(last.json()["flows"][0]["slowest"]["held_up_ms"], 30.0);
+        assert!(traffic().json()["flows"][0].get("slowest").is_none());
     }
 
     #[test]

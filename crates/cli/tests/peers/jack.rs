@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::child::{Child, Ended, antiphon, free_ports, program};
+use crate::child::{Child, Ended, antiphon, antiphon_by, free_ports, program};
 use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
 
 /// A JACK server of a test's own, without hardware, ended when dropped. One that is killed keeps one of the eight places that
@@ -160,6 +160,50 @@ fn a_server_that_was_killed_is_found_again() {
     };
     check(sender.end(), &[130]);
     check(receiver.end(), &[0]);
+}
+
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
+fn the_period_may_change_while_a_stream_plays() {
+    let server = Server::start("period", 48_000, 128);
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let mut receiver = server.client(antiphon(["receive", &address, "jack:?name=one", "--json"]));
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_for("listening on");
+    let sender = Child::start(&mut antiphon(["send", "tone:440Hz", &address, "--json"]), DEADLINE);
+    receiver.wait_for("sound begins");
+    for period in ["512", "16", "4096"] {
+        let mut set = server.client(program("jack_bufsize"));
+        Child::start(set.arg(period), DEADLINE).succeed();
+        receiver.wait_for(&format!("\"period_frames\":{period},"));
+    }
+    // What waits in the sink is told to the graph.
+    let ports = Child::start(&mut server.client(program("jack_lsp -l one:out_1")), DEADLINE).succeed();
+    let told = ports.out.lines().find(|line| line.contains("capture latency")).expect(&ports.out);
+    let waits = told.split(['[', ' ']).filter_map(|word| word.parse::<u32>().ok()).next();
+    assert!(waits.is_some_and(|frames| frames > 0), "{}", ports.out);
+    sender.interrupt();
+    sender.end();
+    let summary = receiver.succeed().summary();
+    assert_eq!((&summary["lost"], &summary["device"]["lost_servers"]), (&0.into(), &0.into()), "{summary}");
+}
+
+#[test]
+#[ignore = "needs setpriv and prlimit of util-linux, and root, whose right to real-time scheduling is taken away"]
+fn a_stream_without_the_right_to_real_time_scheduling_plays_and_says_what_to_do() {
+    let may_not =
+        ["prlimit", "--rtprio=0", "--nice=0", "setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let mut receiver =
+        Child::start(&mut antiphon_by(&may_not, ["receive", &address, "null:", "-v"]), DEADLINE);
+    receiver.wait_for("listening on");
+    let send = ["send", "tone:440Hz", &address, "--seconds", "1s", "-v"];
+    let sender = Child::start(&mut antiphon_by(&may_not, send), DEADLINE).succeed();
+    let receiver = receiver.succeed();
+    for end in [sender, receiver] {
+        assert!(end.err.contains("media thread: ordinary ("), "{}", end.err);
+        assert!(end.err.contains("ulimit -r 80"), "{}", end.err);
+    }
 }
 
 #[test]

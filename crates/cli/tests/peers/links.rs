@@ -177,10 +177,10 @@ pub fn open_directory() -> tempfile::TempDir {
 }
 
 /// A network namespace with a name of its own; gone with the value.
-struct Netns(String);
+pub struct Netns(String);
 
 impl Netns {
-    fn new(side: &str) -> Self {
+    pub fn new(side: &str) -> Self {
         let name = format!("antiphon-{}-{side}", std::process::id());
         Child::start(&mut program(&format!("ip netns add {name}")), DEADLINE).succeed();
         let netns = Netns(name);
@@ -190,11 +190,11 @@ impl Netns {
     }
 
     /// Runs `command` inside.
-    fn enter(&self) -> [&str; 4] {
+    pub fn enter(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.0]
     }
 
-    fn command(&self, line: &str) -> Command {
+    pub fn command(&self, line: &str) -> Command {
         program(&format!("ip netns exec {} {line}", self.0))
     }
 }

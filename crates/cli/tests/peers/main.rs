@@ -16,6 +16,7 @@ mod inside;
 mod jack;
 mod kernel_tcp;
 mod links;
+mod modules;
 mod opus;
 mod played;
 mod pulse;

@@ -8,27 +8,35 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::child::{Child, Ended, antiphon, free_ports, program};
+use crate::links::Netns;
 use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
 
 /// Whose server it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub enum Kind {
     PulseAudio,
     PipeWire,
 }
 
 /// A server of a test's own with the sink `hall`, its default, ended when dropped.
-struct Server {
+pub struct Server {
     kind: Kind,
+    /// Where it is run, if it is to have a network of its own.
+    netns: Option<Netns>,
     folder: TempDir,
     /// The last one started ends first.
     programs: Vec<Child>,
 }
 
 impl Server {
-    fn start(kind: Kind) -> Self {
+    pub fn start(kind: Kind) -> Self {
+        Self::start_in(kind, None)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_in(kind: Kind, netns: Option<Netns>) -> Self {
         let folder = tempfile::Builder::new().prefix("antiphon-pulse").tempdir().expect("a temporary folder");
-        let mut server = Server { kind, folder, programs: Vec::new() };
+        let mut server = Server { kind, netns, folder, programs: Vec::new() };
         server.run();
         server
     }
@@ -70,9 +78,11 @@ impl Server {
         self.folder.path().join("pulse/native")
     }
 
-    fn add(&mut self, line: &str) {
+    /// Starts a program beside it, which ends before it.
+    pub fn add(&mut self, line: &str) {
         std::fs::create_dir_all(self.folder.path().join("pulse")).expect("a temporary folder");
-        let child = Child::start(&mut self.client(program(line)), DEADLINE);
+        let command = self.netns.as_ref().map_or_else(|| program(line), |netns| netns.command(line));
+        let child = Child::start(&mut self.client(command), DEADLINE);
         self.programs.push(child);
     }
 
@@ -87,10 +97,20 @@ impl Server {
     }
 
     /// What `pactl` answers, if it succeeds.
-    fn control(&self, line: &str) -> Option<String> {
+    pub fn control(&self, line: &str) -> Option<String> {
         let mut command = self.client(program(&format!("pactl {line}")));
         let output = command.stdin(Stdio::null()).output().expect("pactl; scripts/install-peers brings it");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Its network namespace, if it has one.
+    pub fn netns(&self) -> Option<&Netns> {
+        self.netns.as_ref()
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Kills it, as a crash would.
@@ -99,7 +119,7 @@ impl Server {
     }
 
     /// A program that uses this server.
-    fn client(&self, mut command: Command) -> Command {
+    pub fn client(&self, mut command: Command) -> Command {
         let folder = self.folder.path();
         for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
             command.env(name, folder);
@@ -123,7 +143,7 @@ impl Drop for Server {
 }
 
 /// Asks again and again, as these servers tell nobody when they are ready. Each question takes a moment.
-fn until(is_so: impl Fn() -> bool) {
+pub fn until(is_so: impl Fn() -> bool) {
     let clock = antiphon::net::OsClock::new();
     while !is_so() {
         assert!(clock.now() < antiphon::core::Instant::ZERO + DEADLINE, "not within {DEADLINE:?}");
@@ -132,7 +152,7 @@ fn until(is_so: impl Fn() -> bool) {
 }
 
 /// A minute of the tone, in floating point.
-fn write_tone(path: &Path) {
+pub fn write_tone(path: &Path) {
     let turn = std::f64::consts::TAU * FREQUENCY / 48_000.0;
     let samples = (0..48_000 * 60).map(|n| (LEVEL * (turn * f64::from(n)).sin()) as f32);
     let bytes: Vec<u8> = samples.flat_map(|sample| [sample.to_le_bytes(); 2].concat()).collect();
@@ -299,6 +319,6 @@ fn devices_lists_sinks_and_sources() {
 }
 
 /// What a recorder is still setting up, or no longer writes.
-const EDGES: Duration = Duration::from_millis(200);
+pub const EDGES: Duration = Duration::from_millis(200);
 /// Twelve seconds of sound, and three times as much for a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);

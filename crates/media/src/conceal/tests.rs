@@ -126,6 +126,44 @@ fn prediction_goes_on_where_the_sound_does() {
     assert!((0.7..1.1).contains(&level), "{level}");
 }
 
+/// A voice of 120 Hz, or of `pitch`, whose partials fall by 12 dB an octave, and which becomes louder and quieter by a tenth.
+fn voice(pitch: f32, from: usize, frames: usize) -> Vec<f32> {
+    let at = |n: usize| {
+        let time = n as f32 / 48_000.0;
+        let partial = |k: i32| (std::f32::consts::TAU * pitch * k as f32 * time).sin() / (k * k) as f32;
+        let strength = 0.3 + 0.03 * (std::f32::consts::TAU * 3.0 * time).sin();
+        (1..20).map(partial).sum::<f32>() * strength
+    };
+    (from..from + frames).map(at).collect()
+}
+
+/// Every twentieth packet is lost at random, up to three in a row: from each 10 ms, more than a period of the voice, to the next the level departs
+/// from the voice's by less than 3 dB more, at the beginning of a gap, in it and at its end.
+#[test]
+fn prediction_has_no_step_of_level_at_a_seam() {
+    for (seed, pitch) in [(1, 120.0), (2, 210.0), (3, 440.0)] {
+        let (mut rng, mut conceal) = (Rng::new(seed), Concealment::Prediction.open(format(1)));
+        let (mut out, mut run, mut gaps) = (Vec::new(), 0, 0);
+        for block in 0..2000 {
+            let mut part = voice(pitch, block * 256, 256);
+            let lost = block > 20 && run < 3 && rng.unit() < 0.05;
+            gaps += usize::from(lost && run == 0);
+            run = if lost { run + 1 } else { 0 };
+            match lost {
+                true => conceal.lost(GAP, &mut part),
+                false => conceal.good(&mut part),
+            }
+            out.extend(part);
+        }
+        let level = |part: &[f32]| 10.0 * part.iter().map(|x| x * x).sum::<f32>().log10();
+        let whole = voice(pitch, 0, out.len());
+        let departs = |(heard, wanted): (&[f32], &[f32])| level(heard) - level(wanted);
+        let departures: Vec<f32> = out.chunks_exact(480).zip(whole.chunks_exact(480)).map(departs).collect();
+        let step = departures.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
+        assert!(gaps > 50 && step < 3.0, "{pitch} Hz: a step of {step} dB in {gaps} gaps");
+    }
+}
+
 #[test]
 fn prediction_is_bounded_for_any_sound() {
     let mut rng = Rng::new(9);

@@ -19,6 +19,8 @@ pub(super) struct Lane {
     /// Whether any of its sound has been played: before that, nothing is concealed.
     begun: bool,
     in_gap: bool,
+    /// A gap that has begun: the packet that was not there, and why sound was concealed.
+    pub opened: Option<(Option<u64>, Cause)>,
     /// Sequence number after the last packet played.
     pub next_sequence: Option<u64>,
     /// Sample frames of the last packet: the unit of concealment.
@@ -78,6 +80,7 @@ impl Lane {
             conceal,
             begun: false,
             in_gap: false,
+            opened: None,
             next_sequence: None,
             unit,
             next: Next::Idle,
@@ -196,7 +199,10 @@ impl Lane {
             };
             self.conceal.lost(Gap { remaining: hole, ahead }, out);
         }
-        self.counters.concealments += u64::from(!std::mem::replace(&mut self.in_gap, true));
+        if !std::mem::replace(&mut self.in_gap, true) {
+            self.counters.concealments += 1;
+            self.opened = Some((self.next_sequence, cause));
+        }
         self.counters.concealed_frames += self.frames(out) as u64;
         Gave::MadeUp(cause)
     }

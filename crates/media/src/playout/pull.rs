@@ -11,11 +11,19 @@ impl Playout {
     /// Writes the sound that is due at `now` into `out` (whole sample frames): under [`Clocking::Sink`] it fills `out`;
     /// otherwise it writes what is due or available, possibly nothing. Call again until it writes nothing.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
-        if let Some(mut elastic) = self.elastic.take() {
-            let pulled = self.pull_elastic(now, out, &mut elastic);
-            self.elastic = Some(elastic);
-            return pulled;
-        }
+        let pulled = match self.elastic.take() {
+            Some(mut elastic) => {
+                let pulled = self.pull_elastic(now, out, &mut elastic);
+                self.elastic = Some(elastic);
+                pulled
+            }
+            None => self.pull_fixed(now, out),
+        };
+        self.note_gaps(now);
+        pulled
+    }
+
+    fn pull_fixed(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
         let mut pulled = Pulled { media: self.position, ..Pulled::default() };

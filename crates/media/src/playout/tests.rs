@@ -240,6 +240,13 @@ fn defects_are_counted_apart() {
     assert_eq!((c.inserted, c.played, c.late, c.lost), (20, 18, 1, 1));
     assert_eq!((c.duplicate, c.reordered, c.early, c.discarded), (1, 2, 0, 0));
     assert_eq!((c.concealments, c.concealed_frames, c.played_frames), (2, 960, 18 * 480));
+    // Packet 5 came 5 ms too late, behind packet 6; 15 never did.
+    let begun: Vec<_> =
+        playout.gaps_begun().iter().map(|gap| (gap.number, gap.sequence, gap.cause)).collect();
+    let number = |n: usize| Some(packets[n].packet().sequence);
+    assert_eq!(begun, [(1, number(5), Cause::Missing), (2, number(15), Cause::Missing)]);
+    let times: Vec<_> = playout.gaps_begun().iter().map(|gap| (gap.at, gap.delay)).collect();
+    assert_eq!(times, [80_000, 180_000].map(|due| (at(due), Duration::from_millis(30))));
     // Complete packets stay in their places.
     assert_eq!(out.len(), 20 * 480);
     assert_eq!(out[..5 * 480], sound(0, 5 * 480, 1));

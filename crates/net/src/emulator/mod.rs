@@ -13,7 +13,7 @@ mod udp_proxy;
 pub use reactor::Proxy;
 pub use router::{Lane, LaneConfig, LaneReport, Router, RouterConfig, RouterReport, Side, Sides};
 pub use stream_proxy::{ConnectionReport, StreamProxy, StreamProxyConfig, StreamReport};
-pub use udp_proxy::{FlowReport, UdpProxy, UdpProxyConfig, UdpReport};
+pub use udp_proxy::{FlowReport, Slowest, UdpProxy, UdpProxyConfig, UdpReport};
 
 use antiphon_link::SpecError;
 

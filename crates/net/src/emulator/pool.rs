@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use antiphon_core::Instant;
 use antiphon_link::Packet;
 
 /// Buffers of one emulator thread.
@@ -28,28 +29,29 @@ impl Pool {
         Pool { shared: Rc::new(RefCell::new(Shared { free: Vec::with_capacity(KEPT), used: 0 })) }
     }
 
-    /// A packet with these bytes; `None` if the budget is used up. `overhead`: additional bytes that it takes on the
-    /// link.
-    pub fn packet(&self, bytes: &[u8], overhead: usize) -> Option<Pooled> {
+    /// A packet with these bytes that came at `now`; `None` if the budget is used up. `overhead`: additional bytes that it takes on
+    /// the link.
+    pub fn packet(&self, now: Instant, bytes: &[u8], overhead: usize) -> Option<Pooled> {
         if self.shared.borrow().used + bytes.len() > BUDGET {
             return None;
         }
-        Some(self.copy(bytes, overhead))
+        Some(self.copy(now, bytes, overhead))
     }
 
-    fn copy(&self, bytes: &[u8], overhead: usize) -> Pooled {
+    fn copy(&self, came: Instant, bytes: &[u8], overhead: usize) -> Pooled {
         let mut shared = self.shared.borrow_mut();
         shared.used += bytes.len();
         let mut buffer = shared.free.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        Pooled { buffer, overhead, pool: self.clone() }
+        Pooled { buffer, came, overhead, pool: self.clone() }
     }
 }
 
 /// A packet whose buffer returns to the pool when it is dropped.
 pub(crate) struct Pooled {
     buffer: Vec<u8>,
+    came: Instant,
     overhead: usize,
     pool: Pool,
 }
@@ -57,6 +59,11 @@ pub(crate) struct Pooled {
 impl Pooled {
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
+    }
+
+    /// When it came to the link.
+    pub fn came(&self) -> Instant {
+        self.came
     }
 }
 
@@ -71,7 +78,7 @@ impl Packet for Pooled {
 
     /// Copies count against the budget, but are not refused: a link makes at most one of each packet.
     fn duplicate(&self) -> Self {
-        self.pool.copy(&self.buffer, self.overhead)
+        self.pool.copy(self.came, &self.buffer, self.overhead)
     }
 
     fn flip_bit(&mut self, bit: u64) {
@@ -98,11 +105,11 @@ mod tests {
     fn the_budget_holds_and_comes_back() {
         let pool = Pool::new();
         let giant = vec![0u8; 1 << 20];
-        let mut held: Vec<Pooled> = std::iter::from_fn(|| pool.packet(&giant, 28)).collect();
+        let mut held: Vec<Pooled> = std::iter::from_fn(|| pool.packet(Instant::ZERO, &giant, 28)).collect();
         assert_eq!(held.len(), BUDGET >> 20);
-        assert!(pool.packet(&[1], 0).is_none());
+        assert!(pool.packet(Instant::ZERO, &[1], 0).is_none());
         held.pop();
-        let small = pool.packet(&[1, 2, 3], 28).expect("there is room again");
+        let small = pool.packet(Instant::ZERO, &[1, 2, 3], 28).expect("there is room again");
         assert_eq!((small.bytes(), small.wire_len()), (&[1u8, 2, 3][..], 31));
         drop(held);
         assert_eq!(pool.shared.borrow().used, 3);

@@ -35,8 +35,8 @@ pub(crate) trait Worker {
     /// When to advance next.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// What was counted so far.
-    fn report(&self, scheduling: Scheduling) -> Self::Report;
+    /// What was counted so far, and what was longest since the last report.
+    fn report(&mut self, scheduling: Scheduling) -> Self::Report;
 }
 
 /// Data of the waker's events.

@@ -294,9 +294,10 @@ impl Worker for Carrier {
                 lane.report.ignored += 1;
                 continue;
             }
-            match self.pool.packet(packet, lane.overhead) {
+            let now = clock.now();
+            match self.pool.packet(now, packet, lane.overhead) {
                 // A packet that the queue refuses is dropped here, and counted by the link.
-                Some(packet) => drop(lane.entrance(direction).offer(clock.now(), direction, packet)),
+                Some(packet) => drop(lane.entrance(direction).offer(now, direction, packet)),
                 None => lane.report.over_budget += 1,
             }
         }
@@ -314,7 +315,7 @@ impl Worker for Carrier {
         self.lanes.iter().flat_map(|lane| &lane.links).filter_map(Duplex::poll_timeout).min()
     }
 
-    fn report(&self, scheduling: Scheduling) -> RouterReport {
+    fn report(&mut self, scheduling: Scheduling) -> RouterReport {
         let lanes = self.lanes.iter().map(|lane| LaneReport {
             up: whole(lane.links.iter().map(|link| link.up.counters())),
             down: whole(lane.links.iter().rev().map(|link| link.down.counters())),

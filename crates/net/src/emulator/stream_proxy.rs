@@ -155,7 +155,7 @@ impl Connection {
             };
             // An empty chunk marks the end of the stream and crosses the link like all before it. Beyond the memory
             // budget the connection is given up: its bytes cannot be dropped.
-            let chunk = pool.packet(&buffer[..len], HEADERS).ok_or(Dead)?;
+            let chunk = pool.packet(now, &buffer[..len], HEADERS).ok_or(Dead)?;
             self.halves[half].ended = len == 0;
             if self.link(half).offer(now, chunk).is_some() {
                 return Err(Dead);
@@ -345,7 +345,7 @@ impl Worker for Streams {
         self.connections.values().filter_map(Connection::poll_timeout).min()
     }
 
-    fn report(&self, scheduling: Scheduling) -> StreamReport {
+    fn report(&mut self, scheduling: Scheduling) -> StreamReport {
         let running = self.connections.values().map(|connection| connection.report(false));
         let connections = self.ended.with(running, |connection| connection.connection);
         StreamReport { connections, refused: self.refused, scheduling }

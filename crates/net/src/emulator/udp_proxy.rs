@@ -71,6 +71,30 @@ pub struct FlowReport {
     pub unsent: u64,
     /// Whether it has been forgotten.
     pub ended: bool,
+    /// The datagram from client to target that took longest since the last report; `None` if none crossed.
+    pub slowest: Option<Slowest>,
+}
+
+/// A datagram that took longer than the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slowest {
+    /// When it came to the link, on the clock of the proxy.
+    pub came: Instant,
+    /// How long the model kept it: propagation, jitter, queue.
+    pub in_link: Duration,
+    /// How long after that it was handed on: the proxy's thread was not run in time.
+    pub held_up: Duration,
+}
+
+impl Slowest {
+    fn of(came: Instant, arrived: Instant, now: Instant) -> Self {
+        Slowest { came, in_link: arrived.since(came), held_up: now.since(arrived) }
+    }
+
+    /// The one that took longer.
+    pub fn or(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.in_link + other.held_up > self.in_link + self.held_up).unwrap_or(self)
+    }
 }
 
 /// Report of a proxy.
@@ -110,10 +134,11 @@ struct Flow {
     link: Duplex<Pooled>,
     last_use: Instant,
     unsent: u64,
+    slowest: Option<Slowest>,
 }
 
 impl Flow {
-    fn report(&self, ended: bool) -> FlowReport {
+    fn report(&mut self, ended: bool) -> FlowReport {
         FlowReport {
             flow: self.number,
             client: self.client,
@@ -121,6 +146,7 @@ impl Flow {
             down: self.link.down.counters(),
             unsent: self.unsent,
             ended,
+            slowest: self.slowest.take(),
         }
     }
 }
@@ -202,7 +228,7 @@ impl Forwarder {
         };
         flow.last_use = now;
         let overhead = headers(&flow.client);
-        match self.pool.packet(&self.buffer[..len], overhead) {
+        match self.pool.packet(now, &self.buffer[..len], overhead) {
             // A packet that the queue refuses is dropped here, and counted by the link.
             Some(packet) => drop(flow.link.offer(now, direction, packet)),
             None => self.over_budget += 1,
@@ -229,6 +255,7 @@ impl Forwarder {
             link: Duplex::new(&self.config.link, seed).ok()?,
             last_use: now,
             unsent: 0,
+            slowest: None,
         };
         self.next_flow += 1;
         self.flows.insert(number, flow);
@@ -243,7 +270,7 @@ impl Forwarder {
         let idle = self.config.idle;
         self.next_sweep = now + idle / 4 + Duration::from_millis(1);
         let is_idle = |flow: &Flow| now.since(flow.last_use) >= idle && flow.link.poll_timeout().is_none();
-        for (_, flow) in self.flows.extract_if(.., |_, flow| is_idle(flow)) {
+        for (_, mut flow) in self.flows.extract_if(.., |_, flow| is_idle(flow)) {
             poller.forget(&flow.socket);
             self.by_client.remove(&flow.client);
             self.ended.push(flow.report(true));
@@ -264,7 +291,10 @@ impl Worker for Forwarder {
     fn advance(&mut self, clock: &OsClock, poller: &Poller) {
         let now = clock.now();
         for flow in self.flows.values_mut() {
-            while let Some((direction, packet)) = flow.link.poll(now) {
+            while let Some((arrived, direction, packet)) = flow.link.poll_at(now) {
+                if direction == Direction::Up {
+                    flow.slowest = Some(Slowest::of(packet.came(), arrived, now).or(flow.slowest));
+                }
                 let sent = match direction {
                     Direction::Up => flow.socket.send(packet.bytes()),
                     Direction::Down => self.listen.send_to(packet.bytes(), flow.client),
@@ -289,8 +319,8 @@ impl Worker for Forwarder {
         links.chain(sweep).min()
     }
 
-    fn report(&self, scheduling: Scheduling) -> UdpReport {
-        let running = self.flows.values().map(|flow| flow.report(false));
+    fn report(&mut self, scheduling: Scheduling) -> UdpReport {
+        let running = self.flows.values_mut().map(|flow| flow.report(false));
         let flows = self.ended.with(running, |flow| flow.flow);
         UdpReport { flows, refused: self.refused, over_budget: self.over_budget, scheduling }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime, Ppm};
-use antiphon_media::playout::{AdaptedFigures, PlayoutCounters};
+use antiphon_media::playout::{AdaptedFigures, GapsBegun, PlayoutCounters};
 use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 
 use super::{GroupFigures, ReceiveTrack, ReceiveTrackCounters};
@@ -56,6 +56,11 @@ impl ReceiveTrack {
     pub fn lateness(&self) -> [Option<Duration>; LATENESS.len()] {
         let delays = self.stream.as_ref().and_then(|stream| stream.playout.buffer().delays());
         LATENESS.map(|late| delays.and_then(|delays| delays.quantile_of_all(late)))
+    }
+
+    /// The gaps that began last, and why; none before the stream begins.
+    pub fn gaps_begun(&self) -> GapsBegun {
+        self.stream.as_ref().map_or_else(GapsBegun::default, |stream| stream.playout.buffer().gaps_begun())
     }
 
     /// Whether the playout delay adapts.

@@ -1,6 +1,6 @@
 //! When a device took sound, and how much: one word, so that both always belong together.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Written by the device in each cycle, read by the media thread.
 #[derive(Default)]
@@ -45,7 +45,10 @@ pub(super) struct Taken {
     pub period: u32,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "loom"))]
+mod model;
+
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -71,7 +71,7 @@ impl Keeper {
     }
 
     /// Watches nothing.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn none(counters: Arc<Counters>) -> Self {
         Keeper {
             stop: Arc::default(),

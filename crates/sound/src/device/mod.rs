@@ -17,6 +17,7 @@ mod keeper;
 mod meter;
 mod play;
 mod replaced;
+mod sync;
 mod timeline;
 
 use std::sync::Arc;
@@ -144,5 +145,5 @@ pub(crate) fn shorten(names: &[String]) -> String {
     text
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

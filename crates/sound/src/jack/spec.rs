@@ -101,6 +101,7 @@ mod tests {
         assert!(refused(&format!("name={}", "x".repeat(61))).contains("1 to 60 bytes"));
         assert!(refused("name=").contains("1 to 60 bytes"));
         assert!(refused("channels=two").contains("channels"));
+        assert!(refused("channels=0").contains("1 to 64") && refused("channels=200").contains("1 to 64"));
         assert!(refused("chanels=2").contains("did you mean") || refused("chanels=2").contains("channels"));
         let server = JackSpec::read("studio", &Query::default()).unwrap_err().to_string();
         assert!(server.contains("JACK_DEFAULT_SERVER"), "{server}");

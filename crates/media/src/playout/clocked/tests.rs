@@ -26,19 +26,34 @@ fn run(
     seconds: f64,
     delay: impl Fn(f64) -> f64,
 ) -> (Vec<(f64, f64, f64)>, ClockedPlayout) {
+    let mut seen = Vec::new();
+    let clocked = run_each(sender_ppm, sink_ppm, seconds, delay, |time, given, _| {
+        seen.push((time, given.lag_nanos as f64 / 1e6, given.speed.0));
+    });
+    (seen, clocked)
+}
+
+/// The same; calls `each` twice a second, with the time and what the playout gave.
+fn run_each(
+    sender_ppm: f64,
+    sink_ppm: f64,
+    seconds: f64,
+    delay: impl Fn(f64) -> f64,
+    mut each: impl FnMut(f64, ClockedPull, &ClockedPlayout),
+) -> ClockedPlayout {
     let format = StreamFormat::new(8_000, 1).unwrap();
     let config = PlayoutConfig::new(format, Duration::from_millis(30), Clocking::Sink);
     let mut clocked = ClockedPlayout::new(config, 8_000, 40).unwrap();
     let mut rng = Rng::new(11);
     let (packet_s, pull_s) = (0.005 / (1.0 + sender_ppm / 1e6), 0.005 / (1.0 + sink_ppm / 1e6));
-    let (mut n, mut arrival, mut pulls, mut seen) = (0u64, 0.0f64, 0u64, Vec::new());
+    let (mut n, mut arrival, mut pulls) = (0u64, 0.0f64, 0u64);
     let (payload, mut out) = ([0x10u8; 80], [0.0f32; 40]);
     let at = |t: f64| Instant::from_nanos((t * 1e9) as u64);
     let mut due = delay(0.0);
     loop {
         let pull = pulls as f64 * pull_s;
         if pull > seconds {
-            return (seen, clocked);
+            return clocked;
         }
         while due <= pull {
             // Queueing delays but does not reorder.
@@ -51,7 +66,7 @@ fn run(
         }
         let given = clocked.pull(at(pull), &mut out);
         if pulls.is_multiple_of(100) {
-            seen.push((pull, given.lag_nanos as f64 / 1e6, given.speed.0));
+            each(pull, given, &clocked);
         }
         pulls += 1;
     }
@@ -75,6 +90,38 @@ fn clocks_that_differ_are_followed() {
         assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
         assert_eq!((counters.concealed_frames, counters.skipped_frames), (0, 0));
     }
+}
+
+/// From capture to the device, at clocks `ppm` apart for so long: constant within half a millisecond once settled, and nothing missing.
+fn the_delay_stays(sender_ppm: f64, sink_ppm: f64, seconds: f64) {
+    let (mut least, mut most) = (f64::MAX, f64::MIN);
+    let clocked = run_each(
+        sender_ppm,
+        sink_ppm,
+        seconds,
+        |_| 0.02,
+        |time, _, clocked| {
+            let Some((position, _)) = clocked.playout().span().filter(|_| time > 150.0) else { return };
+            let captured = position as f64 / 8_000.0 / (1.0 + sender_ppm / 1e6);
+            (least, most) = (least.min(time - captured), most.max(time - captured));
+        },
+    );
+    assert!(most - least < 0.001, "{sender_ppm} {sink_ppm}: {least} to {most} s");
+    let counters = clocked.playout().counters();
+    assert_eq!((counters.lost, counters.late, counters.resyncs), (0, 0, 0), "{counters:?}");
+    assert_eq!((counters.concealed_frames, counters.skipped_frames), (0, 0));
+}
+
+#[test]
+fn clocks_500_ppm_apart_keep_their_delay_for_an_hour() {
+    the_delay_stays(500.0, 0.0, 3600.0);
+    the_delay_stays(-250.0, 250.0, 3600.0);
+}
+
+#[test]
+#[ignore = "a day of virtual time takes a minute"]
+fn clocks_500_ppm_apart_keep_their_delay_for_a_day() {
+    the_delay_stays(-500.0, 0.0, 86_400.0);
 }
 
 /// A click is played at its deadline: the delay of the resampler (4 ms at this rate) is part of the playout delay.
