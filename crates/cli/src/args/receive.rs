@@ -1,12 +1,14 @@
 //! Options of `receive`.
 
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use antiphon::core::units::parse_duration;
+use antiphon::media::StreamDescription;
 use antiphon::media::conceal::Concealment;
-use antiphon::media::{SdpError, StreamDescription};
 use antiphon::session::{LongGaps, StreamFraming};
+use antiphon::video::{VideoDescription, VideoSdpError};
 use antiphon::{Error, Latency, ProgrammeChoice, ReceiveOptions};
 use clap::{Args, ValueHint};
 
@@ -119,13 +121,23 @@ pub struct ReceiveArgs {
 impl ReceiveArgs {
     /// Converts to the facade's options; reads the SDP file. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<ReceiveOptions, Error> {
-        let description = match (&self.sdp, self.format) {
-            (Some(path), _) => Some(read_sdp(path)?),
+        let named = described_by(&self.source);
+        let (mut source, mut pictures) = (self.source.clone(), None);
+        let description = match (named.as_deref().or(self.sdp.as_deref()), self.format) {
+            (Some(path), _) => {
+                let described = read_sdp(path)?;
+                if named.is_some() {
+                    source = where_to_listen(&described.0);
+                }
+                pictures = described.1;
+                Some(described.0)
+            }
             (None, Some(format)) => Some(self.describe(format)?),
             (None, None) => None,
         };
         Ok(ReceiveOptions {
-            source: self.source.clone(),
+            source,
+            pictures,
             also: self.also.clone(),
             video_over: self.video_over.clone(),
             sink: self.sink.clone().unwrap_or_else(|| "null:".into()),
@@ -163,7 +175,29 @@ impl ReceiveArgs {
 /// Ten times the longest SDP that describes a stream of 64 channels.
 const MAX_SDP: u64 = 64 * 1024;
 
-fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
+/// Pictures that SDP describes, or why they can't be received.
+type Pictures = Result<VideoDescription, VideoSdpError>;
+
+/// The file, if the source is one with SDP.
+fn described_by(source: &str) -> Option<PathBuf> {
+    let is_file = !source.contains("://") && Path::new(source).extension().is_some_and(|end| end == "sdp");
+    is_file.then(|| source.into())
+}
+
+/// Where a stream comes: to a group, or to this machine.
+fn where_to_listen(described: &StreamDescription) -> String {
+    let port = described.port.map_or_else(String::new, |port| format!(":{port}"));
+    let host = |address: IpAddr| if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+    match described.address {
+        Some(address) if address.is_multicast() => format!("rtp://@{}{port}", host(address)),
+        Some(address) if address.is_loopback() => format!("rtp://{}{port}", host(address)),
+        // The sender's file names this machine as the sender knows it.
+        _ => format!("rtp://{port}"),
+    }
+}
+
+/// The sound that an SDP file describes, and the pictures beside it.
+fn read_sdp(path: &Path) -> Result<(StreamDescription, Option<Pictures>), Error> {
     use std::io::Read;
     let unreadable = |error: std::io::Error| {
         Error::usage(format!("--sdp {}: {error}; give a file that 'send --sdp' wrote", path.display()))
@@ -177,8 +211,14 @@ fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
             path.display()
         )));
     }
-    let wrong = |error: SdpError| Error::usage(format!("--sdp {}: {error}", path.display()));
-    StreamDescription::from_sdp(&text).map_err(wrong)
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("--sdp {}: {error}", path.display()));
+    let sound = StreamDescription::from_sdp(&text).map_err(|error| wrong(&error))?;
+    let pictures = match VideoDescription::from_sdp(&text) {
+        Err(VideoSdpError::NoVideo) => None,
+        // Without them the sound goes on.
+        read => Some(read),
+    };
+    Ok((sound, pictures))
 }
 
 const RECEIVE_EXAMPLES: &str = "\

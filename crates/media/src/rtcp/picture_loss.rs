@@ -95,7 +95,12 @@ mod tests {
         assert_eq!(of(twice), [(1, 7), (1, 8)]);
         let padded = b"\xa4\xce\0\x05\0\0\0\x01\0\0\0\0\0\0\0\x07\x05\0\0\0\0\0\0\x04";
         assert_eq!(of(padded), [(1, 7)]);
-        for other in [&b""[..], b"\x81\xce\0\0", b"\x82\xce\0\x02\0\0\0\x01\0\0\0\x07", b"\x81\xcd\0\x02\0\0\0\x01\0\0\0\x07"] {
+        for other in [
+            &b""[..],
+            b"\x81\xce\0\0",
+            b"\x82\xce\0\x02\0\0\0\x01\0\0\0\x07",
+            b"\x81\xcd\0\x02\0\0\0\x01\0\0\0\x07",
+        ] {
             assert_eq!(of(other), []);
         }
     }
