@@ -392,10 +392,11 @@ fn run(
     let mut call = call.transpose()?;
     let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
     let how = (options.length, options.seed);
-    let troubles = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
     if plan.described.is_some() {
         session.set_video_session(clock.now());
-    } else if call.is_some() {
+    }
+    let troubles = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
+    if call.is_some() && plan.described.is_none() {
         session.set_video_apart(clock.now());
     }
     if let Some((first, others)) = programmes {

@@ -137,9 +137,10 @@ impl Session {
         let (two_way, mut came) = (&mut self.two_way, None);
         let mut video = self.video.receive_mut();
         let (arrivals, video_session) = (&mut self.arrivals, &mut self.video_session);
-        let rate = track.format().map_or(0, StreamFormat::rate);
+        let mut rate_of_sound = track.format().map_or(0, StreamFormat::rate);
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {
+                rate_of_sound = rate;
                 if let Some(peer) = peer {
                     peer.rtcp.begin_receiving(rate);
                 }
@@ -170,7 +171,7 @@ impl Session {
                 if let Some(session) =
                     video_session.as_mut().filter(|_| arrived.group == 0 && !arrived.duplicate)
                 {
-                    session.on_sound(arrived.at, (ssrc, arrived.timestamp), rate);
+                    session.on_sound(arrived.at, (ssrc, arrived.timestamp), rate_of_sound);
                 }
                 came = Some(*arrived);
                 tell(observers, now, &Seen::Arrived(*arrived));

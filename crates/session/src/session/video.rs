@@ -63,8 +63,10 @@ impl Video {
 impl Session {
     /// Sends pictures beside the sound, to all peers.
     pub fn add_video_track(&mut self, track: VideoTrack) {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
+        if !self.reports_apart(track.ssrc()) {
+            for peer in self.peers.iter_mut().flatten() {
+                peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
+            }
         }
         self.video.tracks.push(track);
     }

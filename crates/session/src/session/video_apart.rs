@@ -76,7 +76,7 @@ impl VideoApart {
 
     /// The reports of pictures that are sent in an RTP session of their own.
     pub fn reports_mut(&mut self) -> Option<&mut RtcpSession> {
-        Some(&mut self.sending_mut()?.reports.as_mut()?.rtcp)
+        self.sending_mut()?.reports.as_mut()?.rtcp.as_mut()
     }
 
     pub(super) fn sending_mut(&mut self) -> Option<&mut Sending> {

@@ -20,7 +20,8 @@ use crate::tie::{Tie, VideoTie};
 
 /// The reports of pictures that are sent.
 pub(super) struct SentReports {
-    pub rtcp: RtcpSession,
+    /// `None` before there is a track.
+    pub rtcp: Option<RtcpSession>,
     goodbyes: Vec<Vec<u8>>,
 }
 
@@ -102,18 +103,26 @@ impl VideoSession {
 
 /// Of a sender.
 impl Session {
-    /// Sends the pictures of its tracks in an RTP session of their own, to a program that is not asked whether it takes them, over what
-    /// [`Self::call_for_video`] calls. Call it after the tracks were added, and before there is a peer.
+    /// Sends pictures in an RTP session of their own, to a program that is not asked whether it takes them, over what
+    /// [`Self::call_for_video`] calls. Call it before there are tracks of pictures.
     pub fn set_video_session(&mut self, now: Instant) {
-        let ssrcs: Vec<u32> = self.video.ssrcs().collect();
-        let Some((first, others)) = ssrcs.split_first() else { return };
-        let config = RtcpConfig::new(*first, &self.config.cname, VIDEO_CLOCK, self.config.epoch);
-        let mut rtcp = RtcpSession::new(config, self.config.seed ^ u64::from(*first), now);
-        others.iter().for_each(|ssrc| rtcp.add_source(*ssrc));
         self.set_video_apart(now);
         if let Some(sending) = self.sending_video_mut() {
-            sending.reports = Some(SentReports { rtcp, goodbyes: Vec::new() });
+            sending.reports = Some(SentReports { rtcp: None, goodbyes: Vec::new() });
         }
+    }
+
+    /// A track is added: returns whether it is reported in an RTP session of its own.
+    pub(super) fn reports_apart(&mut self, ssrc: u32) -> bool {
+        let config = RtcpConfig::new(ssrc, &self.config.cname, VIDEO_CLOCK, self.config.epoch);
+        let (seed, opened_at) = (self.config.seed ^ u64::from(ssrc), self.opened_at);
+        let reports = self.sending_video_mut().and_then(|sending| sending.reports.as_mut());
+        let Some(SentReports { rtcp, .. }) = reports else { return false };
+        match rtcp {
+            Some(rtcp) => rtcp.add_source(ssrc),
+            None => *rtcp = Some(RtcpSession::new(config, seed, opened_at)),
+        }
+        true
     }
 
     /// Whether pictures are sent in an RTP session of their own.
@@ -168,7 +177,7 @@ impl Session {
     /// Makes the goodbyes of the pictures.
     pub(super) fn end_video_reports(&mut self, now: Instant) {
         let Some(VideoApart::Sends(sending)) = &mut self.video_apart else { return };
-        if let Some(SentReports { rtcp, goodbyes }) = &mut sending.reports {
+        if let Some(SentReports { rtcp: Some(rtcp), goodbyes }) = &mut sending.reports {
             rtcp.close_each(now, &mut self.report, |_, bytes| goodbyes.push(bytes.to_vec()));
         }
     }
@@ -352,7 +361,7 @@ impl Session {
     pub(super) fn next_video_session(&self) -> Option<Instant> {
         let sent = match &self.video_apart {
             Some(VideoApart::Sends(sending)) => {
-                sending.reports.as_ref().and_then(|reports| reports.rtcp.poll_timeout())
+                sending.reports.as_ref().and_then(|reports| reports.rtcp.as_ref()?.poll_timeout())
             }
             _ => None,
         };
