@@ -22,7 +22,8 @@ use crate::values::{self, WireFormat};
 #[command(after_help = RECEIVE_EXAMPLES)]
 pub struct ReceiveArgs {
     /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …; or
-    /// a sender to call that listens itself: rtp://HOST:PORT
+    /// a sender to call that listens itself: rtp://HOST:PORT; or an SDP file that
+    /// tells it: FILE.sdp
     #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record it: file:take.wav, jack:, pulse:, - …; with its
@@ -64,7 +65,7 @@ pub struct ReceiveArgs {
     #[command(flatten)]
     pub pace: PaceArgs,
 
-    /// Read the stream's format from an SDP file
+    /// Read the format of the sound, and of pictures beside it, from an SDP file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
     /// The stream's format, such as l24/48000/2 [default: from the sender or
@@ -244,5 +245,7 @@ As an engineer:
       record telephone channels, each in a file: call-0001.wav …
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
       a stream of another program; --sdp FILE takes the format from its SDP
+  antiphon receive film.sdp player:
+      sound and pictures of another program, as its SDP file tells
   antiphon receive tcp://:7710 file:take.wav --framing medusa
       from a sender with the same framing";

@@ -17,6 +17,7 @@ mod jack;
 mod kernel_tcp;
 mod links;
 mod opus;
+mod pictures;
 mod played;
 mod pulse;
 mod sound;
