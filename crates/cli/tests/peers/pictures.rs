@@ -31,8 +31,8 @@ fn films(directory: &Path) -> Vec<Film> {
     let make = |codec: Codec, how: &str| {
         let path = directory.join(format!("{}.mkv", codec.encoding_name()));
         let mut command = program("ffmpeg -hide_banner -nostdin -v error -i");
-        let seconds = SOUND.seconds.to_string();
-        command.arg(&whole).args(["-t", &seconds]).args(how.split(' ')).arg(&path);
+        let count = PICTURES.to_string();
+        command.arg(&whole).args(["-frames:v", &count]).args(how.split(' ')).arg(&path);
         Child::start(&mut command, DEADLINE).succeed();
         let frames = frames(&path);
         assert_eq!(frames.len(), PICTURES, "{codec:?}");
