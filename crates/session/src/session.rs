@@ -32,6 +32,7 @@ mod serving;
 mod two_way;
 mod video;
 mod video_apart;
+mod video_reports;
 mod video_session;
 
 use std::rc::Rc;

@@ -297,6 +297,64 @@ fn we_record_what_gstreamer_sends_without_reports() {
     });
 }
 
+/// Takes RTCP of a sender to `to` and answers back to `back`, from one port, as `udpsink` and `udpsrc` of GStreamer have one each.
+fn relay(to: u16, back: u16) -> u16 {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let port = socket.local_addr().expect("it is bound").port();
+    // It ends with the test's process.
+    std::thread::spawn(move || {
+        let mut buf = [0; 2_000];
+        while let Ok((len, from)) = socket.recv_from(&mut buf) {
+            let next = if from.port() == to { back } else { to };
+            let _refused_while_nobody_listens = socket.send_to(&buf[..len], ("127.0.0.1", next));
+        }
+    });
+    port
+}
+
+/// The stream has one key frame, at its beginning, which is over when the receiver comes: GStreamer makes another one as we ask for it.
+#[test]
+#[ignore = "needs GStreamer and ffmpeg; scripts/install-peers brings them"]
+fn gstreamer_makes_a_key_frame_when_we_ask() {
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (ports, out) = (free_ports(3), directory.path().join("take.mkv"));
+        let (sound, pictures, answers) = (ports[0], ports[1], ports[2]);
+        let rtcp = relay(pictures + 1, answers);
+        let sdp = directory.path().join("vp8.sdp");
+        let text = format!(
+            "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=GStreamer\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {sound} RTP/AVP 97\r\n\
+             a=rtpmap:97 L16/48000/2\r\nm=video {pictures} RTP/AVPF 96\r\na=rtpmap:96 VP8/90000\r\n"
+        );
+        std::fs::write(&sdp, text).expect("a temporary file");
+        let to = |port: u16| format!("udpsink host=127.0.0.1 port={port}");
+        let mut sender = program(&format!(
+            "gst-launch-1.0 -v rtpbin name=b rtp-profile=avpf audiotestsrc is-live=true num-buffers=400 samplesperbuffer=960 ! \
+             audio/x-raw,rate=48000,channels=2 ! audioconvert ! rtpL16pay pt=97 ! b.send_rtp_sink_0 videotestsrc is-live=true \
+             num-buffers=200 ! video/x-raw,width=320,height=240,framerate=25/1 ! vp8enc deadline=1 keyframe-max-dist=100000 ! \
+             rtpvp8pay pt=96 ! b.send_rtp_sink_1 b.send_rtp_src_0 ! {} b.send_rtcp_src_0 ! {} sync=false async=false \
+             b.send_rtp_src_1 ! {} b.send_rtcp_src_1 ! {} sync=false async=false udpsrc port={answers} ! b.recv_rtcp_sink_1",
+            to(sound),
+            to(sound + 1),
+            to(pictures),
+            to(rtcp)
+        ));
+        let mut sender = Child::start(&mut sender, DEADLINE);
+        // The caps of what leaves are told with the first packet.
+        sender.wait_until("pictures", |line| line.contains("send_rtp_src_1") && line.contains("VP8"));
+        let receiver = Child::start(antiphon(["receive", "--json"]).arg(&sdp).arg(&out), DEADLINE);
+        // Its source for RTCP does not end.
+        let ended = receiver.end();
+        sender.interrupt();
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+        let counted = &ended.summary()["pictures"];
+        let of = |name: &str| counted[name].as_u64().expect("a number");
+        // It may take a report's interval until we know where to ask.
+        assert!(of("written") >= 50 && of("written") <= of("whole"), "{counted}");
+        assert!(frames(&out).first().is_some_and(|frame| frame.picture.key));
+    });
+}
+
 /// Pictures in a film: 25 in each second.
 const PICTURES: usize = 200;
 /// A picture and a half: programs begin their two sessions one after the other.

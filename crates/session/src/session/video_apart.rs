@@ -14,7 +14,7 @@ use super::Session;
 use super::change::{Change, ChangeFailure};
 use super::deliver::{CALL_AGAIN, Called};
 use super::end::State;
-use super::video_session::SentReports;
+use super::video_reports::SentReports;
 use crate::associations::{AssociationId, Associations, Policy};
 use crate::looks::of_pictures;
 use crate::peer::{Joining, Peer};
@@ -76,7 +76,7 @@ impl VideoApart {
 
     /// The reports of pictures that are sent in an RTP session of their own.
     pub fn reports_mut(&mut self) -> Option<&mut RtcpSession> {
-        self.sending_mut()?.reports.as_mut()?.rtcp.as_mut()
+        self.sending_mut()?.reports.as_mut()?.rtcp.as_deref_mut()
     }
 
     pub(super) fn sending_mut(&mut self) -> Option<&mut Sending> {
