@@ -13,6 +13,7 @@ use antiphon_media::conceal::Concealment;
 use antiphon_media::{Coding, SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
+use antiphon_video::{VideoDescription, VideoSdpError};
 
 use crate::backup::Backup;
 use crate::change::Switch;
@@ -205,6 +206,9 @@ pub struct ReceiveOptions {
     pub clock: SinkClock,
     /// The stream's format, from `--sdp FILE` or `--format`.
     pub description: Option<StreamDescription>,
+    /// The pictures beside it that the SDP file describes, which another program sends in an RTP session of their own; or why they cannot be
+    /// received, which does not keep the sound from being.
+    pub pictures: Option<Result<VideoDescription, VideoSdpError>>,
     /// Whether the description holds under every dynamic payload type, as when its number is only a default.
     pub any_payload_type: bool,
     /// Continue to listen after the sender has ended the stream.
@@ -357,6 +361,7 @@ impl Default for ReceiveOptions {
             framing: StreamFraming::default(),
             clock: SinkClock::default(),
             description: None,
+            pictures: None,
             any_payload_type: false,
             forever: false,
             length: None,

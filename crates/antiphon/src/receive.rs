@@ -18,8 +18,8 @@ use antiphon_media::{Coding, Sink, SinkError, StreamFormat};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Notice, OpenSink, Parties, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, Written,
-    converted_sink,
+    Notice, OpenSink, Parties, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, VideoEnd,
+    Written, converted_sink,
 };
 use antiphon_sound::{DeviceMeter, Notes, SinkSpec};
 use antiphon_trace::passport::Hole;
@@ -31,7 +31,9 @@ use crate::discovery::{PeerRole, advertise};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::pictures::{Film, FilmCounters, FilmPlan, PicturesReceived, VideoOver};
+use crate::pictures::{
+    Film, FilmCounters, FilmPlan, ForeignNews, ForeignPictures, PicturesReceived, VideoOver,
+};
 use crate::programmes::{Choosing, Programmes};
 use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::{ANSWER_PATIENCE, SILENCE};
@@ -146,6 +148,8 @@ pub fn receive(
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
     let video_over = plan.video_over.clone();
+    let foreign = plan.pictures.clone();
+    let left_out = ForeignPictures::left_out(options, foreign.is_some());
     let calls = plan.calls().then_some(options.forever);
     let records = plan.records();
     let (out, mut looked) = looks();
@@ -161,6 +165,7 @@ pub fn receive(
     // Printed only when it is true, since the reader may then start the sender. A thread that failed prints nothing.
     if opened.recv().is_ok() {
         notice(description);
+        left_out.into_iter().for_each(&mut *notice);
     }
     let (mut last, limit) = (ReceiveStatus::default(), options.length);
     let (mut heard, mut gave_up, give_up) = (clock.now(), false, options.give_up);
@@ -174,7 +179,7 @@ pub fn receive(
         latency,
         over: video_over.as_ref().map(VideoOver::scheme),
     };
-    let mut programmes: Option<Programmes> = None;
+    let (mut programmes, mut tied): (Option<Programmes>, _) = (None, ForeignNews::default());
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         if stop.is_asked() {
             stream_stop.ask();
@@ -197,6 +202,7 @@ pub fn receive(
         if let Some(sentence) = snapshot.notice.map(describe_notice) {
             notice(sentence);
         }
+        tied.look(snapshot.video_tie).into_iter().for_each(&mut *notice);
         if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) {
             stream_stop.ask();
         }
@@ -226,6 +232,8 @@ pub fn receive(
         result.map_err(|_| Error::failed("the media thread panicked"))??;
     let end = last.end.filter(|_| calls.is_some());
     let video_end = last.video_end.filter(|_| !stream_stop.is_asked());
+    let never_came = foreign.filter(|_| last.video_end == Some(VideoEnd::NeverCame));
+    let never_came = never_came.map(|pictures| pictures.never_came(last.video_of_other_types));
     let last = ReceiveStatus { programmes, ..shown.end(&last, notice) };
     status(&last);
     let notices = notices.into_iter().map(describe_notice);
@@ -239,6 +247,7 @@ pub fn receive(
         shortfall.or_else(|| pictures.and_then(|(file, pictures)| pictures.shortfall(&file.file)));
     let pictures = last.pictures.zip(video_over.as_ref());
     let cut_short = pictures.and_then(|(pictures, over)| pictures.cut_short(video_end, &over.text()));
+    let cut_short = cut_short.or(never_came);
     if !records {
         cut_short.iter().cloned().for_each(&mut *listed.notice);
     }
@@ -458,6 +467,10 @@ fn run(
         let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
         runner.listen_for_video(next, wire, &mut session, SILENCE)?;
     }
+    // The pictures' port may be the one behind the sound's, where else its RTCP would come.
+    if let Some(pictures) = &plan.pictures {
+        pictures.listen(&mut runner, &mut session, WireId(next.0 + 2))?;
+    }
     if plan.also.is_empty() {
         runner.listen_for_rtcp(WireId(next.0 + 1), &mut session)?;
     }
@@ -511,7 +524,9 @@ pub(crate) fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfi
 
 /// Has `session` receive pictures as well, if the sink is for both.
 pub(crate) fn film(plan: &ReceivePlan, session: &mut Session, tell: &mpsc::Sender<Told>) -> Option<Film> {
-    let (pictures, film) = FilmPlan::of(&plan.sink, plan.latency)?.start();
+    let film = FilmPlan::of(&plan.sink, plan.latency)?;
+    let described = plan.pictures.as_ref().map(|pictures| pictures.described.clone());
+    let (pictures, film) = film.of_another_program(described).start();
     session.set_video_sink(pictures);
     let _main_thread_is_gone = tell.send(Told::Pictures(film.counters()));
     Some(film)

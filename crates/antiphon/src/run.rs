@@ -12,11 +12,11 @@ use antiphon_core::{Instant, Participant, PathId, Profile, Stack, Wire, WireId};
 use antiphon_net::capture::MESSAGE_PORT;
 use antiphon_net::netns::Namespace;
 use antiphon_net::{
-    Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, Stop, Taps, Target,
-    UdpLine, WaitStyle, Waker, become_media_thread, drive_each, system_secret,
+    Capture, CaptureSummary, DriveOptions, DriveReport, LineStats, Lines, OsClock, SocketOptions, Stop, Taps,
+    Target, UdpLine, WaitStyle, Waker, become_media_thread, drive_each, system_secret,
 };
 use antiphon_proto::Substrate;
-use antiphon_session::{PlayoutDelay, Serve, Session, SessionConfig, StreamFraming};
+use antiphon_session::{PlayoutDelay, Serve, Session, SessionConfig, StreamFraming, VideoFormat};
 
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
 pub use crate::line_notes::Stacks;
@@ -193,6 +193,35 @@ impl Runner {
                 self.line_notes.borrow_mut().note(&[note]);
             }
         }
+        Ok(())
+    }
+
+    /// Has `session` receive pictures in an RTP session of their own on `local`, on the wire `first`, and their RTCP there and, if the port is
+    /// even, on the next one, on the wire behind `first`.
+    pub fn listen_for_video_session(
+        &mut self,
+        first: WireId,
+        (local, socket): (SocketAddr, &SocketOptions),
+        session: &mut Session,
+        format: VideoFormat,
+    ) -> Result<(), Error> {
+        self.lines.add(first, Box::new(UdpLine::listen(local, socket)?))?;
+        let next = WireId(first.0 + 1);
+        let mut rtcp = None;
+        if local.port().is_multiple_of(2) {
+            match UdpLine::listen(SocketAddr::new(local.ip(), local.port() + 1), socket) {
+                Ok(line) => {
+                    self.lines.add(next, Box::new(line))?;
+                    rtcp = Some(next);
+                }
+                Err(error) => {
+                    let note =
+                        format!("RTCP of the pictures on port {} is not received: {error}", local.port() + 1);
+                    self.line_notes.borrow_mut().note(&[note]);
+                }
+            }
+        }
+        session.listen_for_video_session(self.plan.clock.now(), format, first, rtcp);
         Ok(())
     }
 

@@ -135,7 +135,9 @@ impl Prepared {
             }
         }
         let (mut changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
-        changes.expect_pictures(plan.video_over.as_ref().map(VideoOver::text));
+        // Other programs are not asked whether they take pictures.
+        let asked = plan.video_over.as_ref().filter(|_| plan.described.is_none());
+        changes.expect_pictures(asked.map(VideoOver::text));
         let passport = options.passport.as_deref();
         let passport =
             passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
@@ -375,7 +377,8 @@ fn run(
     let mut track = SendTrack::new(meter.source(plan.source), track)?;
     // A pipe shows only by its pace whether it is live.
     let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
-    let _announcer = publish(options, (&track, &config.cname), &plan.uri, clock, &runner, tell)?;
+    let _announcer =
+        publish(options, (&track, &config.cname, plan.described.as_ref()), &plan.uri, clock, &runner, tell)?;
     let config = SessionConfig { playout_delay: plan.playout_delay, framing: plan.stack.framing, ..config };
     let mut session = Session::new(config, clock.now());
     let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
@@ -389,8 +392,11 @@ fn run(
     let mut call = call.transpose()?;
     let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
     let how = (options.length, options.seed);
-    let troubles = VideoFile::send_with(plan.video, &mut session, most, how)?;
-    if call.is_some() {
+    if plan.described.is_some() {
+        session.set_video_session(clock.now());
+    }
+    let troubles = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
+    if call.is_some() && plan.described.is_none() {
         session.set_video_apart(clock.now());
     }
     if let Some((first, others)) = programmes {

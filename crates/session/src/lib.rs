@@ -46,6 +46,7 @@ mod send_track;
 mod session;
 mod spool;
 mod store;
+mod tie;
 mod video_in;
 mod video_track;
 mod voice;
@@ -80,10 +81,11 @@ pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_
 pub use session::{
     Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
     Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session, SessionConfig, VideoEnd,
-    check_programmes,
+    VideoFormat, check_programmes,
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};
+pub use tie::VideoTie;
 pub use video_in::{VideoArrived, VideoInCounters, VideoSink};
 pub use video_track::{
     VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoTrackCounters, VideoWay,

@@ -32,6 +32,8 @@ mod serving;
 mod two_way;
 mod video;
 mod video_apart;
+mod video_reports;
+mod video_session;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,6 +79,8 @@ use two_way::TwoWay;
 use video::Video;
 use video_apart::VideoApart;
 pub use video_apart::VideoEnd;
+pub use video_session::VideoFormat;
+use video_session::VideoSession;
 
 pub use data::{LinkState, MessagePort};
 
@@ -158,6 +162,8 @@ pub struct Session {
     video: Video,
     /// Of pictures that have an association of their own.
     video_apart: Option<VideoApart>,
+    /// Of pictures of another program, which come in an RTP session of their own.
+    video_session: Option<VideoSession>,
     /// When packets of a sender of pictures arrived.
     arrivals: Arrivals,
     /// Who has joined the group that is sent to.
@@ -240,6 +246,7 @@ impl Session {
             data: None,
             video: Video::default(),
             video_apart: None,
+            video_session: None,
             arrivals: Arrivals::default(),
             conference: None,
             joined: Joined::default(),
@@ -301,6 +308,7 @@ impl Session {
         tracks.for_each(|track| track.set_epoch(epoch));
         self.video.tracks_mut().for_each(|track| track.set_epoch(epoch));
         self.peers.iter_mut().flatten().for_each(|peer| peer.rtcp.set_epoch(epoch));
+        self.video_reports_mut().for_each(|rtcp| rtcp.set_epoch(epoch));
     }
 
     /// Wall-clock time of the run's clock, as reports tell it.
@@ -509,7 +517,10 @@ impl Participant for Session {
     fn handle_input(&mut self, now: Instant, wire: WireId, input: Input<'_>) {
         match input {
             Input::Datagram { path, bytes, received_at } => {
-                if self.on_rtcp_wire(now, wire, path, bytes) {
+                self.note_sender_reports(bytes);
+                if self.on_rtcp_wire(now, wire, path, bytes)
+                    || self.on_video_session(now, (wire, path), received_at, bytes)
+                {
                     return;
                 }
                 let datagram = Input::Datagram { path, bytes: &mut *bytes, received_at };
@@ -552,17 +563,20 @@ impl Participant for Session {
         self.step(now);
         self.step_further(now);
         self.step_video_apart(now);
+        self.step_video_session(now);
         self.hear(now);
         self.finish();
         self.show_port(now);
     }
 
     fn poll_ready(&mut self) -> Option<WireId> {
-        self.associations.poll_ready().or_else(|| self.poll_rtcp_wire())
+        let ready = self.associations.poll_ready().or_else(|| self.poll_rtcp_wire());
+        ready.or_else(|| self.poll_video_session())
     }
 
     fn poll_transmit(&mut self, now: Instant, wire: WireId, buf: &mut [u8]) -> Option<Transmit> {
-        self.transmit_rtcp(wire, buf).or_else(|| self.associations.poll_transmit(now, wire, buf))
+        let apart = self.transmit_rtcp(wire, buf).or_else(|| self.transmit_for_video(wire, buf));
+        apart.or_else(|| self.associations.poll_transmit(now, wire, buf))
     }
 
     fn poll_close(&mut self) -> Option<WireId> {
@@ -580,6 +594,7 @@ impl Participant for Session {
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, sooner(self.next_give_up(), self.next_question()));
         let due = sooner(due, sooner(self.next_further(), self.next_video_apart()));
+        let due = sooner(due, self.next_video_session());
         let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         let due = sooner(due, sooner(self.next_delays(), self.next_of_parties()));
         let due = sooner(due, sooner(self.next_clock_word(), self.next_clock_question()));
@@ -590,7 +605,10 @@ impl Participant for Session {
 
     fn knows(&self, wire: WireId, path: PathId) -> bool {
         let party = self.conference.as_ref().is_some_and(|conference| conference.parties.knows(path));
-        party || self.associations.knows(wire, path) || self.knows_rtcp(wire, path)
+        party
+            || self.associations.knows(wire, path)
+            || self.knows_rtcp(wire, path)
+            || self.knows_video(wire, path)
     }
 
     fn takes(&self, wire: WireId) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, NtpTime, Unwrapper};
-use antiphon_media::packet::{EncodingName, RtpView};
+use antiphon_media::packet::{EncodingName, InBandVideo, RtpView};
 
 use crate::least::Least;
 use crate::observer::Arrived;
@@ -112,6 +112,11 @@ impl VideoIn {
         self.clock = SoundClock { rate, ..SoundClock::default() };
     }
 
+    /// Whether the bytes are the SSRC of the track that is followed.
+    pub fn follows(&self, ssrc: &[u8]) -> bool {
+        self.followed.is_some_and(|followed| followed.ssrc.to_be_bytes() == *ssrc)
+    }
+
     /// The sender has ended one of its tracks.
     pub fn on_bye(&mut self, ssrc: u32) {
         self.has_ended |= self.followed.is_some_and(|followed| followed.ssrc == ssrc);
@@ -154,6 +159,37 @@ impl VideoIn {
         track: Option<&ReceiveTrack>,
     ) -> bool {
         let Some(video) = view.video else { return false };
+        let place = view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track));
+        self.take(now, (view, packet), (video, place), track)
+    }
+
+    /// The same of pictures of another program, whose packets don't say what they are. `captured`: the time stamp of the sound that was
+    /// captured with it, which counts where the packet has no clock.
+    pub fn on_foreign(
+        &mut self,
+        now: Instant,
+        (view, packet): (&RtpView<'_>, &[u8]),
+        (encoding, captured): (EncodingName, Option<u32>),
+        track: Option<&ReceiveTrack>,
+    ) -> bool {
+        let told = view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track));
+        let tied = || self.clock.place_of(captured?, track?);
+        let place = told.or_else(tied);
+        self.take(now, (view, packet), (InBandVideo { sound: 0, encoding }, place), track)
+    }
+
+    /// The rate of the time stamps of its sound, in Hz; 0 before there is any.
+    pub fn rate_of_sound(&self) -> u32 {
+        self.clock.rate
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        (view, packet): (&RtpView<'_>, &[u8]),
+        (video, place): (InBandVideo, Option<i64>),
+        track: Option<&ReceiveTrack>,
+    ) -> bool {
         let sound = track.and_then(ReceiveTrack::followed);
         let belongs = video.sound == 0 || sound.is_none_or(|sound| sound == video.sound);
         // Another track of the same sender does not take its place, one beside new sound does.
@@ -175,7 +211,7 @@ impl VideoIn {
             encoding: video.encoding,
             timestamp: view.timestamp,
             marker: view.marker,
-            place: view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track)),
+            place,
             payload: view.payload,
             packet,
         });
@@ -195,7 +231,11 @@ impl SoundClock {
     fn place(&self, ntp: NtpTime, track: &ReceiveTrack) -> Option<i64> {
         let (offset, base) = self.offset.get().zip(self.base)?;
         let media = ntp.signed_nanos_since(base).wrapping_sub(offset);
-        let timestamp = (i128::from(media) * i128::from(self.rate) / NANOS) as u32;
+        self.place_of((i128::from(media) * i128::from(self.rate) / NANOS) as u32, track)
+    }
+
+    /// Where the sound of this time stamp belongs.
+    fn place_of(&self, timestamp: u32, track: &ReceiveTrack) -> Option<i64> {
         let nanos = |frames: i64| (i128::from(frames) * NANOS / i128::from(self.rate.max(1))) as i64;
         track.written_at(timestamp).map(nanos)
     }

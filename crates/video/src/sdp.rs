@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use antiphon_media::packet::DYNAMIC_PAYLOAD_TYPE;
+use antiphon_media::packet::{DYNAMIC_PAYLOAD_TYPE, ExtensionIds};
 use antiphon_media::sdp_lines::{MAX_SDP, address_of, is_plain_rtp, one_line, rtpmap};
 use antiphon_media::{SdpError, SdpOptions};
 use sdp_types::{Connection, Media, MediaType, Origin, Session, Time, TransportProto};
@@ -28,6 +28,8 @@ pub struct VideoDescription {
     pub rtcp_mux: bool,
     /// Under which identifier frames are marked (RFC 9626).
     pub marking: Option<u8>,
+    /// Under which identifier packets tell the sender's clock (RFC 6051).
+    pub ntp: Option<u8>,
     /// Whether key frames can be asked for (RFC 4585, RFC 5104).
     pub feedback: bool,
     /// Parameter sets of H.264, one NAL unit each without start code; else empty.
@@ -64,6 +66,7 @@ impl VideoDescription {
             port: None,
             rtcp_mux: true,
             marking: None,
+            ntp: None,
             feedback: false,
             config: Vec::new(),
         }
@@ -147,8 +150,10 @@ impl VideoDescription {
         if self.rtcp_mux {
             media.add_attribute_from_str("rtcp-mux");
         }
-        if let Some(id) = self.marking {
-            media.add_attribute_with_value("extmap", format!("{id} {}", Marking::URI));
+        for (id, uri) in [(self.ntp, ExtensionIds::NTP_URI), (self.marking, Marking::URI)] {
+            if let Some(id) = id {
+                media.add_attribute_with_value("extmap", format!("{id} {uri}"));
+            }
         }
         media
     }
@@ -225,13 +230,18 @@ impl VideoDescription {
         let connection = media.connections.first().or(session.connection.as_ref());
         let marks =
             media.get_attribute_values("extmap").chain(session.get_attribute_values("extmap")).flatten();
-        let marking = marks.filter_map(marking_id).next();
+        let marks: Vec<&str> = marks.collect();
+        let ids = |uri| marks.iter().find_map(|value| extension_id(value, uri));
+        // Two elements can't have one identifier: then neither is believed.
+        let (marking, ntp) = (ids(Marking::URI), ids(ExtensionIds::NTP_URI));
+        let (marking, ntp) = if marking == ntp { (None, None) } else { (marking, ntp) };
         Ok(Some(VideoDescription {
             payload_type,
             address: connection.map(address_of).transpose()?.flatten(),
             port: Some(media.port),
             rtcp_mux: media.has_attribute("rtcp-mux"),
             marking,
+            ntp,
             feedback: media
                 .get_attribute_values("rtcp-fb")
                 .flatten()
@@ -270,10 +280,10 @@ fn parameter_sets(format: &str) -> Vec<Vec<u8>> {
 }
 
 /// `ID[/DIRECTION] URI` (RFC 8285 §5).
-fn marking_id(value: &str) -> Option<u8> {
+fn extension_id(value: &str, uri: &str) -> Option<u8> {
     let mut words = value.split_ascii_whitespace();
     let id = words.next()?.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
-    (words.next() == Some(Marking::URI)).then_some(id)
+    (words.next() == Some(uri)).then_some(id)
 }
 
 /// RFC 4648 §4.
@@ -336,6 +346,7 @@ mod tests {
                 address: Some([127, 0, 0, 1].into()),
                 port: Some(5_004),
                 marking: Some(5),
+                ntp: Some(1),
                 feedback: true,
                 config,
                 ..VideoDescription::new(codec)

@@ -15,6 +15,7 @@ use antiphon_measure::millis;
 use antiphon_media::StreamFormat;
 use antiphon_session::VideoSink;
 use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, record};
+use antiphon_video::VideoDescription;
 
 use super::PicturesReceived;
 use super::queue::{Out, queue};
@@ -31,13 +32,15 @@ pub(crate) struct FilmPlan {
     title: Option<Title>,
     /// How long pictures that are not whole are waited for by a listener.
     grace: Duration,
+    /// What is known of pictures of another program.
+    described: Option<VideoDescription>,
 }
 
 impl FilmPlan {
     /// `None` if the sink is for sound alone. `latency`: the sound's playout delay.
     pub fn of(sink: &SinkSpec, latency: Option<Latency>) -> Option<Self> {
         let grace = latency.map_or(MOST_GRACE, |latency| latency.longest().min(MOST_GRACE));
-        sink.film().map(|_| FilmPlan { sink: sink.clone(), title: None, grace })
+        sink.film().map(|_| FilmPlan { sink: sink.clone(), title: None, grace, described: None })
     }
 
     /// With a title of a player's window, which may be told later.
@@ -45,9 +48,14 @@ impl FilmPlan {
         FilmPlan { title: Some(title), ..self }
     }
 
+    /// Of pictures of another program, as SDP tells them.
+    pub fn of_another_program(self, described: Option<VideoDescription>) -> Self {
+        FilmPlan { described, ..self }
+    }
+
     /// The end of the media thread, and what opens the file once the sound's format is known.
-    pub fn start(self) -> (Box<dyn VideoSink>, Film) {
-        let shared = Arc::new(Shared::default());
+    pub fn start(mut self) -> (Box<dyn VideoSink>, Film) {
+        let shared = Arc::new(Shared { described: self.described.take(), ..Shared::default() });
         let (to, from) = queue(shared.clone());
         (Box::new(to), Film { plan: self, from: Some(from), shared })
     }
@@ -91,6 +99,8 @@ impl Film {
 /// What the writing thread counts, and what it tells the media thread.
 #[derive(Default)]
 pub(super) struct Shared {
+    /// Of pictures of another program.
+    described: Option<VideoDescription>,
     pub dropped: AtomicU64,
     /// Nothing can be decoded until the next key frame.
     pub wants_key: AtomicBool,

@@ -9,6 +9,7 @@
 //! and written on the thread that writes the sound.
 
 mod film;
+mod foreign;
 mod over;
 mod queue;
 mod sending;
@@ -16,6 +17,7 @@ mod versions;
 
 pub use film::SkewFigures;
 pub(crate) use film::{Film, FilmCounters, FilmPlan};
+pub(crate) use foreign::{ForeignNews, ForeignPictures};
 pub(crate) use over::{VIDEO_WIRE, VideoCall, VideoOver};
 pub(crate) use sending::{VideoFile, VideoTrouble};
 

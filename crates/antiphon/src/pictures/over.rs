@@ -1,5 +1,6 @@
 //! Another transport for the pictures than for the sound: where it leads, and how its wire comes to a run.
 
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -70,6 +71,16 @@ impl VideoOver {
     /// The transport's scheme.
     pub fn scheme(&self) -> &'static str {
         self.uri.transport.scheme
+    }
+
+    /// Where it leads.
+    pub fn address(&self) -> SocketAddr {
+        self.uri.address()
+    }
+
+    /// Whether its datagrams are RTP packets as they are, which other programs can receive.
+    pub fn is_plain(&self) -> bool {
+        self.uri.transport.profile_of("").message_overhead == 0
     }
 
     /// As the user is told.

@@ -3,16 +3,19 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use antiphon_media::packet::{EncodingName, VIDEO_HEADER};
+use antiphon_media::packet::{EncodingName, ExtensionIds, VIDEO_HEADER};
 use antiphon_session::{
     Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
 };
-use antiphon_video::{CLOCK_RATE, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, VideoReader};
+use antiphon_video::{
+    CLOCK_RATE, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, VideoDescription, VideoReader,
+};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::versions::Versions;
@@ -117,18 +120,34 @@ impl VideoFile {
         format!("the pictures ({}{size})", self.info.codec)
     }
 
+    /// What SDP tells other programs of it, in an RTP session of its own to this address.
+    pub fn described(&self, to: SocketAddr) -> VideoDescription {
+        let described = VideoDescription::of(&self.info);
+        let ids = ExtensionIds::default();
+        VideoDescription {
+            payload_type: self.info.codec.static_payload_type().unwrap_or(PAYLOAD_TYPE),
+            address: Some(to.ip()),
+            port: Some(to.port()),
+            marking: ids.marking,
+            ntp: ids.ntp,
+            feedback: true,
+            ..described
+        }
+    }
+
     /// Sends the versions of one film beside the sound of a session, in packets of at most so many bytes, and as much of it as the path
-    /// carries; no more than `length` of it. The lowest comes first; none are no pictures.
+    /// carries; no more than `length` of it. The lowest comes first; none are no pictures. `described`: to other programs, as SDP tells them.
     pub fn send_with(
         versions: Vec<Self>,
         session: &mut Session,
         max_packet: usize,
         (length, seed): (Option<Duration>, u64),
+        described: Option<&VideoDescription>,
     ) -> Result<Vec<VideoTrouble>, Error> {
         let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
         let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
-        // The members of a group have a path each, and tell nothing of it.
-        if !session.is_group() {
+        // The members of a group have a path each, and tell nothing of it; other programs tell nothing either.
+        if !session.is_group() && described.is_none() {
             session.set_congestion_manager(Box::new(SharedPath::new(streams)));
         }
         let seed = seed ^ unguessable();
@@ -138,7 +157,7 @@ impl VideoFile {
         let max_packet = short.map_or(max_packet, |short| short.max(SHORTEST_PACKET).min(max_packet));
         let config = VideoTrackConfig {
             encoding: EncodingName::new(codec.encoding_name()).expect("it is a short word"),
-            payload_type: PAYLOAD_TYPE,
+            payload_type: described.map_or(PAYLOAD_TYPE, |described| described.payload_type),
             sound: session.send_track().map_or(0, |track| track.packetiser().ssrc()),
             epoch: session.epoch(),
             seed,

@@ -9,7 +9,7 @@ use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
 use antiphon_sound::{SinkKind, SinkSpec};
 
 use crate::passport::PassportFile;
-use crate::pictures::VideoOver;
+use crate::pictures::{ForeignPictures, VideoOver};
 use crate::send::SILENCE;
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SinkClock};
@@ -21,6 +21,8 @@ pub(crate) struct ReceivePlan {
     pub also: Vec<StreamUri>,
     /// Where the pictures come, if not with the sound.
     pub video_over: Option<VideoOver>,
+    /// Pictures of another program.
+    pub pictures: Option<ForeignPictures>,
     pub stack: StackPlan,
     pub sink: SinkSpec,
     /// `None` for a recording, which waits for everything.
@@ -104,6 +106,7 @@ impl ReceivePlan {
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let video_over = video_over(&uri, &sink, options)?;
+        let pictures = ForeignPictures::of(&uri, &sink, options)?;
         let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
         if sink.film().is_some() && (!keeps_time || options.complete.is_some()) {
             return Err(Error::usage(
@@ -139,6 +142,7 @@ impl ReceivePlan {
             uri,
             also,
             video_over,
+            pictures,
             latency,
             sink,
             passport: None,
@@ -185,7 +189,8 @@ impl ReceivePlan {
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
         let over = self.video_over.as_ref();
-        let over = over.map_or_else(String::new, |over| format!(", and on {} for pictures", over.text()));
+        let over = over.map(VideoOver::text).or(self.pictures.as_ref().map(ForeignPictures::text));
+        let over = over.map_or_else(String::new, |over| format!(", and on {over} for pictures"));
         let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}{also}{over}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }

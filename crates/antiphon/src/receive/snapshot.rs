@@ -8,7 +8,7 @@ use antiphon_media::{ChannelGroups, SourceCounters, StreamFormat};
 use antiphon_net::Lines;
 use antiphon_session::{
     AdaptedFigures, GapsBegun, InStep, LATENESS, Notice, Parties, PeerEnd, ReceiveTrack,
-    ReceiveTrackCounters, Session, VideoEnd,
+    ReceiveTrackCounters, Session, VideoEnd, VideoTie,
 };
 
 use super::delay::{AdaptedDelay, TradeOff, millis};
@@ -80,6 +80,9 @@ pub(crate) struct Snapshot {
     pub end: Option<PeerEnd>,
     /// Of pictures that have a transport of their own.
     pub video_end: Option<VideoEnd>,
+    /// Of pictures of another program.
+    pub video_tie: Option<VideoTie>,
+    pub video_of_other_types: u64,
 }
 
 impl Snapshot {
@@ -121,6 +124,8 @@ impl Snapshot {
             unanswered: session.never_answered(),
             end: session.peer_end(),
             video_end: session.video_end(),
+            video_tie: session.video_tie(),
+            video_of_other_types: session.video_of_other_types(),
         }
     }
 
@@ -155,6 +160,8 @@ impl Snapshot {
             unanswered: None,
             end: None,
             video_end: None,
+            video_tie: None,
+            video_of_other_types: 0,
         }
     }
 

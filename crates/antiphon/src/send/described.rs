@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use antiphon_media::{MediaClock, SdpOptions, StreamDescription, sdp_of};
 use antiphon_net::{OsClock, Target, source_address};
 use antiphon_session::SendTrack;
+use antiphon_video::VideoDescription;
 
 use crate::announce::Announcer;
 use crate::discovery::{Advertised, Advertiser, PeerRole};
@@ -21,10 +22,10 @@ pub(super) enum Published {
     Sender { _advertiser: Advertiser },
 }
 
-/// Writes the SDP file of `track`, whose reports bear the name `cname`, and announces it, where `options` ask for these.
+/// Writes the SDP file of `track`, whose reports bear the name `cname`, and of the pictures beside it, and announces it, where `options` ask for these.
 pub(super) fn publish(
     options: &SendOptions,
-    (track, cname): (&SendTrack, &str),
+    (track, cname, video): (&SendTrack, &str, Option<&VideoDescription>),
     uri: &StreamUri,
     clock: OsClock,
     runner: &Runner,
@@ -32,7 +33,12 @@ pub(super) fn publish(
 ) -> Result<Option<Published>, Error> {
     let describe = |name| describe((track, cname), name, uri, clock, runner);
     if let Some(path) = &options.sdp {
-        std::fs::write(path, describe(DEFAULT_NAME)?.sdp)
+        let sound = describe(DEFAULT_NAME)?.sdp;
+        let sdp = match video {
+            Some(video) => video.add_to(&sound).map_err(|error| Error::failed(error.to_string()))?,
+            None => sound,
+        };
+        std::fs::write(path, sdp)
             .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
     }

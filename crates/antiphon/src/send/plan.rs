@@ -12,6 +12,7 @@ use antiphon_session::{
     KEPT_BYTES, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited,
 };
 use antiphon_sound::{DeviceMeter, Notes, open_source};
+use antiphon_video::VideoDescription;
 
 use super::programmes::{Further, check_programmes, frames_of, further_programmes};
 use crate::backup::{BackedUp, Backup, BackupMeter};
@@ -30,6 +31,8 @@ pub(crate) struct SendPlan {
     pub video: Vec<VideoFile>,
     /// Their own transport.
     pub video_over: Option<VideoOver>,
+    /// What other programs are told of the pictures.
+    pub described: Option<VideoDescription>,
     /// Of a sender with programmes: the source's name, and the others.
     pub programmes: Option<(String, Vec<Further>)>,
     pub notes: Notes,
@@ -141,6 +144,8 @@ impl SendPlan {
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
         check_video(!video.is_empty(), framing, options)?;
         let video_over = video_over(&uri, options)?;
+        let described = video.first().zip(video_over.as_ref()).filter(|_| options.sdp.is_some());
+        let described = described.map(|(video, over)| video.described(over.address()));
         let patience = match playout_delay {
             PlayoutDelay::Of(delay) => delay,
             PlayoutDelay::Unbounded => DEFAULT_LATENCY,
@@ -155,6 +160,7 @@ impl SendPlan {
             source,
             video,
             video_over,
+            described,
             programmes,
             notes,
             device,
@@ -297,9 +303,6 @@ fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -
             "pictures are tied to the sound by a header extension, which --plain leaves out: omit one of them",
         ));
     }
-    if has_video && options.sdp.is_some() {
-        return Err(Error::usage("the SDP file would describe the sound alone: omit --sdp, or --video"));
-    }
     if has_video && !options.programmes.is_empty() {
         return Err(Error::usage(
             "a sender of several programmes sends sound alone: omit --video, or --programme",
@@ -316,15 +319,29 @@ fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -
 
 /// The transport that pictures have for themselves.
 fn video_over(sound: &StreamUri, options: &SendOptions) -> Result<Option<VideoOver>, Error> {
-    let Some(text) = &options.video_over else { return Ok(None) };
+    // Other programs have a port for each medium.
+    let described = options.sdp.is_some() && !options.video.is_empty();
+    let own = described.then_some(PLAIN);
+    let Some(text) = options.video_over.as_deref().or(own) else { return Ok(None) };
     if !options.also.is_empty() || !options.switch.is_empty() {
         return Err(Error::usage(
             "--video-over gives sound and pictures a transport each, and --also and --switch are for one that has both: omit one of them",
         ));
     }
     let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
-    VideoOver::read(text, sound, &options.socket, read).map(Some)
+    let over = VideoOver::read(text, sound, &options.socket, read)?;
+    let is_plain = |uri: &StreamUri| uri.transport.profile_of("").message_overhead == 0;
+    if described && !(is_plain(sound) && over.is_plain() && matches!(sound.target, Target::Call(_))) {
+        return Err(Error::usage(
+            "an SDP file describes sound and pictures over plain RTP to one receiver: send to rtp://HOST:PORT, with --video-over rtp or \
+             without it, or omit --sdp",
+        ));
+    }
+    Ok(Some(over))
 }
+
+/// The transport that other programs know.
+const PLAIN: &str = "rtp";
 
 /// Refuses times that receivers cannot keep.
 fn check_step(in_step: Option<Duration>, told: Option<PlayoutDelay>) -> Result<(), Error> {

@@ -1,12 +1,14 @@
 //! Options of `receive`.
 
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use antiphon::core::units::parse_duration;
+use antiphon::media::StreamDescription;
 use antiphon::media::conceal::Concealment;
-use antiphon::media::{SdpError, StreamDescription};
 use antiphon::session::{LongGaps, StreamFraming};
+use antiphon::video::{VideoDescription, VideoSdpError};
 use antiphon::{Error, Latency, ProgrammeChoice, ReceiveOptions};
 use clap::{Args, ValueHint};
 
@@ -20,7 +22,8 @@ use crate::values::{self, WireFormat};
 #[command(after_help = RECEIVE_EXAMPLES)]
 pub struct ReceiveArgs {
     /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …; or
-    /// a sender to call that listens itself: rtp://HOST:PORT
+    /// a sender to call that listens itself: rtp://HOST:PORT; or an SDP file that
+    /// tells it: FILE.sdp
     #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record it: file:take.wav, jack:, pulse:, - …; with its
@@ -62,7 +65,7 @@ pub struct ReceiveArgs {
     #[command(flatten)]
     pub pace: PaceArgs,
 
-    /// Read the stream's format from an SDP file
+    /// Read the format of the sound, and of pictures beside it, from an SDP file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format", help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
     /// The stream's format, such as l24/48000/2 [default: from the sender or
@@ -119,13 +122,23 @@ pub struct ReceiveArgs {
 impl ReceiveArgs {
     /// Converts to the facade's options; reads the SDP file. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<ReceiveOptions, Error> {
-        let description = match (&self.sdp, self.format) {
-            (Some(path), _) => Some(read_sdp(path)?),
+        let named = described_by(&self.source);
+        let (mut source, mut pictures) = (self.source.clone(), None);
+        let description = match (named.as_deref().or(self.sdp.as_deref()), self.format) {
+            (Some(path), _) => {
+                let described = read_sdp(path)?;
+                if named.is_some() {
+                    source = where_to_listen(&described.0);
+                }
+                pictures = described.1;
+                Some(described.0)
+            }
             (None, Some(format)) => Some(self.describe(format)?),
             (None, None) => None,
         };
         Ok(ReceiveOptions {
-            source: self.source.clone(),
+            source,
+            pictures,
             also: self.also.clone(),
             video_over: self.video_over.clone(),
             sink: self.sink.clone().unwrap_or_else(|| "null:".into()),
@@ -163,7 +176,29 @@ impl ReceiveArgs {
 /// Ten times the longest SDP that describes a stream of 64 channels.
 const MAX_SDP: u64 = 64 * 1024;
 
-fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
+/// Pictures that SDP describes, or why they can't be received.
+type Pictures = Result<VideoDescription, VideoSdpError>;
+
+/// The file, if the source is one with SDP.
+fn described_by(source: &str) -> Option<PathBuf> {
+    let is_file = !source.contains("://") && Path::new(source).extension().is_some_and(|end| end == "sdp");
+    is_file.then(|| source.into())
+}
+
+/// Where a stream comes: to a group, or to this machine.
+fn where_to_listen(described: &StreamDescription) -> String {
+    let port = described.port.map_or_else(String::new, |port| format!(":{port}"));
+    let host = |address: IpAddr| if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+    match described.address {
+        Some(address) if address.is_multicast() => format!("rtp://@{}{port}", host(address)),
+        Some(address) if address.is_loopback() => format!("rtp://{}{port}", host(address)),
+        // The sender's file names this machine as the sender knows it.
+        _ => format!("rtp://{port}"),
+    }
+}
+
+/// The sound that an SDP file describes, and the pictures beside it.
+fn read_sdp(path: &Path) -> Result<(StreamDescription, Option<Pictures>), Error> {
     use std::io::Read;
     let unreadable = |error: std::io::Error| {
         Error::usage(format!("--sdp {}: {error}; give a file that 'send --sdp' wrote", path.display()))
@@ -177,8 +212,14 @@ fn read_sdp(path: &std::path::Path) -> Result<StreamDescription, Error> {
             path.display()
         )));
     }
-    let wrong = |error: SdpError| Error::usage(format!("--sdp {}: {error}", path.display()));
-    StreamDescription::from_sdp(&text).map_err(wrong)
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("--sdp {}: {error}", path.display()));
+    let sound = StreamDescription::from_sdp(&text).map_err(|error| wrong(&error))?;
+    let pictures = match VideoDescription::from_sdp(&text) {
+        Err(VideoSdpError::NoVideo) => None,
+        // Without them the sound goes on.
+        read => Some(read),
+    };
+    Ok((sound, pictures))
 }
 
 const RECEIVE_EXAMPLES: &str = "\
@@ -204,5 +245,7 @@ As an engineer:
       record telephone channels, each in a file: call-0001.wav …
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97
       a stream of another program; --sdp FILE takes the format from its SDP
+  antiphon receive film.sdp player:
+      sound and pictures of another program, as its SDP file tells
   antiphon receive tcp://:7710 file:take.wav --framing medusa
       from a sender with the same framing";

@@ -93,7 +93,8 @@ pub struct SendArgs {
     /// none for others]
     #[arg(long, value_name = "TIME", value_parser = values::playout_delay, help_heading = "Stream")]
     pub latency: Option<PlayoutDelay>,
-    /// Write an SDP file for other players
+    /// Write an SDP file for other players; with --video, pictures then have a
+    /// port of their own, two above the sound's
     #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
     /// Leave out RTP header extensions, for receivers that refuse them, such as
@@ -218,6 +219,8 @@ Examples, as a musician:
 As an engineer:
   antiphon send tone:440Hz rtp://239.1.2.3:7710 --ttl 4 --sdp tone.sdp
       to a group; play it: ffplay -protocol_whitelist file,rtp,udp tone.sdp
+  antiphon send file:film.flac rtp://192.0.2.7:7710 --video film.mp4 --sdp f.sdp
+      for ffplay -protocol_whitelist file,rtp,udp f.sdp, with pictures
   antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
       eight channels in three groups; a loss in one does not delay the others
   antiphon send file:song.flac tcp://studio.local:7710 --framing medusa

@@ -1,6 +1,7 @@
 //! The built program, from outside.
 
 mod common;
+mod described;
 mod doctor;
 mod doors;
 mod help;

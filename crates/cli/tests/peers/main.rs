@@ -18,6 +18,7 @@ mod kernel_tcp;
 mod links;
 mod modules;
 mod opus;
+mod pictures;
 mod played;
 mod pulse;
 mod sound;

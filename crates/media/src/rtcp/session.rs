@@ -16,6 +16,7 @@ pub use compound::MAX_REPORT;
 pub use sources::Cname;
 pub use types::{RemoteReport, RtcpConfig, RtcpCounters, RtcpEvent, SenderClock};
 
+use super::picture_loss::questions;
 use super::{GroupSize, PlayoutDelay, Reception, RtcpError, RtcpItem, visit_compound};
 use membership::Member;
 use sources::{Heard, Own, Sent};
@@ -250,7 +251,12 @@ impl RtcpSession {
             {
                 self.on_group_size(now, size);
             }
-            RtcpItem::Buffered { .. } | RtcpItem::Group { .. } | RtcpItem::Other { .. } => {}
+            RtcpItem::Other { bytes, .. } => {
+                questions(bytes)
+                    .filter(|asked| self.is_own(asked.pictures))
+                    .for_each(|asked| each(RtcpEvent::PictureLoss(asked)));
+            }
+            RtcpItem::Buffered { .. } | RtcpItem::Group { .. } => {}
         });
         match result {
             Ok(()) if foreign => {

@@ -119,15 +119,25 @@ impl Session {
         begins
     }
 
-    /// A message of the peer at `at`: returns whether it asks for a key frame.
+    /// A message of the peer at `at`: returns whether it asks for a key frame, and for nothing else.
     pub(super) fn on_picture_loss(&mut self, now: Instant, at: usize, bytes: &[u8]) -> bool {
-        let Some(PictureLoss { ssrc, pictures }) = PictureLoss::parse(bytes) else { return false };
+        let Some(asked) = PictureLoss::parse(bytes) else { return false };
+        self.answer_picture_loss(now, at, asked);
+        true
+    }
+
+    /// The peer at `at` asks for a key frame.
+    pub(super) fn answer_picture_loss(
+        &mut self,
+        now: Instant,
+        at: usize,
+        PictureLoss { ssrc, pictures }: PictureLoss,
+    ) {
         let is_ours = self.video.ssrcs().any(|own| own == pictures);
         let may = self.peers[at].as_ref().is_some_and(|peer| peer.answered_losses.may_answer(now, ssrc));
         if is_ours && may && self.begin_catching_up(now, at) {
             self.peers[at].iter_mut().for_each(|peer| peer.answered_losses.note(now, ssrc));
         }
-        true
     }
 
     /// Sends what peers lack of each track, as far as it is time and the path has room.

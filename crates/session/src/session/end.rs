@@ -112,7 +112,7 @@ impl Session {
         let Some(track) = &self.receive else { return };
         let over = self.config.ends_with_stream && self.config.reflected.is_none() && track.is_over();
         let failed = track.error().is_some();
-        if failed || over && !self.waits_for_video(now) {
+        if failed || over && !self.waits_for_video(now) && !self.waits_for_video_session(now) {
             self.close(now);
         }
     }
@@ -147,11 +147,13 @@ impl Session {
                 let goodbyes = &mut peer.goodbyes;
                 peer.rtcp.close_each(now, &mut self.report, |_, bytes| goodbyes.push(bytes.to_vec()));
             }
+            self.end_video_reports(now);
         }
         if byes < BYES {
             for at in 0..self.peers.len() {
                 self.send_goodbyes(now, at);
             }
+            self.send_goodbyes_of_pictures(now);
             self.state = State::SayingGoodbye { byes: byes + 1, next: now + BYE_GAP };
         } else if let Some(reflected) = self.config.reflected {
             self.state = State::Draining { until: now + reflected.drain };
@@ -226,6 +228,7 @@ impl Session {
                 self.send_report(now, at, len, None);
             }
         }
+        self.leave_video_session(now);
     }
 
     /// Ends the session because the user or the program asks for it.

@@ -1,6 +1,7 @@
 //! Handles what a session receives: sound, reports, and anything else.
 
 use antiphon_core::{Instant, Profile, Received, Wire};
+use antiphon_media::StreamFormat;
 use antiphon_media::packet::{PacketKind, classify, unmark_returned};
 
 use super::reports::ReportFrom;
@@ -44,6 +45,8 @@ impl Session {
                 (peer.answered, peer.broken) = (true, None);
             }
             match kind {
+                Some(PacketKind::Rtcp)
+                    if self.on_report_on_pictures(now, (at, id), received.repaired, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_app(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_receipt(now, at, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_arrivals_told(now, id, bytes) => {}
@@ -133,9 +136,11 @@ impl Session {
             first.and_then(|id| self.associations.profile(id)).is_some_and(|one| one.wire == Wire::Datagram);
         let (two_way, mut came) = (&mut self.two_way, None);
         let mut video = self.video.receive_mut();
-        let arrivals = &mut self.arrivals;
+        let (arrivals, video_session) = (&mut self.arrivals, &mut self.video_session);
+        let mut rate_of_sound = track.format().map_or(0, StreamFormat::rate);
         track.on_rtp(now, received, bytes, &mut |told| match told {
             Told::Began { rate } => {
+                rate_of_sound = rate;
                 if let Some(peer) = peer {
                     peer.rtcp.begin_receiving(rate);
                 }
@@ -163,6 +168,11 @@ impl Session {
                     arrivals.on_sound(now, at, (ssrc, arrived.sequence), received);
                 }
                 video.iter_mut().for_each(|video| video.on_arrived(now, arrived));
+                if let Some(session) =
+                    video_session.as_mut().filter(|_| arrived.group == 0 && !arrived.duplicate)
+                {
+                    session.on_sound(arrived.at, (ssrc, arrived.timestamp), rate_of_sound);
+                }
                 came = Some(*arrived);
                 tell(observers, now, &Seen::Arrived(*arrived));
             }

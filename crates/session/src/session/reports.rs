@@ -39,7 +39,8 @@ impl Session {
         for ssrc in track.into_iter().flat_map(SendTrack::ssrcs).skip(1) {
             rtcp.add_source(ssrc);
         }
-        for ssrc in self.video.ssrcs() {
+        // Those of an RTP session of their own are reported there.
+        for ssrc in self.video.ssrcs().filter(|_| !self.sends_video_session()) {
             rtcp.add_source_at(ssrc, VIDEO_CLOCK);
         }
         rtcp.tell_playout(self.config.tells);
@@ -60,7 +61,7 @@ impl Session {
         let mut video = self.video.receive_mut();
         let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
         let reflected = self.config.reflected.is_some();
-        let (mut left, mut collided) = (false, false);
+        let (mut left, mut collided, mut asked) = (false, false, None);
         let conference = &mut self.conference;
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
@@ -100,6 +101,7 @@ impl Session {
                 receive.iter_mut().for_each(|track| track.on_bye(now, ssrc));
             }
             RtcpEvent::Collision => collided = true,
+            RtcpEvent::PictureLoss(loss) => asked = Some(loss),
             _ => {}
         });
         peer.members.set_interval(peer.rtcp.receiver_interval(now));
@@ -111,6 +113,9 @@ impl Session {
         }
         if collided {
             self.on_collision(now);
+        }
+        if let Some(loss) = asked {
+            self.answer_picture_loss(now, at, loss);
         }
         if left {
             self.on_left(now, at);

@@ -9,6 +9,7 @@ use antiphon_media::rtcp::PlayoutDelay;
 use super::Session;
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
+use super::video_apart::VideoApart;
 use crate::associations::AssociationId;
 use crate::manager::{Budget, TrackId};
 use crate::peer::Peer;
@@ -62,8 +63,10 @@ impl Video {
 impl Session {
     /// Sends pictures beside the sound, to all peers.
     pub fn add_video_track(&mut self, track: VideoTrack) {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
+        if !self.reports_apart(track.ssrc()) {
+            for peer in self.peers.iter_mut().flatten() {
+                peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
+            }
         }
         self.video.tracks.push(track);
     }
@@ -107,7 +110,7 @@ impl Session {
         let mut peers = self.peers.iter().flatten();
         let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
         let is_one = peers.next().is_some() && peers.next().is_none();
-        !is_one || self.group || ways.all(|id| self.is_unmanaged(id))
+        !is_one || self.group || self.sends_video_session() || ways.all(|id| self.is_unmanaged(id))
     }
 
     /// Under which number an association sends the first track of pictures: those of the sound come first.
@@ -170,6 +173,10 @@ impl Session {
             }
             track.on_sent(now, due, len, (taken, refused));
             let (ssrc, timestamp) = (track.ssrc(), track.timestamp(now, origin));
+            if let Some(rtcp) = self.video_apart.as_mut().and_then(VideoApart::reports_mut) {
+                rtcp.on_sent(now, ssrc, timestamp, payload);
+                continue;
+            }
             for peer in self.peers.iter_mut().flatten().filter(|peer| peer.connected) {
                 peer.rtcp.on_sent(now, ssrc, timestamp, payload);
             }

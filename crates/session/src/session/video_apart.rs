@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{CloseMode, CloseReason, Event, Instant, PathId, Stack, Wire, WireId, sooner};
-use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, Token};
+use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, RtcpSession, Token};
 
 use super::Session;
 use super::change::{Change, ChangeFailure};
 use super::deliver::{CALL_AGAIN, Called};
 use super::end::State;
+use super::video_reports::SentReports;
 use crate::associations::{AssociationId, Associations, Policy};
 use crate::looks::of_pictures;
 use crate::peer::{Joining, Peer};
@@ -41,6 +42,8 @@ pub(super) struct Sending {
     told: bool,
     /// The session ended before all pictures were sent.
     is_cut_short: bool,
+    /// Of an RTP session of their own, to a program that knows no token: it is not asked whether it takes them.
+    pub(super) reports: Option<SentReports>,
 }
 
 /// Of a receiver.
@@ -71,7 +74,12 @@ impl VideoApart {
         }
     }
 
-    fn sending_mut(&mut self) -> Option<&mut Sending> {
+    /// The reports of pictures that are sent in an RTP session of their own.
+    pub fn reports_mut(&mut self) -> Option<&mut RtcpSession> {
+        self.sending_mut()?.reports.as_mut()?.rtcp.as_deref_mut()
+    }
+
+    pub(super) fn sending_mut(&mut self) -> Option<&mut Sending> {
         match self {
             VideoApart::Sends(sending) => Some(sending),
             VideoApart::Receives(_) => None,
@@ -90,6 +98,7 @@ impl Session {
             progress: now,
             told: false,
             is_cut_short: false,
+            reports: None,
         }));
     }
 
@@ -127,7 +136,9 @@ impl Session {
 
     /// What became of an association for pictures that [`Self::listen_for_video`] waits for.
     pub fn video_end(&self) -> Option<VideoEnd> {
-        let Some(VideoApart::Receives(receiving)) = &self.video_apart else { return None };
+        let Some(VideoApart::Receives(receiving)) = &self.video_apart else {
+            return self.video_session_end();
+        };
         let has_ended = self.video.has_ended();
         Some(match receiving.came {
             false => VideoEnd::NeverCame,
@@ -136,7 +147,7 @@ impl Session {
         })
     }
 
-    fn sending_video_mut(&mut self) -> Option<&mut Sending> {
+    pub(super) fn sending_video_mut(&mut self) -> Option<&mut Sending> {
         self.video_apart.as_mut().and_then(VideoApart::sending_mut)
     }
 
@@ -197,6 +208,9 @@ impl Session {
 
     /// The sound of the peer at `at` goes over another association: the token is announced there.
     pub(super) fn show_video_token(&mut self, now: Instant, at: usize) {
+        if self.sends_video_session() {
+            return;
+        }
         if let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.for_video_mut()) {
             one.began = now;
             self.further.tell_at = Some(now);
@@ -205,6 +219,9 @@ impl Session {
 
     /// An event of the association for pictures.
     pub(super) fn on_video_apart_event(&mut self, now: Instant, at: usize, event: &Event) {
+        if self.sends_video_session() {
+            return self.on_video_session_event(now, at, event);
+        }
         let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.for_video_mut()) else { return };
         let id = one.id;
         match event {
@@ -295,11 +312,16 @@ impl Session {
         let Called { wire, paths, stack } = called.clone();
         let id = self.associations.call(now, wire, &paths, &*stack);
         self.attach_further(now, (id, true), at, Joining::Beside, false);
-        self.further.tell_at = Some(now);
+        if !self.sends_video_session() {
+            self.further.tell_at = Some(now);
+        }
     }
 
     /// When [`Self::step_video_apart`] has something to do, or [`Self::waits_for_video`] says something else.
     pub(super) fn next_video_apart(&self) -> Option<Instant> {
+        if self.sends_video_session() {
+            return None;
+        }
         match self.video_apart.as_ref().filter(|_| self.state == State::Open)? {
             VideoApart::Receives(receiving) => self.video_silence_at(receiving),
             VideoApart::Sends(sending) => {

@@ -57,6 +57,7 @@ mod streams;
 mod two_way;
 mod video;
 mod video_apart;
+mod video_session;
 mod voice;
 mod wired;
 mod world;

@@ -7,13 +7,13 @@ use antiphon_core::{Instant, Participant, PathId, WireId, pump, sooner};
 use antiphon_link::{Direction, Duplex};
 use antiphon_media::rtcp::App;
 use antiphon_session::{
-    Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig, VideoSink, VideoSource,
+    Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig, VideoFormat, VideoSink, VideoSource,
 };
 use antiphon_testkit::{Kept, Noise, Sent, expected, stereo};
 
 use crate::common::{receive_config, sending, session_config};
 use crate::video::with_track;
-use crate::world::{SILENCE, datagram, heard, send_session_within, stack, track_config};
+use crate::world::{SILENCE, datagram, heard, is_rtcp, send_session_within, stack, track_config};
 
 pub const TOKEN: [u8; 16] = [7; 16];
 /// Twelve seconds, so that a stream has time to move four times.
@@ -39,6 +39,10 @@ pub struct Wired {
     pub happened: Vec<Instant>,
     /// The wires that the sender has closed.
     pub closed: Vec<WireId>,
+    /// RTCP that the sender and the receiver have sent.
+    pub rtcp: [Vec<(WireId, Vec<u8>)>; 2],
+    /// RTCP of the sender is lost on this wire.
+    pub without_rtcp: Option<WireId>,
 }
 
 fn told(delay: Option<Duration>) -> PlayoutDelay {
@@ -83,7 +87,31 @@ impl Wired {
             changes: Vec::new(),
             happened: Vec::new(),
             closed: Vec::new(),
+            rtcp: [const { Vec::new() }; 2],
+            without_rtcp: None,
         }
+    }
+
+    /// Sound over plain RTP and pictures in an RTP session of their own, over these links. The receiver knows packets of pictures by
+    /// `format`.
+    pub fn with_video_session(
+        links: [&str; 2],
+        delay: Option<Duration>,
+        pictures: Box<dyn VideoSource>,
+        (sink, format): (Box<dyn VideoSink>, VideoFormat),
+    ) -> Self {
+        let wire = WireId(1);
+        let mut world = Wired::new(&[("rtp", links[0])], delay.unwrap_or(Duration::from_millis(80)), 3);
+        let source = Noise::new(stereo(), FRAMES);
+        world.near = sending(&*stack("rtp"), source, track_config(stereo(), 3), told(delay));
+        world.far = receiver(world.now, &[("rtp", links[0])], delay, &world.kept);
+        world.far.set_video_sink(sink);
+        world.far.listen_for_video_session(world.now, format, wire, None);
+        world.links.insert(wire, Duplex::new(&links[1].parse().expect("a link"), 9).expect("possible"));
+        world.near.set_video_session(Instant::ZERO);
+        world.near = with_track(world.near, pictures);
+        world.near.call_for_video(Instant::ZERO, wire, &[PathId(0)], &stack("rtp"), TOKEN);
+        world
     }
 
     /// The same without a listener on the last wire, which is for pictures: they are sent over it, and received into `sink`.
@@ -129,6 +157,12 @@ impl Wired {
         for (wire, _, bytes) in sent.datagrams {
             *self.sent.entry(wire).or_default() += bytes.len();
             *self.told.entry(wire).or_default() += usize::from(App::parse(&bytes).is_some());
+            if is_rtcp(&bytes) {
+                self.rtcp[0].push((wire, bytes.clone()));
+                if self.without_rtcp == Some(wire) {
+                    continue;
+                }
+            }
             if let Some(link) = self.links.get_mut(&wire) {
                 link.offer(self.now, Direction::Up, bytes);
             }
@@ -139,6 +173,9 @@ impl Wired {
         }
         for (wire, _, bytes) in sent.datagrams {
             *self.answered.entry(wire).or_default() += bytes.len();
+            if is_rtcp(&bytes) {
+                self.rtcp[1].push((wire, bytes.clone()));
+            }
             if let Some(link) = self.links.get_mut(&wire) {
                 link.offer(self.now, Direction::Down, bytes);
             }
@@ -154,6 +191,11 @@ impl Wired {
         let mut other = Session::new(session_config("other", 7), self.now);
         other.listen(self.now, WireId(0), stack(name), SILENCE);
         self.other_receiver = Some(other);
+    }
+
+    /// A datagram arrives at the sender, on a wire that it has called.
+    pub fn answer(&mut self, wire: u32, mut bytes: Vec<u8>) {
+        self.near.handle_input(self.now, WireId(wire), datagram(&mut bytes, PathId(0), self.now));
     }
 
     /// A datagram of somebody else arrives at the receiver.

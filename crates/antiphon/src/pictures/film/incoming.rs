@@ -8,6 +8,7 @@ use std::time::Duration;
 use antiphon_core::{MediaTime, Unwrapper};
 use antiphon_video::{
     CLOCK_RATE, Codec, Depacketiser, DepacketiserConfig, Frame, ReceivedFrame, VideoCounters,
+    VideoDescription, h264,
 };
 
 use super::Shared;
@@ -63,6 +64,8 @@ struct Track {
     chain: Chain,
     /// Times at which it went on elsewhere in its numbers.
     restarts: u64,
+    /// Parameter sets of H.264 that its sender tells in SDP, and perhaps not in the stream.
+    sets: Vec<Vec<u8>>,
     policy: Policy,
 }
 
@@ -90,7 +93,7 @@ impl Incoming {
         sync.advance(position);
         while let Some((about, packet)) = self.packets.pop() {
             if self.track.as_ref().is_none_or(|track| track.ssrc != about.ssrc) {
-                let Some(next) = Track::new(&about, self.policy) else {
+                let Some(next) = Track::new(&about, self.policy, self.shared.described.as_ref()) else {
                     self.shared.unknown_codec.store(true, Ordering::Relaxed);
                     continue;
                 };
@@ -189,9 +192,12 @@ impl Incoming {
 }
 
 impl Track {
-    fn new(about: &About, policy: Policy) -> Option<Self> {
+    /// `described`: what SDP tells of pictures of another program.
+    fn new(about: &About, policy: Policy, described: Option<&VideoDescription>) -> Option<Self> {
         let codec = Codec::from_encoding_name(about.encoding.as_str())?;
-        let config = DepacketiserConfig { reorder: REORDER, ..DepacketiserConfig::new(codec) };
+        let usual = DepacketiserConfig::new(codec);
+        let marking = described.map_or(usual.marking, |described| described.marking);
+        let config = DepacketiserConfig { reorder: REORDER, marking, ..usual };
         Some(Track {
             ssrc: about.ssrc,
             codec,
@@ -204,6 +210,7 @@ impl Track {
             unplaced: VecDeque::new(),
             chain: Chain::new(),
             restarts: 0,
+            sets: described.map_or_else(Vec::new, |described| described.config.clone()),
             policy,
         })
     }
@@ -271,7 +278,10 @@ impl Track {
     fn keep(&mut self, received: ReceivedFrame) {
         let is_decodable = self.chain.on_picture(&received);
         let keeps = is_decodable || !self.policy.shown;
-        if let Some(frame) = received.frame.filter(|_| keeps) {
+        if let Some(mut frame) = received.frame.filter(|_| keeps) {
+            if frame.picture.key && self.codec == Codec::H264 {
+                frame.data = h264::with_parameter_sets(frame.data, &self.sets);
+            }
             self.unplaced.push_back((received.timestamp, frame));
             while self.unplaced.iter().map(|(_, frame)| frame.data.len()).sum::<usize>() > MOST_HELD {
                 self.unplaced.pop_front();

@@ -6,7 +6,7 @@ use antiphon_core::Instant;
 
 use super::{Own, RtcpSession};
 use crate::rtcp::{
-    GroupSize, NominalDelay, ReportBlock, SenderInfo, write_bye, write_cname, write_group_size,
+    GroupSize, NominalDelay, PictureLoss, ReportBlock, SenderInfo, write_bye, write_cname, write_group_size,
     write_nominal_delay, write_report,
 };
 
@@ -61,6 +61,15 @@ impl RtcpSession {
         self.counters.sent += 1;
         self.weigh(len, 1 + others);
         Some(len)
+    }
+
+    /// Writes a report out of turn that asks for a key frame of `pictures`: a receiver may do so early (RFC 4585 §3.5.2), behind a report
+    /// and a name (§3.1). Intervals go on as they are.
+    pub fn write_question(&mut self, now: Instant, pictures: u32, buf: &mut [u8]) -> Option<usize> {
+        let len = self.write_compound(now, buf, false)?;
+        let asked = PictureLoss { ssrc: self.config.ssrc, pictures }.to_bytes();
+        buf.get_mut(len..len + asked.len())?.copy_from_slice(&asked);
+        Some(len + asked.len())
     }
 
     pub(super) fn write_goodbye(&self, now: Instant, own: Own, buf: &mut [u8]) -> Option<usize> {

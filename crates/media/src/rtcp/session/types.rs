@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Epoch, Instant, NtpTime};
 
-use crate::rtcp::{PlayoutDelay, ReportBlock};
+use crate::rtcp::{PictureLoss, PlayoutDelay, ReportBlock};
 
 /// Configuration of a participant.
 #[derive(Clone, Debug)]
@@ -95,6 +95,8 @@ pub enum RtcpEvent {
         /// From the arrival of an undelayed packet to its playout.
         delay: PlayoutDelay,
     },
+    /// A receiver of ours asks for a key frame.
+    PictureLoss(PictureLoss),
     /// A source sent BYE.
     Bye {
         /// Which.
