@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::PaperResults;
 use super::compared::Beside;
-use super::report::capital;
 
 /// How near a set of cells comes to print.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -115,11 +114,14 @@ impl PaperResults {
             |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
         let row =
             |label: &str, of: &Fidelity| Row { label: label.into(), values: of.values(), ..Row::default() };
-        let ends =
-            [row("All cells that are not fitted", &fidelity.free), row("Fitted cells", &fidelity.fitted)];
         let contradictions = self.paper.contradictions();
         let ruled_out = (!contradictions.is_empty())
             .then(|| row("Cells that others of the paper rule out", &fidelity.ruled_out));
+        let free = match ruled_out {
+            Some(_) => "All cells that are neither fitted nor ruled out",
+            None => "All cells that are not fitted",
+        };
+        let ends = [row(free, &fidelity.free), row("Fitted cells", &fidelity.fitted)];
         let tables = fidelity.tables.iter().map(|(name, table)| row(name, table));
         let section = Section::new(
             "Fidelity",
@@ -140,7 +142,7 @@ impl PaperResults {
             rows: ends.into_iter().chain(ruled_out).chain(tables).collect(),
         }));
         let section = contradictions.iter().fold(section, |section, one| {
-            section.with(Part::Prose(format!("{} can’t be. {}", capital(one.stated), one.proof)))
+            section.with(Part::Prose(format!("Ruled out are {}. {}", one.stated, one.proof)))
         });
         Some(match self.fitted_numbers() {
             Some(numbers) => section.with(Part::Heading("Fitted numbers".into())).with(Part::Table(numbers)),

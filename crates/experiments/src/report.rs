@@ -201,7 +201,7 @@ impl PaperResults {
 }
 
 /// With a capital letter in front.
-pub(super) fn capital(text: &str) -> String {
+fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
