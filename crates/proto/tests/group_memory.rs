@@ -109,7 +109,8 @@ impl Group {
 
 #[test]
 fn a_thousand_members_cost_little_also_where_they_lack_everything() {
-    for len in [100, 1000, 1400] {
+    // Of the whole: 4 MB wait for members and 1 MB to be sent, which short messages in packets and buffers of their own take the more for.
+    for (len, whole) in [(100, 16_000_000), (1000, 12_000_000), (1400, 12_000_000)] {
         let mut group = Group::new();
         let alone = group.held;
         for step in 0..600 {
@@ -121,7 +122,7 @@ fn a_thousand_members_cost_little_also_where_they_lack_everything() {
         assert_eq!(group.joined, MEMBERS);
         let with_members = group.held;
         let each = (with_members - alone) / MEMBERS as i64;
-        assert!(each < 64_000, "{each} bytes for a member");
+        assert!(each < 64_000 && with_members - alone < 8_000_000, "{each} bytes for a member");
         // 4 MB a second that nobody gets, and nobody is gone yet that says so.
         group.carries_data = false;
         for _ in 0..1_800 {
@@ -129,7 +130,7 @@ fn a_thousand_members_cost_little_also_where_they_lack_everything() {
             group.step();
         }
         println!("{len}: {alone} bytes alone, {each} for a member, {} at most", group.most);
-        assert!(group.most > with_members + 2_000_000, "window and queue were full: {} bytes", group.most);
-        assert!(group.most < 8_000_000, "{} bytes", group.most);
+        assert!(group.most > with_members + 5_000_000, "window and queue were full: {} bytes", group.most);
+        assert!(group.most < whole, "{} bytes", group.most);
     }
 }

@@ -57,8 +57,10 @@ const NEVER_SPREAD: Duration = Duration::ZERO;
 const STATUS_SIZE: usize = 100;
 /// The share of the data's rate that all members' reports have together (RFC 3550 §6.2).
 const STATUS_SHARE: f64 = 0.05;
-/// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing: 7.8 s of stereo sound. With a thousand
-/// members a sender then has less than 8 MB.
-const WINDOW: usize = 3 << 19;
+/// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing. A member says how far that is when it reports.
+const WINDOW: usize = 4 << 20;
 /// Most members of a group whose sender repairs what they lack (`xtp://` to a multicast address); further receivers get no repairs.
 pub const MOST_MEMBERS: usize = 1000;
+// Where as many members as possible share the reports' rate, so many bytes of data leave before each has reported, half as many again at most:
+// a smaller window would stop the sender until then.
+const _: () = assert!(1.5 * (STATUS_SIZE * MOST_MEMBERS) as f64 / STATUS_SHARE < WINDOW as f64);

@@ -201,8 +201,8 @@ fn around_a_death(one_way: Duration, loss: f64, len: usize) -> (Duration, Durati
 
 #[test]
 fn a_member_that_dies_delays_the_others_once_and_is_out_after_three_seconds() {
-    // 1 and 0.9 MB/s: what is held for a member that says nothing would fill the window of 1.5 MB before it counts as gone.
-    for (one_way, loss, len) in [(10, 0.02, 5_000), (100, 0.0, 4_500)] {
+    // 2 and 1.4 MB/s: what is held for a member that says nothing would fill the window of 4 MB before it counts as gone.
+    for (one_way, loss, len) in [(10, 0.02, 10_000), (100, 0.0, 7_000)] {
         let one_way = Duration::from_millis(one_way);
         let (usual, longest, times, gone) = around_a_death(one_way, loss, len);
         println!(
