@@ -246,7 +246,11 @@ fn what_is_no_video_is_refused_before_anything_is_sent() {
     assert!(refused(directory.join("absent.mkv"), &|_| {}).contains("absent.mkv"));
     let (_, pictures) = clip(&directory, Clip::Vp8);
     assert!(refused(pictures.clone(), &|options| options.plain = true).contains("--plain"));
-    let with_sdp = |options: &mut SendOptions| options.sdp = Some(directory.join("x.sdp"));
+    // SDP describes plain RTP.
+    let with_sdp = |options: &mut SendOptions| {
+        options.sdp = Some(directory.join("x.sdp"));
+        options.target = options.target.replace("rtp://", "tcp://");
+    };
     assert!(refused(pictures, &with_sdp).contains("--sdp"));
     let cut = ReceiveOptions {
         sink: directory.join("film.mkv").display().to_string(),

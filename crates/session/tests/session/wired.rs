@@ -7,7 +7,8 @@ use antiphon_core::{Instant, Participant, PathId, WireId, pump, sooner};
 use antiphon_link::{Direction, Duplex};
 use antiphon_media::rtcp::App;
 use antiphon_session::{
-    Change, Joining, PlayoutDelay, ReceiveTrack, Session, SessionConfig, VideoFormat, VideoSink, VideoSource,
+    Change, Joining, PlayoutDelay, ReceiveTrack, SendTrack, Session, SessionConfig, VideoFormat, VideoSink,
+    VideoSource,
 };
 use antiphon_testkit::{Kept, Noise, Sent, expected, stereo};
 
@@ -103,13 +104,18 @@ impl Wired {
         let wire = WireId(1);
         let mut world = Wired::new(&[("rtp", links[0])], delay.unwrap_or(Duration::from_millis(80)), 3);
         let source = Noise::new(stereo(), FRAMES);
-        world.near = sending(&*stack("rtp"), source, track_config(stereo(), 3), told(delay));
+        // Tracks of pictures are there before the peer, as in a sender.
+        let config = track_config(stereo(), 3);
+        let near = SessionConfig { playout_delay: told(delay), ..session_config("near", config.seed) };
+        world.near = Session::new(near, Instant::ZERO);
+        world.near.set_send_track(SendTrack::new(source, config).expect("a track"));
+        world.near.set_video_session(Instant::ZERO);
+        world.near = with_track(world.near, pictures);
+        world.near.call(Instant::ZERO, WireId(0), &[PathId(0)], &*stack("rtp"));
         world.far = receiver(world.now, &[("rtp", links[0])], delay, &world.kept);
         world.far.set_video_sink(sink);
         world.far.listen_for_video_session(world.now, format, wire, None);
         world.links.insert(wire, Duplex::new(&links[1].parse().expect("a link"), 9).expect("possible"));
-        world.near.set_video_session(Instant::ZERO);
-        world.near = with_track(world.near, pictures);
         world.near.call_for_video(Instant::ZERO, wire, &[PathId(0)], &stack("rtp"), TOKEN);
         world
     }

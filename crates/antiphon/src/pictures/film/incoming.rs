@@ -66,6 +66,8 @@ struct Track {
     restarts: u64,
     /// Parameter sets of H.264 that its sender tells in SDP, and perhaps not in the stream.
     sets: Vec<Vec<u8>>,
+    /// Of another program's H.264: no parameter sets are known yet, without which nothing can be decoded.
+    lacks_sets: bool,
     policy: Policy,
 }
 
@@ -211,6 +213,7 @@ impl Track {
             chain: Chain::new(),
             restarts: 0,
             sets: described.map_or_else(Vec::new, |described| described.config.clone()),
+            lacks_sets: described.is_some() && codec == Codec::H264,
             policy,
         })
     }
@@ -281,6 +284,10 @@ impl Track {
         if let Some(mut frame) = received.frame.filter(|_| keeps) {
             if frame.picture.key && self.codec == Codec::H264 {
                 frame.data = h264::with_parameter_sets(frame.data, &self.sets);
+                self.lacks_sets &= h264::parameter_sets(&frame.data).is_empty();
+            }
+            if self.lacks_sets {
+                return self.chain.break_off();
             }
             self.unplaced.push_back((received.timestamp, frame));
             while self.unplaced.iter().map(|(_, frame)| frame.data.len()).sum::<usize>() > MOST_HELD {
