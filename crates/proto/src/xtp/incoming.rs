@@ -151,7 +151,7 @@ impl Incoming {
                 tail => tail,
             };
         }
-        if self.held + (to - from) as usize > MOST_HELD {
+        if self.held as u64 + (to - from) > self.window.max(MOST_HELD) {
             return Taken::Refused;
         }
         let whole = from == arrival.from && arrival.begins && arrival.ends;
@@ -356,8 +356,8 @@ fn received(len: usize, path: PathId, received_at: Instant, repaired: bool) -> R
 /// Ranges above the first gap that are told: more gaps at once than a path that loses half of its packets leaves in 100 ms
 /// of 5 ms packets. A packet that would make another is dropped and comes again.
 pub(super) const MOST_SPANS: usize = 64;
-/// Most bytes held for messages that are not complete.
-const MOST_HELD: usize = 1 << 20;
+/// Most bytes held for messages that are not complete, or that wait for others, where the window is not larger.
+const MOST_HELD: u64 = 1 << 20;
 /// Most spare buffers.
 const MOST_SPARE: usize = 1024;
 

@@ -1,6 +1,9 @@
 //! A member's coded repairs: recent packets, and combinations of which several packets are missing.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use antiphon_core::Instant;
 
 use super::combination::{Combination, Content, FIXED, coefficient};
 use crate::gf256;
@@ -9,7 +12,7 @@ use crate::pool::Pool;
 /// Finds missing packets from combinations.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Packets that have come, ascending by position, the newest [`MOST_KEPT`].
+    /// Packets that have come, ascending by position: those of the last [`KEPT_FOR`], [`LEAST_KEPT`] at least and [`MOST_KEPT`] at most.
     kept: VecDeque<Kept>,
     /// Combinations reduced to what is missing. Each begins with an unknown that no other has.
     equations: Vec<Equation>,
@@ -24,6 +27,8 @@ pub(super) struct Decoder {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub from: u64,
+    /// When it came.
+    at: Instant,
     tag: Option<u64>,
     ends: bool,
     sort: u16,
@@ -96,11 +101,11 @@ impl Decoder {
 
     /// Allocates what it needs for packets of `typical` bytes.
     pub fn reserve(&mut self, typical: usize) {
-        self.kept.reserve_exact(MOST_KEPT + 1 - self.kept.len());
+        self.kept.reserve_exact((LEAST_KEPT + 1).saturating_sub(self.kept.len()));
         self.found.reserve_exact(MOST_EQUATIONS);
         self.equations.reserve_exact(MOST_EQUATIONS);
         self.spare.reserve_exact(MOST_EQUATIONS + 1);
-        self.pool.fill(MOST_KEPT + 1, MOST_KEPT + 1, typical);
+        self.pool.fill(LEAST_KEPT + 1, LEAST_KEPT + 1, typical);
         while self.spare.len() + self.equations.len() <= MOST_EQUATIONS {
             let (unknown, sum) = (Vec::with_capacity(2 * MOST_UNKNOWN), Vec::with_capacity(typical));
             self.spare.push(Equation { unknown, sum });
@@ -121,17 +126,13 @@ impl Decoder {
     }
 
     /// A packet has come or was found: what it is part of becomes simpler.
-    pub fn keep(&mut self, from: u64, content: Content<'_>) {
-        let Err(at) = self.has(from) else { return };
+    pub fn keep(&mut self, now: Instant, from: u64, content: Content<'_>) {
+        let Err(place) = self.has(from) else { return };
         let mut bytes = self.pool.take();
         bytes.extend_from_slice(content.bytes);
         let Content { tag, ends, sort, .. } = content;
-        self.kept.insert(at, Kept { from, tag, ends, sort, bytes });
-        if self.kept.len() > MOST_KEPT
-            && let Some(oldest) = self.kept.pop_front()
-        {
-            self.pool.give(oldest.bytes);
-        }
+        self.kept.insert(place, Kept { from, at: now, tag, ends, sort, bytes });
+        self.forget(now);
         let begins = |equation: &Equation| equation.unknown.first().is_some_and(|first| first.from == from);
         if let Some(at) = self.equations.iter().position(begins) {
             // No other has it. This one gets another first unknown, which no other may have.
@@ -142,6 +143,19 @@ impl Decoder {
             self.equations.iter_mut().for_each(|equation| equation.put_in(from, content));
         }
         self.solve();
+    }
+
+    /// A stream of few packets a second needs no more memory than was reserved; a fast one keeps those that are asked for.
+    fn forget(&mut self, now: Instant) {
+        let is_over = |kept: &VecDeque<Kept>| {
+            let oldest = kept.front().filter(|_| kept.len() > LEAST_KEPT);
+            oldest.is_some_and(|oldest| now.since(oldest.at) > KEPT_FOR || kept.len() > MOST_KEPT)
+        };
+        while is_over(&self.kept)
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.pool.give(oldest.bytes);
+        }
     }
 
     /// A combination has come. `is_missing` says of a position whether it has not come. False: it is of no use.
@@ -212,7 +226,14 @@ impl Decoder {
                     let mut bytes = self.pool.take();
                     bytes.extend_from_slice(content.bytes);
                     let Content { tag, ends, sort, .. } = content;
-                    self.found.push_back(Kept { from: unknown.from, tag, ends, sort, bytes });
+                    self.found.push_back(Kept {
+                        from: unknown.from,
+                        at: Instant::ZERO,
+                        tag,
+                        ends,
+                        sort,
+                        bytes,
+                    });
                 }
             }
             self.give_back(equation);
@@ -230,9 +251,9 @@ impl Decoder {
     }
 
     /// Returns the packet of [`Self::poll_found`]. If it was of use, it is kept as if it had come.
-    pub fn return_found(&mut self, found: Kept, of_use: bool) {
+    pub fn return_found(&mut self, now: Instant, found: Kept, of_use: bool) {
         if of_use {
-            self.keep(found.from, found.content());
+            self.keep(now, found.from, found.content());
         }
         self.pool.give(found.bytes);
     }
@@ -247,8 +268,12 @@ impl Decoder {
     }
 }
 
-/// Packets kept for combinations: what a sender repairs is no older. At 5 ms a packet 2.5 s.
-const MOST_KEPT: usize = 512;
+/// How long packets are kept for combinations: longer than a request, a round and a repair take.
+const KEPT_FOR: Duration = Duration::from_millis(2500);
+/// Packets that are kept however old they are: at 5 ms a packet as many as come in that time.
+const LEAST_KEPT: usize = 512;
+/// Packets that are kept at most, 6 MB of full ones: those that come in that time at 20 Mbit/s.
+pub(super) const MOST_KEPT: usize = 4096;
 /// Combinations that wait for others: the packets that one names.
 const MOST_EQUATIONS: usize = super::combination::MOST_NAMED;
 /// Unknowns of one of them. Equations of far-apart packets are not put together without end.
@@ -305,7 +330,7 @@ mod tests {
                 .iter()
                 .zip(&lost)
                 .filter(|(_, lost)| !**lost)
-                .for_each(|(packet, _)| decoder.keep(packet.0, content(packet)));
+                .for_each(|(packet, _)| decoder.keep(Instant::ZERO, packet.0, content(packet)));
             let needed = missing.len();
             let mut sent = 0;
             while !missing.is_empty() {
@@ -318,7 +343,7 @@ mod tests {
                         packets.iter().find(|packet| packet.0 == kept.from).expect("a packet of the stream");
                     assert_eq!(kept.content(), content(right));
                     missing.retain(|from| *from != kept.from);
-                    decoder.return_found(kept, true);
+                    decoder.return_found(Instant::ZERO, kept, true);
                 }
                 assert!(sent as usize <= needed + 2, "{needed} were missing");
             }
@@ -333,13 +358,13 @@ mod tests {
         let mut rng = Rng::new(8);
         let packets = stream(&mut rng, 4);
         let mut decoder = Decoder::new();
-        decoder.keep(packets[0].0, content(&packets[0]));
+        decoder.keep(Instant::ZERO, packets[0].0, content(&packets[0]));
         let body = combine(&packets, &[true, true, false, true], 1);
         let missing = |from| from != packets[0].0;
         assert!(decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing));
         assert!(!decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing), "nothing new");
         assert!(decoder.poll_found().is_none());
-        decoder.keep(packets[3].0, content(&packets[3]));
+        decoder.keep(Instant::ZERO, packets[3].0, content(&packets[3]));
         let found = decoder.poll_found().expect("the second");
         assert_eq!((found.from, found.content()), (packets[1].0, content(&packets[1])));
     }
@@ -366,7 +391,7 @@ mod tests {
                 if n == 1 {
                     for packet in &packets[..2] {
                         missing.retain(|from| *from != packet.0);
-                        decoder.keep(packet.0, content(packet));
+                        decoder.keep(Instant::ZERO, packet.0, content(packet));
                     }
                 }
             }
@@ -402,7 +427,7 @@ mod tests {
         assert!(!decoder.take(&combination, |from| from != packets[0].0), "the first came long ago");
         assert!(decoder.take(&combination, |_| true));
         decoder.give_up(packets[0].0 + 1);
-        packets.iter().for_each(|packet| decoder.keep(packet.0, content(packet)));
+        packets.iter().for_each(|packet| decoder.keep(Instant::ZERO, packet.0, content(packet)));
         assert!(decoder.poll_found().is_none() && decoder.equations.is_empty());
     }
 }

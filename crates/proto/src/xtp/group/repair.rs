@@ -13,6 +13,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 
 use super::combination::{FIXED, MOST_NAMED, coefficient, names, write_names};
+use super::decoder::MOST_KEPT;
 use super::held::{Held, Packet};
 use super::roster::Roster;
 use super::unasked::{Unasked, Window};
@@ -220,7 +221,9 @@ impl Repairs {
             lacks - has
         });
         let needed = lacking.max().unwrap_or(0);
-        let alone = needed >= count;
+        // Of packets that long ago a member may no longer have those that come in the combination besides the missing ones.
+        let is_old = held.ordinal_of(from).is_some_and(|first| held.count() - first > MOST_KEPT as u64 / 2);
+        let alone = needed >= count || is_old;
         // If this repair is lost, no request for another comes in time. Where losses are frequent, one more is sent now.
         let answer_by = now + 2 * roster.longest_rtt();
         let is_last = held.at(from).and_then(|packet| packet.deadline).is_some_and(|last| last < answer_by);

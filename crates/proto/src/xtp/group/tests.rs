@@ -233,6 +233,31 @@ fn eight_members_get_everything_through_ten_percent_loss_each() {
     assert!(group.members.iter().filter(|member| closed(member)).count() >= 7);
 }
 
+/// 1.4 MB/s over a round trip of 200 ms: 700 packets and more follow a gap before its repair can come.
+#[test]
+fn a_fast_stream_over_a_long_path_comes_whole() {
+    let mut group = Group::new("reliability=full&order=ordered&members=8", 8, 0.02);
+    group.one_way = Duration::from_millis(100);
+    group.run(2_000);
+    let mut behind = 0;
+    for _ in 0..2_000 {
+        for _ in 0..7 {
+            group.send(LEN, None);
+        }
+        group.run(5);
+        let slowest = group.members.iter().map(|member| member.messages.len()).min().expect("eight");
+        behind = behind.max(group.next as usize - slowest);
+    }
+    group.run(3_000);
+    for (at, member) in group.members.iter().enumerate() {
+        assert!(member.messages.iter().copied().eq(0..14_000), "member {at}: {}", member.messages.len());
+    }
+    // A second and a half.
+    assert!(behind < 2_100, "{behind}");
+    let Traffic { data, repairs, .. } = group.traffic;
+    assert!(4 * repairs <= data + 4 * 100_000, "{repairs} bytes of repairs for {data}");
+}
+
 #[test]
 fn long_messages_are_cut_and_joined() {
     let mut group = Group::new("reliability=full&members=3", 3, 0.1);
