@@ -1,10 +1,10 @@
 //! The messages of a track by number, in reserved memory: the packetiser writes them; sending, repetition and parity read
 //! them. The last ones are always remembered, and what a recording has not confirmed is kept as far as there is room.
 //!
-//! Buffers that are free are used again in the order of a stack, so that a store of which little is used touches little
-//! memory, however large it may become.
+//! Buffers that are free are used again in the order of a stack, and what is noted of messages stays at the beginning of its memory, so that
+//! a store of which little is used touches little memory, however large it may become.
 
-use std::collections::VecDeque;
+use std::ops::Deref;
 
 use antiphon_core::Instant;
 use antiphon_media::packet::PacketInfo;
@@ -41,7 +41,7 @@ pub struct StoreRoom {
 pub struct Store {
     room: StoreRoom,
     /// What is in memory, in the order of its numbers. Numbers are missing where a spool dropped messages.
-    slots: VecDeque<Slot>,
+    slots: Slots,
     bytes: Vec<u8>,
     /// Buffers that are not used; the last one is used next.
     free: Vec<u32>,
@@ -62,10 +62,51 @@ struct Slot {
     buffer: u32,
 }
 
+/// Slots in the order of their numbers. A ring would pass through all of its memory, and touch it.
+struct Slots {
+    all: Vec<Slot>,
+    /// How many at the beginning are forgotten.
+    gone: usize,
+}
+
+impl Slots {
+    /// For up to `most`. Twice as many places, so that those that are left are moved once for as many that are forgotten.
+    fn of(most: usize) -> Self {
+        Slots { all: Vec::with_capacity(PLACES * most), gone: 0 }
+    }
+
+    fn push_back(&mut self, slot: Slot) {
+        if self.gone >= self.len().max(FEW) || self.all.len() == self.all.capacity() {
+            self.all.drain(..self.gone);
+            self.gone = 0;
+        }
+        self.all.push(slot);
+    }
+
+    fn pop_front(&mut self) -> Option<Slot> {
+        let slot = self.first().copied()?;
+        self.gone += 1;
+        Some(slot)
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    fn deref(&self) -> &[Slot] {
+        &self.all[self.gone..]
+    }
+}
+
+/// Places for a slot.
+const PLACES: usize = 2;
+/// Slots that are not moved for each other: 8 kB.
+const FEW: usize = 64;
+
 impl StoreRoom {
     /// For messages of `longest` bytes in so many bytes of memory, of which at least `remembered` are held.
     pub fn within(bytes: usize, longest: usize, remembered: usize) -> Self {
-        let each = longest + size_of::<Slot>() + size_of::<u32>();
+        let each = longest + PLACES * size_of::<Slot>() + size_of::<u32>();
         StoreRoom { remembered, most: bytes / each, longest }
     }
 }
@@ -77,7 +118,7 @@ impl Store {
         let most = room.most.max(remembered);
         Store {
             room: StoreRoom { remembered, most, ..room },
-            slots: VecDeque::with_capacity(most),
+            slots: Slots::of(most),
             // The system gives memory of zeros only where it is written.
             bytes: vec![0; most * room.longest],
             free: (0..most as u32).rev().collect(),
@@ -147,7 +188,7 @@ impl Store {
 
     /// The oldest message in memory; the next one that will be there, if there is none.
     pub fn first(&self) -> u64 {
-        self.slots.front().map_or(self.held, |slot| slot.stored.number)
+        self.slots.first().map_or(self.held, |slot| slot.stored.number)
     }
 
     /// The number after the last message in memory: those from it on are in the spool.
@@ -189,6 +230,8 @@ pub const KEPT_BYTES: usize = 7 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use antiphon_core::MediaTime;
 
     use super::*;
@@ -219,7 +262,7 @@ mod tests {
     fn the_memory_of_a_store_includes_what_it_notes_beside_the_bytes() {
         let room = StoreRoom::within(KEPT_BYTES, 1_056, 5);
         let store = Store::new(room);
-        let noted = store.slots.capacity() * size_of::<Slot>() + store.free.capacity() * size_of::<u32>();
+        let noted = store.slots.all.capacity() * size_of::<Slot>() + store.free.capacity() * size_of::<u32>();
         assert!((KEPT_BYTES - 4_096..=KEPT_BYTES).contains(&(store.bytes.len() + noted)), "{room:?}");
     }
 
@@ -232,6 +275,23 @@ mod tests {
         // Only as many buffers as needed are ever touched: the one that was freed is used next.
         let used: Vec<u32> = store.slots.iter().map(|slot| slot.buffer).collect();
         assert!(used.iter().all(|buffer| *buffer < 4), "{used:?}");
+    }
+
+    #[test]
+    fn what_is_noted_stays_in_little_memory_and_is_moved_seldom() {
+        let mut store = Store::new(StoreRoom { remembered: 10, most: 5_000, longest: 8 });
+        let most = |store: &mut Store, count: u64| {
+            let pushed = (0..count).map(|_| {
+                push(store);
+                store.slots.all.len()
+            });
+            pushed.max().unwrap()
+        };
+        assert!(most(&mut store, 20_000) <= 2 * FEW, "a ring would have touched all 5000");
+        store.keep_from(store.next());
+        let full = most(&mut store, 12_000);
+        assert!((5_001..=10_000).contains(&full), "{full}: moved once for as many that are forgotten");
+        assert_eq!(numbers(&store), (27_000..32_000).collect::<Vec<_>>());
     }
 
     #[test]
