@@ -143,7 +143,7 @@ fn played_by_pulseaudio(recording: &Path) -> bool {
     let netns = Netns::new("module");
     Child::start(&mut netns.command("ip route add 224.0.0.0/4 dev lo"), DEADLINE).succeed();
     let server = Server::start_in(Kind::PulseAudio, Some(netns));
-    // Whoever listens closely has the sink give its sound in short pieces.
+    // A recorder that asks for little latency makes the sink play in short pieces.
     let record =
         "parec --record --raw --latency-msec=10 --format=float32le --rate=48000 --channels=1 -d hall.monitor";
     let recorder = Child::start(server.client(program(record)).arg(recording), DEADLINE);

@@ -1,4 +1,4 @@
-//! Which gaps began last, for whoever looks for their cause.
+//! Which gaps began last, so that their cause can be found.
 
 use std::time::Duration;
 

@@ -1,18 +1,16 @@
 //! A member's coded repairs: recent packets, and combinations of which several packets are missing.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use antiphon_core::Instant;
-
-use super::combination::{Combination, Content, FIXED, coefficient};
+use super::combination::{Combination, Content, FIXED, MOST_NAMED, coefficient};
 use crate::gf256;
 use crate::pool::Pool;
 
 /// Finds missing packets from combinations.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Packets that have come, ascending by position: those of the last [`KEPT_FOR`], [`LEAST_KEPT`] at least and [`MOST_KEPT`] at most.
+    /// Packets that have come, ascending by position: those that a repair of what is missing may name, [`LEAST_KEPT`] at least and [`MOST_KEPT`]
+    /// at most.
     kept: VecDeque<Kept>,
     /// Combinations reduced to what is missing. Each begins with an unknown that no other has.
     equations: Vec<Equation>,
@@ -27,8 +25,6 @@ pub(super) struct Decoder {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub from: u64,
-    /// When it came.
-    at: Instant,
     tag: Option<u64>,
     ends: bool,
     sort: u16,
@@ -125,14 +121,14 @@ impl Decoder {
         self.kept.binary_search_by_key(&from, |kept| kept.from)
     }
 
-    /// A packet has come or was found: what it is part of becomes simpler.
-    pub fn keep(&mut self, now: Instant, from: u64, content: Content<'_>) {
+    /// A packet has come or was found: what it is part of becomes simpler. `complete`: all before this position has come or is given up.
+    pub fn keep(&mut self, complete: u64, from: u64, content: Content<'_>) {
         let Err(place) = self.has(from) else { return };
         let mut bytes = self.pool.take();
         bytes.extend_from_slice(content.bytes);
         let Content { tag, ends, sort, .. } = content;
-        self.kept.insert(place, Kept { from, at: now, tag, ends, sort, bytes });
-        self.forget(now);
+        self.kept.insert(place, Kept { from, tag, ends, sort, bytes });
+        self.forget(complete);
         let begins = |equation: &Equation| equation.unknown.first().is_some_and(|first| first.from == from);
         if let Some(at) = self.equations.iter().position(begins) {
             // No other has it. This one gets another first unknown, which no other may have.
@@ -145,11 +141,12 @@ impl Decoder {
         self.solve();
     }
 
-    /// A stream of few packets a second needs no more memory than was reserved; a fast one keeps those that are asked for.
-    fn forget(&mut self, now: Instant) {
+    /// A repair names packets of one stretch. So of those far before the first gap none is needed, and of sound, which is given up soon, no more than
+    /// memory was reserved for.
+    fn forget(&mut self, complete: u64) {
         let is_over = |kept: &VecDeque<Kept>| {
-            let oldest = kept.front().filter(|_| kept.len() > LEAST_KEPT);
-            oldest.is_some_and(|oldest| now.since(oldest.at) > KEPT_FOR || kept.len() > MOST_KEPT)
+            let behind = kept.get(MOST_NAMED).filter(|_| kept.len() > LEAST_KEPT);
+            behind.is_some_and(|behind| behind.from < complete || kept.len() > MOST_KEPT)
         };
         while is_over(&self.kept)
             && let Some(oldest) = self.kept.pop_front()
@@ -226,14 +223,7 @@ impl Decoder {
                     let mut bytes = self.pool.take();
                     bytes.extend_from_slice(content.bytes);
                     let Content { tag, ends, sort, .. } = content;
-                    self.found.push_back(Kept {
-                        from: unknown.from,
-                        at: Instant::ZERO,
-                        tag,
-                        ends,
-                        sort,
-                        bytes,
-                    });
+                    self.found.push_back(Kept { from: unknown.from, tag, ends, sort, bytes });
                 }
             }
             self.give_back(equation);
@@ -251,9 +241,9 @@ impl Decoder {
     }
 
     /// Returns the packet of [`Self::poll_found`]. If it was of use, it is kept as if it had come.
-    pub fn return_found(&mut self, now: Instant, found: Kept, of_use: bool) {
+    pub fn return_found(&mut self, complete: u64, found: Kept, of_use: bool) {
         if of_use {
-            self.keep(now, found.from, found.content());
+            self.keep(complete, found.from, found.content());
         }
         self.pool.give(found.bytes);
     }
@@ -268,14 +258,12 @@ impl Decoder {
     }
 }
 
-/// How long packets are kept for combinations: longer than a request, a round and a repair take.
-const KEPT_FOR: Duration = Duration::from_millis(2500);
-/// Packets that are kept however old they are: at 5 ms a packet as many as come in that time.
+/// Packets that are kept for combinations whatever is missing: at 5 ms a packet those of 2.5 s.
 const LEAST_KEPT: usize = 512;
-/// Packets that are kept at most, 6 MB of full ones: those that come in that time at 20 Mbit/s.
+/// Packets that are kept at most, 6 MB of full ones: those of 2.5 s at 20 Mbit/s.
 pub(super) const MOST_KEPT: usize = 4096;
 /// Combinations that wait for others: the packets that one names.
-const MOST_EQUATIONS: usize = super::combination::MOST_NAMED;
+const MOST_EQUATIONS: usize = MOST_NAMED;
 /// Unknowns of one of them. Equations of far-apart packets are not put together without end.
 const MOST_UNKNOWN: usize = 2 * MOST_EQUATIONS;
 
@@ -330,7 +318,7 @@ mod tests {
                 .iter()
                 .zip(&lost)
                 .filter(|(_, lost)| !**lost)
-                .for_each(|(packet, _)| decoder.keep(Instant::ZERO, packet.0, content(packet)));
+                .for_each(|(packet, _)| decoder.keep(u64::MAX, packet.0, content(packet)));
             let needed = missing.len();
             let mut sent = 0;
             while !missing.is_empty() {
@@ -343,7 +331,7 @@ mod tests {
                         packets.iter().find(|packet| packet.0 == kept.from).expect("a packet of the stream");
                     assert_eq!(kept.content(), content(right));
                     missing.retain(|from| *from != kept.from);
-                    decoder.return_found(Instant::ZERO, kept, true);
+                    decoder.return_found(u64::MAX, kept, true);
                 }
                 assert!(sent as usize <= needed + 2, "{needed} were missing");
             }
@@ -358,13 +346,13 @@ mod tests {
         let mut rng = Rng::new(8);
         let packets = stream(&mut rng, 4);
         let mut decoder = Decoder::new();
-        decoder.keep(Instant::ZERO, packets[0].0, content(&packets[0]));
+        decoder.keep(u64::MAX, packets[0].0, content(&packets[0]));
         let body = combine(&packets, &[true, true, false, true], 1);
         let missing = |from| from != packets[0].0;
         assert!(decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing));
         assert!(!decoder.take(&Combination::read(packets[0].0, &body).expect("one"), missing), "nothing new");
         assert!(decoder.poll_found().is_none());
-        decoder.keep(Instant::ZERO, packets[3].0, content(&packets[3]));
+        decoder.keep(u64::MAX, packets[3].0, content(&packets[3]));
         let found = decoder.poll_found().expect("the second");
         assert_eq!((found.from, found.content()), (packets[1].0, content(&packets[1])));
     }
@@ -391,7 +379,7 @@ mod tests {
                 if n == 1 {
                     for packet in &packets[..2] {
                         missing.retain(|from| *from != packet.0);
-                        decoder.keep(Instant::ZERO, packet.0, content(packet));
+                        decoder.keep(u64::MAX, packet.0, content(packet));
                     }
                 }
             }
@@ -427,7 +415,26 @@ mod tests {
         assert!(!decoder.take(&combination, |from| from != packets[0].0), "the first came long ago");
         assert!(decoder.take(&combination, |_| true));
         decoder.give_up(packets[0].0 + 1);
-        packets.iter().for_each(|packet| decoder.keep(Instant::ZERO, packet.0, content(packet)));
+        packets.iter().for_each(|packet| decoder.keep(u64::MAX, packet.0, content(packet)));
         assert!(decoder.poll_found().is_none() && decoder.equations.is_empty());
+    }
+
+    #[test]
+    fn packets_behind_a_gap_are_kept_as_long_as_it_is_open() {
+        let mut decoder = Decoder::new();
+        let mut at = |decoder: &mut Decoder, complete: u64, range: std::ops::Range<u64>| {
+            for from in range {
+                let content = Content { tag: Some(from), ends: true, sort: 0, bytes: &[7] };
+                decoder.keep(complete.min(from + 1), from, content);
+            }
+            (decoder.kept.front().expect("some").from, decoder.kept.len())
+        };
+        assert_eq!(at(&mut decoder, u64::MAX, 0..2_000), (1_488, LEAST_KEPT), "nothing is missing");
+        // What is missing from 2000 on may be named with the packets of its stretch.
+        let (oldest, kept) = at(&mut decoder, 2_000, 2_001..4_000);
+        assert_eq!((oldest, kept), (2_000 - MOST_NAMED as u64, 1_999 + MOST_NAMED));
+        let (_, kept) = at(&mut decoder, 2_000, 4_000..20_000);
+        assert_eq!(kept, MOST_KEPT);
+        assert_eq!(at(&mut decoder, u64::MAX, 20_000..20_001).1, LEAST_KEPT, "it has been given up");
     }
 }

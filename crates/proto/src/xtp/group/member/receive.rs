@@ -107,7 +107,7 @@ impl GroupMember {
             Taken::New { gap } => {
                 self.new_gap |= gap;
                 self.sent_to = self.sent_to.max(from + bytes.len() as u64);
-                self.decoder.keep(received_at, from, content);
+                self.decoder.keep(self.incoming.next(), from, content);
                 self.take_found(via);
             }
             Taken::Duplicate => self.tally.on_duplicate(),
@@ -123,7 +123,7 @@ impl GroupMember {
             let from = found.from;
             let arrival = Arrival { from, bytes, begins: tag.is_some(), ends, sort, path, received_at };
             let taken = self.incoming.take(arrival, &mut self.inbox);
-            self.decoder.return_found(received_at, found, matches!(taken, Taken::New { .. }));
+            self.decoder.return_found(self.incoming.next(), found, matches!(taken, Taken::New { .. }));
         }
     }
 
