@@ -163,10 +163,11 @@ fn gstreamer_records_our_sound_and_pictures_in_sync() {
     });
 }
 
-/// Has `sender` send each film with the sound, to the ports given, and records it by an SDP file. `ends`: whether the sender says goodbye.
+/// Has `sender` send each film with the sound, to the ports given, and records it by an SDP file. `reports`: whether it has RTCP, and so says
+/// goodbye.
 fn recorded_from(
     whose: &str,
-    (ends, told): (bool, Option<&str>),
+    reports: bool,
     describe: impl Fn(&Film, &Path, u16, u16) -> PathBuf,
     sender: impl Fn(&Film, &Path, u16, u16) -> Command,
 ) {
@@ -180,18 +181,18 @@ fn recorded_from(
         let mut receiver = Child::start(antiphon(["receive", "--json"]).arg(&sdp).arg(&out), DEADLINE);
         receiver.wait_for("listening on");
         Child::start(&mut sender(&film, &raw, ports[0], ports[1]), DEADLINE).succeed();
-        if !ends {
+        if !reports {
             receiver.wait_until_played(f64::from(SOUND.seconds) - 0.02);
             receiver.interrupt();
         }
         let ended = receiver.end();
-        assert_eq!(ended.code, Some(if ends { 0 } else { 130 }), "{whose}: {}{}", ended.out, ended.err);
+        assert_eq!(ended.code, Some(if reports { 0 } else { 130 }), "{whose}: {}{}", ended.out, ended.err);
         let pictures = &ended.summary()["pictures"];
         let counted = ["whole", "written", "broken", "packets_missing"].map(|name| pictures[name].as_u64());
         let all = Some(PICTURES as u64);
         assert_eq!(counted, [all, all, Some(0), Some(0)], "{whose}: {pictures}");
         let as_they_arrive = ended.err.contains("as they arrive");
-        assert_eq!(as_they_arrive, told.is_some(), "{whose}: {}", ended.err);
+        assert_eq!(as_they_arrive, !reports, "{whose}: {}", ended.err);
         check(&out, &film, PICTURES, whose);
     }
 }
@@ -223,7 +224,7 @@ fn we_record_sound_and_pictures_that_ffmpeg_sends() {
             Child::start(first.args(["-sdp_file", &name]), DEADLINE).succeed();
             sdp
         };
-        recorded_from("ffmpeg", (true, None), describe, |film, raw, sound, pictures| {
+        recorded_from("ffmpeg", true, describe, |film, raw, sound, pictures| {
             ffmpeg(film, raw, (sound, pictures), &[])
         });
     });
@@ -277,7 +278,7 @@ fn gstreamer(film: &Film, raw: &Path, (sound, pictures): (u16, u16), reports: bo
 #[ignore = "needs GStreamer and ffmpeg; scripts/install-peers brings them"]
 fn we_record_sound_and_pictures_that_gstreamer_sends() {
     unless_held_up(HELD_UP, || {
-        recorded_from("GStreamer", (true, None), for_gstreamer, |film, raw, sound, pictures| {
+        recorded_from("GStreamer", true, for_gstreamer, |film, raw, sound, pictures| {
             gstreamer(film, raw, (sound, pictures), true)
         });
     });
@@ -288,12 +289,9 @@ fn we_record_sound_and_pictures_that_gstreamer_sends() {
 #[ignore = "needs GStreamer and ffmpeg; scripts/install-peers brings them"]
 fn we_record_what_gstreamer_sends_without_reports() {
     unless_held_up(HELD_UP, || {
-        recorded_from(
-            "GStreamer",
-            (false, Some("as they arrive")),
-            for_gstreamer,
-            |film, raw, sound, pictures| gstreamer(film, raw, (sound, pictures), false),
-        );
+        recorded_from("GStreamer", false, for_gstreamer, |film, raw, sound, pictures| {
+            gstreamer(film, raw, (sound, pictures), false)
+        });
     });
 }
 

@@ -66,18 +66,13 @@ pub(super) fn traffic(
             }
         }
         Kind::Bursts => {
-            let packets = section.need("packets", "10")?.whole32(0..=1_000_000)?;
-            let period = section.need("period", "\"100ms\"")?;
-            let time = period.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
-            bounded(&period, f64::from(packets) / time.as_secs_f64(), duration)?;
-            let jitter = section.or("jitter", Ratio::default(), Value::parse)?;
-            let payload = payload()?;
+            let kind = bursts(section, payload()?, duration)?;
             clock = clock_tolerance(section)?;
             section.set("held-up", &mut held_up, |value| value.duration(Duration::ZERO..=MOST_HELD_UP))?;
-            if packets == 0 {
-                return Ok(None);
+            match kind {
+                Some(kind) => kind,
+                None => return Ok(None),
             }
-            TrafficKind::Bursts { packets, period: time, jitter, payload }
         }
         Kind::Blaster => TrafficKind::Blaster { payload: payload()? },
         Kind::Tcp => TrafficKind::GreedyTcp { profile: tcp::profile(section)? },
@@ -91,6 +86,16 @@ pub(super) fn traffic(
         }
     };
     Ok(Some(TrafficSpec { name: name.into(), from, to, kind, start, clock, held_up, treatment }))
+}
+
+/// `None` if there are no packets in a burst.
+fn bursts(section: &Section<'_>, payload: usize, duration: Duration) -> Read<Option<TrafficKind>> {
+    let packets = section.need("packets", "10")?.whole32(0..=1_000_000)?;
+    let period = section.need("period", "\"100ms\"")?;
+    let time = period.duration(Duration::from_micros(1)..=Duration::from_hours(1))?;
+    bounded(&period, f64::from(packets) / time.as_secs_f64(), duration)?;
+    let jitter = section.or("jitter", Ratio::default(), Value::parse)?;
+    Ok((packets > 0).then_some(TrafficKind::Bursts { packets, period: time, jitter, payload }))
 }
 
 /// By how much a sender's clock may be off.

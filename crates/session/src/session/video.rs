@@ -173,13 +173,11 @@ impl Session {
             }
             track.on_sent(now, due, len, (taken, refused));
             let (ssrc, timestamp) = (track.ssrc(), track.timestamp(now, origin));
-            if let Some(rtcp) = self.video_apart.as_mut().and_then(VideoApart::reports_mut) {
-                rtcp.on_sent(now, ssrc, timestamp, payload);
-                continue;
-            }
-            for peer in self.peers.iter_mut().flatten().filter(|peer| peer.connected) {
-                peer.rtcp.on_sent(now, ssrc, timestamp, payload);
-            }
+            let apart = self.video_apart.as_mut().and_then(VideoApart::reports_mut);
+            let is_beside = apart.is_none();
+            let beside = self.peers.iter_mut().flatten().filter(|peer| peer.connected && is_beside);
+            let beside = beside.map(|peer| &mut peer.rtcp);
+            beside.chain(apart).for_each(|rtcp| rtcp.on_sent(now, ssrc, timestamp, payload));
         }
     }
 

@@ -7,7 +7,7 @@ use antiphon_core::{Instant, NtpTime};
 use antiphon_media::packet::{EncodingName, VIDEO_CLOCK, VideoStream};
 use antiphon_session::VideoArrived;
 use antiphon_sound::Deposit;
-use antiphon_video::{Clip, Codec, FrameCutter, Marking};
+use antiphon_video::{Clip, Codec, FrameCutter, Marking, VideoDescription, h264};
 
 /// Counts what is written.
 struct Nowhere;
@@ -30,13 +30,26 @@ impl Medium for Nowhere {
 
 /// Sends the clip again and again, each picture at a place in the sound that `place` says; returns the deposit.
 fn record(times: u64, place: impl Fn(i64) -> Option<i64>) -> (FilmDeposit<Nowhere>, FilmCounters) {
-    let shared = Arc::new(Shared::default());
+    record_described(None, times, place)
+}
+
+/// The same, or, if it is described, as another program sends it that tells the parameter sets of H.264 in SDP alone.
+fn record_described(
+    described: Option<VideoDescription>,
+    times: u64,
+    place: impl Fn(i64) -> Option<i64>,
+) -> (FilmDeposit<Nowhere>, FilmCounters) {
+    let is_described = described.is_some();
+    let shared = Arc::new(Shared { described, ..Shared::default() });
     let (mut to, from) = queue(shared.clone());
     let format = StreamFormat::new(48_000, 1).expect("a usual format");
     let counters = FilmCounters(shared.clone());
     let mut film = FilmDeposit::new(Nowhere, format, from, shared);
     let (mut reader, mut frames) = (Clip::H264Slow.open().expect("a clip"), Vec::new());
-    while let Some(frame) = reader.next_frame().expect("a good file") {
+    while let Some(mut frame) = reader.next_frame().expect("a good file") {
+        if is_described {
+            frame.data = without_sets(&frame.data);
+        }
         frames.push(frame);
     }
     let encoding = EncodingName::new("H264").expect("a word");
@@ -77,6 +90,29 @@ fn pictures_of_any_place_take_little_memory() {
         film.close().expect("nothing fails");
         let counted = counters.get();
         assert_eq!((counted.whole, counted.broken, counted.dropped), (12 * 209, 0, 0));
+    }
+}
+
+fn without_sets(data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let sets = h264::parameter_sets(data);
+    let others = h264::units(data).filter(|unit| !sets.iter().any(|set| set == unit));
+    others.for_each(|unit| h264::push_unit(&mut out, unit));
+    out
+}
+
+#[test]
+fn without_parameter_sets_nothing_is_written_and_those_of_sdp_are_put_in() {
+    let mut reader = Clip::H264Slow.open().expect("a clip");
+    let first = reader.next_frame().expect("a good file").expect("a picture");
+    let config = h264::parameter_sets(&first.data);
+    assert!(config.len() >= 2, "the clip has its own");
+    for (config, written) in [(Vec::new(), 0), (config, 209)] {
+        let described = VideoDescription { config, ..VideoDescription::new(Codec::H264) };
+        let (mut film, counters) = record_described(Some(described), 1, Some);
+        film.close().expect("nothing fails");
+        let counted = counters.get();
+        assert_eq!((counted.whole, counted.written), (209, written));
     }
 }
 
