@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn packets_behind_a_gap_are_kept_as_long_as_it_is_open() {
         let mut decoder = Decoder::new();
-        let mut at = |decoder: &mut Decoder, complete: u64, range: std::ops::Range<u64>| {
+        let at = |decoder: &mut Decoder, complete: u64, range: std::ops::Range<u64>| {
             for from in range {
                 let content = Content { tag: Some(from), ends: true, sort: 0, bytes: &[7] };
                 decoder.keep(complete.min(from + 1), from, content);
