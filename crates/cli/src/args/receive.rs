@@ -123,10 +123,15 @@ impl ReceiveArgs {
     /// Converts to the facade's options; reads the SDP file. `fresh_seed` is used if no seed was given.
     pub fn options(&self, fresh_seed: u64) -> Result<ReceiveOptions, Error> {
         let named = described_by(&self.source);
+        if named.is_some() && (self.sdp.is_some() || self.format.is_some()) {
+            return Err(Error::usage(format!("{} tells the format: omit --sdp and --format", self.source)));
+        }
         let (mut source, mut pictures) = (self.source.clone(), None);
         let description = match (named.as_deref().or(self.sdp.as_deref()), self.format) {
             (Some(path), _) => {
-                let described = read_sdp(path)?;
+                let option = || format!("--sdp {}", path.display());
+                let name = named.as_ref().map_or_else(option, |path| path.display().to_string());
+                let described = read_sdp(path, &name)?;
                 if named.is_some() {
                     source = where_to_listen(&described.0);
                 }
@@ -197,22 +202,18 @@ fn where_to_listen(described: &StreamDescription) -> String {
     }
 }
 
-/// The sound that an SDP file describes, and the pictures beside it.
-fn read_sdp(path: &Path) -> Result<(StreamDescription, Option<Pictures>), Error> {
+/// The sound that an SDP file describes, and the pictures beside it. `name`: as the user gave it.
+fn read_sdp(path: &Path, name: &str) -> Result<(StreamDescription, Option<Pictures>), Error> {
     use std::io::Read;
-    let unreadable = |error: std::io::Error| {
-        Error::usage(format!("--sdp {}: {error}; give a file that 'send --sdp' wrote", path.display()))
-    };
+    let unreadable =
+        |error: std::io::Error| Error::usage(format!("{name}: {error}; give a file that 'send --sdp' wrote"));
     let mut text = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_SDP + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MAX_SDP {
-        return Err(Error::usage(format!(
-            "--sdp {}: larger than {MAX_SDP} bytes, so it is not an SDP file",
-            path.display()
-        )));
+        return Err(Error::usage(format!("{name}: larger than {MAX_SDP} bytes, so it is not an SDP file")));
     }
-    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("--sdp {}: {error}", path.display()));
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("{name}: {error}"));
     let sound = StreamDescription::from_sdp(&text).map_err(|error| wrong(&error))?;
     let pictures = match VideoDescription::from_sdp(&text) {
         Err(VideoSdpError::NoVideo) => None,

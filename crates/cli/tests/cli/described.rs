@@ -120,3 +120,19 @@ fn descriptions_that_cannot_be_kept_are_refused() {
     let ran = run(&["receive", &path("absent.sdp"), "take.mkv"]);
     assert!(ran.code == Some(2) && ran.err.contains("absent.sdp"), "{}", ran.err);
 }
+
+/// What the file tells is not overridden in silence.
+#[test]
+fn a_file_that_tells_the_format_goes_with_no_other_word_on_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let sdp = describe(directory.path(), 7710, "");
+    for more in [["--sdp", sdp.as_str()], ["--format", "l24/48000/2"]] {
+        let ended = run(&[&["receive", &sdp, "null:"][..], &more].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains("omit --sdp and --format"), "{}", ended.err);
+    }
+    let missing = directory.path().join("missing.sdp").display().to_string();
+    let ended = run(&["receive", &missing, "null:"]);
+    assert!(ended.code == Some(2) && ended.err.contains(&missing), "{}", ended.err);
+    assert!(!ended.err.contains(&format!("--sdp {missing}")), "as it was given: {}", ended.err);
+}
