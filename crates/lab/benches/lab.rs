@@ -79,6 +79,7 @@ fn cell(stream: StreamSpec, seconds: u64) -> Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
         ends_with_streams: false,
+        media_seed: None,
         nodes: nodes(4),
         media: vec![MediumSpec::new("cell", MediumKind::Cell { nodes: (0..4).map(NodeId).collect(), spec })],
         traffic: vec![disturbance("one", 2, 3), disturbance("two", 3, 2)],
@@ -115,6 +116,7 @@ fn many(count: usize, seconds: u64) -> Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(1),
         ends_with_streams: false,
+        media_seed: None,
         nodes: nodes(2),
         media: vec![MediumSpec::new(
             "line",

@@ -146,6 +146,7 @@ pub fn setup(paths: &Paths, transport: &str, options: &ReplayOptions) -> Result<
         duration: options.duration.unwrap_or(length),
         drain: DRAIN,
         ends_with_streams: false,
+        media_seed: None,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("path", MediumKind::Replay { between: [near, far], up, down })],
         traffic: Vec::new(),

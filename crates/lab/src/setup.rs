@@ -8,7 +8,7 @@ mod content;
 use std::time::Duration;
 
 use antiphon_core::uri::Query;
-use antiphon_core::{BitRate, DEFAULT_LATENCY, Ppm, Ratio};
+use antiphon_core::{BitRate, DEFAULT_LATENCY, Ppm, Ratio, Rng};
 use antiphon_link::wlan::{Category, CellSpec};
 use antiphon_link::{Alternation, DuplexSpec, QueueLimit, ReplayPath, RingClass, RingSpec};
 
@@ -36,6 +36,16 @@ pub struct Setup {
     pub traffic: Vec<TrafficSpec>,
     /// Streams that are measured.
     pub streams: Vec<StreamSpec>,
+    /// What all that is random of the media comes from, if not from the seed of the run: runs with the same one meet the same
+    /// fades and stalls at the same times, whatever is sent over them.
+    pub media_seed: Option<u64>,
+}
+
+impl Setup {
+    /// What all that is random of the medium called `name` comes from in a run of that seed.
+    pub fn seed_of_medium(&self, name: &str, run: u64) -> u64 {
+        Rng::fork(self.media_seed.unwrap_or(run), &format!("medium {name}")).next_u64()
+    }
 }
 
 /// The index of a node in [`Setup::nodes`].

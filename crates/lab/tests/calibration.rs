@@ -29,6 +29,7 @@ fn run(preset: &Preset, transport: &'static Transport, seconds: u64, seed: u64) 
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
         ends_with_streams: false,
+        media_seed: None,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("link", MediumKind::Link { between, spec: Box::new(preset.spec()) })],
         traffic: Vec::new(),

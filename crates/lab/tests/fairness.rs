@@ -41,7 +41,7 @@ fn assert_fair(transport: &str, (queue, seconds): Queue) {
     let plan = scenario.plan();
     assert_eq!(plan.len(), 2, "Reno and CUBIC");
     for run in plan {
-        let mut world = World::new(&scenario.setup(&run.point).expect("a setup"), run.seed).expect("a world");
+        let mut world = World::new(&scenario.setup_of(&run).expect("a setup"), run.seed).expect("a world");
         let at = |seconds: u64| Instant::from_millis(1_000 * seconds);
         let frames = frames(&mut world, at(seconds.start), at(seconds.end));
         let length = (seconds.end - seconds.start) as f64;

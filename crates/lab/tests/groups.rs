@@ -28,8 +28,7 @@ fn ways(text: &str, members: usize) -> Vec<Way> {
         .expect("the scenario has these");
     let runs = scenario.plan().into_iter().filter(|run| run.point.contains(&("own".into(), "10%".into())));
     let way = |run: antiphon_lab::scenario::Run| {
-        let all =
-            run_world(&scenario.setup(&run.point).expect("a setup"), run.seed).expect("a world").streams;
+        let all = run_world(&scenario.setup_of(&run).expect("a setup"), run.seed).expect("a world").streams;
         assert_eq!(all.len(), members);
         let sum = |figure: fn(&StreamFigures) -> Option<f64>| {
             all.iter().map(|(_, of)| figure(of).expect("measured")).sum::<f64>()

@@ -1,7 +1,7 @@
 //! The table of receivers on a Wi-Fi cell that `compare --receivers` reads says what the experiments find.
 
 use antiphon_lab::papers;
-use antiphon_lab::scenario::Scenario;
+use antiphon_lab::scenario::{Run, Scenario};
 use antiphon_lab::world::run as run_world;
 use antiphon_measure::{CellCapacity, LipSync, cell_capacities};
 
@@ -21,14 +21,18 @@ fn worst(cell: CellCapacity, receivers: u32, runs: u32) -> f64 {
         ("headsets", receivers.to_string()),
         (key, value.to_string()),
     ];
-    let mut scenario = Scenario::parse(name, text).expect("a scenario that can be read");
-    for (key, value) in point {
-        scenario = scenario.with_values(key, &[value]).expect("it is swept");
-    }
+    let scenario = Scenario::parse(name, text).expect("a scenario that can be read");
     let scenario = scenario.with_repetitions(runs).expect("so many runs");
-    let runs = scenario.plan().into_iter().flat_map(|run| {
+    let is_there = |run: &Run| {
+        let set =
+            |(key, value): &(&str, String)| run.point.iter().any(|(name, at)| name == key && at == value);
+        point.iter().all(set)
+    };
+    let plan: Vec<Run> = scenario.plan().into_iter().filter(is_there).collect();
+    assert_eq!(plan.len(), runs as usize, "{point:?} is a point of the experiment");
+    let runs = plan.into_iter().flat_map(|run| {
         let streams =
-            run_world(&scenario.setup(&run.point).expect("a setup"), run.seed).expect("a world").streams;
+            run_world(&scenario.setup_of(&run).expect("a setup"), run.seed).expect("a world").streams;
         let sound: Vec<f64> = streams
             .iter()
             .filter(|(name, _)| name.starts_with("audio"))

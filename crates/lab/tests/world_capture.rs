@@ -59,6 +59,7 @@ fn setup() -> Setup {
         duration: Duration::from_secs(5),
         drain: Duration::from_secs(2),
         ends_with_streams: false,
+        media_seed: None,
         nodes: ["near", "far"].map(NodeSpec::new).to_vec(),
         media: vec![MediumSpec::new("line", kind)],
         traffic: vec![

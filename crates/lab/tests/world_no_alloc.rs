@@ -33,6 +33,7 @@ fn setup(medium: MediumKind, stream: StreamSpec, disturbance: [(usize, usize); 2
         duration: 2 * HALF,
         drain: Duration::ZERO,
         ends_with_streams: false,
+        media_seed: None,
         nodes: (0..4).map(node).collect(),
         media: vec![MediumSpec::new("medium", medium)],
         traffic: vec![traffic(0), traffic(1)],

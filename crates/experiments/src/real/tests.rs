@@ -70,7 +70,7 @@ fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
         assert_eq!((figures.duplicate, figures.reordered, figures.broken), (Some(0.0), Some(0.0), Some(0.0)));
         assert_eq!(figures.wire_bytes, Some(600.0 * 228.0));
         // The same run in the model.
-        let setup = Setup { duration: longest, ..job.scenario.setup(&[]).unwrap() };
+        let setup = Setup { duration: longest, ..job.scenario.setup_of(&finished.run).unwrap() };
         let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
         assert_eq!((modelled.sent, modelled.delay_p50_ms), (figures.sent, Some(20.0)));
         received[1] += modelled.received.unwrap();
@@ -84,7 +84,7 @@ fn a_known_link_delays_and_loses_as_it_should_and_as_the_model_does() {
     assert!(lost.iter().all(|lost| (2.5..=7.5).contains(lost)), "{lost:?} %");
 }
 
-/// The run's seed reaches the real link as it does the modelled one: a fade, or the time between two, lasts longer than any
+/// The seed of a run's media reaches the real link as it does the modelled one: a fade, or the time between two, lasts longer than any
 /// test, so that the seed alone decides whether a run's frames are lost.
 #[test]
 fn the_seed_of_a_run_decides_its_losses_as_in_the_model() {
@@ -97,9 +97,9 @@ fn the_seed_of_a_run_decides_its_losses_as_in_the_model() {
     let job = job.with(&six).unwrap();
     let length = millis(500);
     let outcome = on_sockets(&job, length);
-    let setup = Setup { duration: length, ..job.scenario.setup(&[]).unwrap() };
     let mut runs = Vec::new();
     for finished in &outcome.finished {
+        let setup = Setup { duration: length, ..job.scenario.setup_of(&finished.run).unwrap() };
         let modelled = antiphon_lab::world::run(&setup, finished.run.seed).unwrap().streams[0].1;
         let real = finished.streams[0].1;
         runs.push([modelled, real].map(|figures| (figures.sent, figures.received)));

@@ -74,7 +74,7 @@ pub fn perform<E: std::fmt::Display>(
     run: &Run,
     world: impl FnOnce(&Setup, u64) -> Result<RunFigures, E>,
 ) -> Result<Finished, RunError> {
-    let setup = scenario.setup(&run.point)?;
+    let setup = scenario.setup_of(run)?;
     let figures =
         world(&setup, run.seed).map_err(|why| RunError::World { run: run.index, why: why.to_string() })?;
     Ok(Finished::new(run, figures))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Rng};
+use antiphon_core::BitRate;
 use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
 
 use super::LiveError;
@@ -84,7 +84,7 @@ impl RealMedium {
         let ends = nodes_of(&medium.kind);
         let (spec, behind, overhead) = spec_of(medium)?;
         let (spec, behind) = (Box::new(spec), behind.map(Box::new));
-        let seed = Rng::fork(seed, &format!("medium {}", medium.name)).next_u64();
+        let seed = setup.seed_of_medium(&medium.name, seed);
         let near = side_of(setup, &medium.name, ends[0])?;
         Ok(RealMedium {
             wire: Wire::Link { name: medium.name.clone(), spec, behind, overhead, seed },
@@ -208,7 +208,7 @@ mod tests {
         let Wire::Link { name, spec, seed, .. } = found.wire else { panic!("{:?}", found.wire) };
         assert_eq!((name.as_str(), spec.up.delay.as_millis()), ("line", 5));
         // Forked as in `Medium::new`, so that the link does at each time what it does there.
-        assert_eq!(seed, Rng::fork(7, "medium line").next_u64());
+        assert_eq!(seed, antiphon_core::Rng::fork(7, "medium line").next_u64());
         assert!(found.notes.iter().any(|note| note.contains("'lan'")), "{:?}", found.notes);
     }
 

@@ -1,7 +1,8 @@
-//! What chance could have made of the results: the runs of each point drawn anew with replacement (the bootstrap of Efron
+//! What chance could have made of the results: an experiment's repetitions drawn anew with replacement (the bootstrap of Efron
 //! 1979), so that a verdict is known to hang on more than the runs that happened to be made.
 //!
-//! All figures of a run are drawn together, so that what two streams or a run's figures have in common stays. Means of few runs
+//! A repetition is drawn with the runs of all points, since their media have the same seed, and a run with all its figures: what
+//! points, streams and figures have in common stays, as in a comparison of pairs. Means of few runs
 //! spread too little when drawn (by (n − 1) / n, and with normal instead of Student's quantiles): their distance from the mean of all
 //! is enlarged by √(n / (n − 1)) and by the ratio of the quantiles, so that for one mean the draws have the 95 % interval that the
 //! report prints.
@@ -41,19 +42,20 @@ impl<'a> Draws<'a> {
     pub fn new(evidence: &'a Evidence<'a>, draws: usize, seed: u64) -> Self {
         let mut runs: Vec<_> = evidence
             .iter()
-            .map(|(key, results)| (by_point(results), Rng::fork(seed, &format!("draws {key}"))))
+            .map(|(key, results)| (by_repetitions(results), Rng::fork(seed, &format!("draws {key}"))))
             .collect();
-        let draw = |points: &Vec<Vec<u32>>, rng: &mut Rng| {
+        let draw = |alike: &Alike, rng: &mut Rng| {
             let mut counts = BTreeMap::new();
-            for runs in points {
-                for _ in 0..runs.len() {
-                    *counts.entry(runs[rng.below(runs.len() as u32) as usize]).or_default() += 1;
+            for (repetitions, points) in alike {
+                for _ in repetitions {
+                    let drawn = rng.below(repetitions.len() as u32) as usize;
+                    points.iter().for_each(|runs| *counts.entry(runs[drawn]).or_default() += 1);
                 }
             }
             counts
         };
         let counts =
-            (0..draws).map(|_| runs.iter_mut().map(|(points, rng)| draw(points, rng)).collect()).collect();
+            (0..draws).map(|_| runs.iter_mut().map(|(alike, rng)| draw(alike, rng)).collect()).collect();
         Draws { evidence, counts, cells: RefCell::default() }
     }
 
@@ -99,16 +101,21 @@ impl<'a> Draws<'a> {
     }
 }
 
-/// The runs of each point.
-fn by_point(results: &Results) -> Vec<Vec<u32>> {
-    let mut points: BTreeMap<&[(String, String)], Vec<u32>> = BTreeMap::new();
+/// Points that have runs of the same repetitions, all but those of an interrupted experiment: the repetitions, and of each point
+/// the runs in their order.
+type Alike = BTreeMap<Vec<u32>, Vec<Vec<u32>>>;
+
+fn by_repetitions(results: &Results) -> Alike {
+    let mut points: BTreeMap<&[(String, String)], BTreeMap<u32, u32>> = BTreeMap::new();
     for record in &results.records {
-        let runs = points.entry(&record.point).or_default();
-        if runs.last() != Some(&record.run) {
-            runs.push(record.run);
-        }
+        points.entry(&record.point).or_default().insert(record.repetition, record.run);
     }
-    points.into_values().collect()
+    let mut alike = Alike::new();
+    for runs in points.into_values() {
+        let (repetitions, runs) = runs.into_iter().unzip();
+        alike.entry(repetitions).or_default().push(runs);
+    }
+    alike
 }
 
 /// By how much the distance of a drawn mean from the mean of `runs` runs is enlarged.
@@ -172,6 +179,39 @@ mod tests {
             // 3.5 standard deviations of 400 experiments are 3.8 points.
             assert!((0.91..0.99).contains(&share), "{runs} runs: {share}");
         }
+    }
+
+    /// Two points whose runs have a fade in common that is ten times what they differ by: draws of pairs show which is larger.
+    #[test]
+    fn points_are_drawn_in_pairs() {
+        let mut rng = Rng::new(5);
+        let mut records = Vec::new();
+        for repetition in 0..8 {
+            let fade = 10.0 * rng.normal();
+            for (point, more) in [("udp", 0.0), ("tcp", 1.0)] {
+                let lost_percent = Some(100.0 + fade + more + 0.1 * rng.normal());
+                let figures = StreamFigures { lost_percent, ..StreamFigures::default() };
+                let (run, point) = (records.len() as u32, vec![("transport".into(), point.into())]);
+                records.push(Record { run, point, repetition, seed: 1, stream: "audio".into(), figures });
+            }
+        }
+        // A ninth run of one point is drawn apart.
+        let mut interrupted = records[0].clone();
+        (interrupted.run, interrupted.repetition, interrupted.point) = (16, 8, vec![]);
+        records.push(interrupted);
+        let results = Results { records, planned_runs: 17 };
+        let evidence = [("e", &results)];
+        let draws = Draws::new(&evidence, 200, 1);
+        let mean = |draw, transport: &str| {
+            let place = Place { stream: "audio".into(), point: vec![("transport", transport.to_string())] };
+            draws.value(draw, "e", &place, "lost_percent", Statistic::Mean, 100.0).unwrap()
+        };
+        let differences: Vec<f64> = (0..200).map(|draw| mean(draw, "tcp") - mean(draw, "udp")).collect();
+        assert!(differences.iter().all(|more| (0.5..2.5).contains(more)), "{differences:?}");
+        let spread = (0..200)
+            .map(|draw| mean(draw, "udp"))
+            .fold((200.0, 0.0), |(low, high): (f64, f64), x| (low.min(x), high.max(x)));
+        assert!(spread.1 - spread.0 > 10.0, "{spread:?}");
     }
 
     #[test]

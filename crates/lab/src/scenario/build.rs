@@ -110,6 +110,7 @@ fn elements(top: &Section<'_>) -> Read<Setup> {
         duration,
         drain,
         ends_with_streams,
+        media_seed: None,
         nodes: specs,
         media,
         traffic: Vec::new(),

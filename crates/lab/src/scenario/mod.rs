@@ -29,7 +29,7 @@
 //! let scenario = Scenario::parse("line.toml", text)?;
 //! let plan = scenario.plan();
 //! assert_eq!(plan.len(), 9);
-//! let setup = scenario.setup(&plan[0].point)?;
+//! let setup = scenario.setup_of(&plan[0])?;
 //! assert_eq!(setup.streams[0].name, "audio");
 //! # Ok::<(), antiphon_lab::scenario::ScenarioError>(())
 //! ```
@@ -202,6 +202,13 @@ impl Scenario {
             Ok(built) => Ok(built.setup),
             Err(fault) => Err(fault.locate(&self.file, &self.text)),
         }
+    }
+
+    /// The setup of a run, with the seed of its media: runs of the same repetition share it, so that all transports and loads
+    /// meet the same fades and stalls at the same times.
+    pub fn setup_of(&self, run: &Run) -> Result<Setup, ScenarioError> {
+        let setup = self.setup(&run.point)?;
+        Ok(Setup { media_seed: Some(run_seed(self.seed, &[], run.repetition)), ..setup })
     }
 
     /// Every number of the scenario with its reason, in the order of the elements; numbers of the sweep are marked as

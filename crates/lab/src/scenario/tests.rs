@@ -295,6 +295,27 @@ fn runs_are_points_in_order_with_seeds_of_their_own() {
     assert_ne!(of(&other.plan(), 1), of(&plan, 1));
 }
 
+/// A repetition's media are the same at every point, and others' in the next repetition: what is sent changes, what fades doesn't.
+#[test]
+fn the_same_fades_for_all_points_of_a_repetition() {
+    let scenario = read(
+        "title = \"fades\"\nrepetitions = 4\nduration = \"60s\"\n[node.a]\n[node.b]\n[link.air]\nbetween = [\"a\", \"b\"]\n\
+         loss = \"5s/5s/100%/0%\"\n[traffic.load]\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nrate = \"$load\"\n\
+         payload = \"500B\"\n[stream.audio]\ntransport = \"$transport\"\nfrom = \"a\"\nto = \"b\"\nframe = \"100B\"\n\
+         interval = \"10ms\"\n[sweep]\ntransport = [\"rtp\", \"dccp\"]\nload = [\"10kbit/s\", \"1Mbit/s\"]\n",
+    );
+    let mut outages: Vec<Vec<u64>> = vec![Vec::new(); 4];
+    for run in scenario.plan() {
+        let mut world = crate::world::World::new(&scenario.setup_of(&run).unwrap(), run.seed).unwrap();
+        world.run_to_end();
+        let gap = world.figures().streams[0].1.gap_max_ms.expect("a longest gap");
+        outages[run.repetition as usize].push(gap.round() as u64);
+    }
+    // Of RTP, whose packets come as they were sent, with either load.
+    assert!(outages.iter().all(|gaps| gaps[0].abs_diff(gaps[1]) <= 10), "{outages:?}");
+    assert!(outages.iter().any(|gaps| gaps[0].abs_diff(outages[0][0]) > 1000), "{outages:?}");
+}
+
 #[test]
 fn the_example_gives_a_reason_for_every_number() {
     let scenario = read(EXAMPLE);

@@ -66,7 +66,6 @@ impl Medium {
         seed: u64,
         parts: &mut Vec<Part>,
     ) -> Result<Self, WorldError> {
-        let seed = Rng::fork(seed, &format!("medium {}", spec.name)).next_u64();
         let medium = |shape| Medium {
             name: spec.name.clone(),
             nodes: nodes_of(&spec.kind).iter().map(|node| node.0).collect(),

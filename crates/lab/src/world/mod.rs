@@ -36,6 +36,7 @@
 //!     duration: Duration::from_secs(10),
 //!     drain: Duration::from_secs(1),
 //!     ends_with_streams: false,
+//!     media_seed: None,
 //!     nodes: ["studio", "home"].map(NodeSpec::new).to_vec(),
 //!     media: vec![MediumSpec::new("line", line)],
 //!     traffic: Vec::new(),

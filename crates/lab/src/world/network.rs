@@ -87,7 +87,7 @@ impl Network {
     pub fn new(setup: &Setup, flows: Vec<Flow>, others: usize, seed: u64) -> Result<Self, WorldError> {
         let (mut media, mut parts, mut medium_of) = (Vec::new(), Vec::new(), Vec::new());
         for (m, spec) in setup.media.iter().enumerate() {
-            media.push(Medium::new(spec, &setup.nodes, seed, &mut parts)?);
+            media.push(Medium::new(spec, &setup.nodes, setup.seed_of_medium(&spec.name, seed), &mut parts)?);
             medium_of.resize(parts.len(), m as u32);
         }
         let hosts: Vec<Host> = setup.nodes.iter().map(|node| Host::new(node, seed)).collect();

@@ -33,6 +33,7 @@ fn setup(nodes: usize, seconds: u64) -> Setup {
         duration: Duration::from_secs(seconds),
         drain: Duration::from_secs(2),
         ends_with_streams: false,
+        media_seed: None,
         nodes: (0..nodes).map(node).collect(),
         media: Vec::new(),
         traffic: Vec::new(),

@@ -12,6 +12,8 @@ pub(super) struct Channel {
     rng: Rng,
     /// For acknowledgements, so that they change nothing in the frames' draws.
     acknowledgements: Rng,
+    /// The last length of an acknowledgement and its share of errors: most follow frames of one size.
+    last: (f64, f64),
     fade: Option<Outages>,
 }
 
@@ -31,6 +33,7 @@ impl Channel {
             error: of_this_run(spec, seed),
             rng: Rng::fork(seed, "frame error"),
             acknowledgements: Rng::fork(seed, "acknowledgement error"),
+            last: (0.0, 0.0),
             fade: spec.fade.filter(|fade| fade.share.0 > 0.0).map(|fade| Outages::new(fade, seed)),
         }
     }
@@ -51,8 +54,10 @@ impl Channel {
     #[inline]
     pub(super) fn fails_acknowledgement(&mut self, start: Instant, length: f64) -> bool {
         let error = self.error > 0.0 && {
-            let share = 1.0 - (1.0 - self.error).powf(length);
-            self.acknowledgements.chance(share)
+            if self.last.0 != length {
+                self.last = (length, 1.0 - (1.0 - self.error).powf(length));
+            }
+            self.acknowledgements.chance(self.last.1)
         };
         error | self.is_out(start)
     }
