@@ -19,6 +19,12 @@ pub struct Fidelity {
     pub median_error: Option<f64>,
     /// How many of those are within 10, 25 and 50 %.
     pub within: [usize; 3],
+    /// Cells for which print and we have a 95 % confidence interval, the printed one not of zero width.
+    pub intervals: usize,
+    /// Median of the widths of our intervals there, as a share of the printed ones'.
+    pub median_width: Option<f64>,
+    /// How many of our intervals there overlap with the printed ones.
+    pub overlapping: usize,
 }
 
 /// The fidelity of a paper's results.
@@ -43,15 +49,21 @@ impl Fidelity {
             cells.iter().filter(|cell| cell.printed.is_some() && cell.ours.is_some()).collect();
         let mut errors: Vec<f64> =
             comparable.iter().filter_map(|cell| cell.relative()).map(f64::abs).collect();
-        errors.sort_by(f64::total_cmp);
-        let middle = errors.len() / 2;
-        let median_error = match errors.len() {
-            0 => None,
-            odd if odd % 2 == 1 => Some(errors[middle]),
-            _ => Some((errors[middle - 1] + errors[middle]) / 2.0),
-        };
+        let median_error = median(&mut errors);
         let within = NEAR.map(|near| errors.iter().filter(|error| **error <= near).count());
-        Fidelity { comparable: comparable.len(), non_zero: errors.len(), median_error, within }
+        let intervals: Vec<[(f64, f64); 2]> = comparable.iter().filter_map(|cell| intervals(cell)).collect();
+        let mut widths: Vec<f64> = intervals.iter().map(|[(_, printed), (_, ours)]| ours / printed).collect();
+        let overlap =
+            |[(printed, wide), (ours, narrow)]: &&[(f64, f64); 2]| (printed - ours).abs() <= wide + narrow;
+        Fidelity {
+            comparable: comparable.len(),
+            non_zero: errors.len(),
+            median_error,
+            within,
+            intervals: intervals.len(),
+            median_width: median(&mut widths),
+            overlapping: intervals.iter().filter(overlap).count(),
+        }
     }
 
     fn values(&self) -> Vec<Cell> {
@@ -61,9 +73,42 @@ impl Fidelity {
         };
         let median =
             self.median_error.map_or(Cell::MISSING, |error| Cell::Text(format!("{:.0} %", 100.0 * error)));
+        let width = self.median_width.map_or(Cell::MISSING, |width| Cell::Text(percent(width)));
+        let overlapping = match self.intervals {
+            0 => Cell::MISSING,
+            all => Cell::Text(format!("{} of {all}", self.overlapping)),
+        };
         let counts = format!("{} of {}", self.non_zero, self.comparable);
-        [Cell::Text(counts), median].into_iter().chain(self.within.map(share)).collect()
+        [Cell::Text(counts), median]
+            .into_iter()
+            .chain(self.within.map(share))
+            .chain([width, overlapping])
+            .collect()
     }
+}
+
+/// `share` in percent, with a decimal place where it is less than ten.
+fn percent(share: f64) -> String {
+    let decimals = usize::from(share < 0.1);
+    format!("{:.decimals$} %", 100.0 * share)
+}
+
+/// The middle of the values, which are put in order; `None` if there are none.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+/// The printed value and ours, each with half the width of its interval; `None` where one has none, or a printed one without width.
+fn intervals(cell: &Compared) -> Option<[(f64, f64); 2]> {
+    let (printed, ours) = (cell.printed?, cell.ours?);
+    let wide = printed.half_width.filter(|wide| *wide > 0.0)?;
+    Some([(printed.value, wide), (ours.value, ours.half_width?)])
 }
 
 impl PaperResults {
@@ -128,7 +173,8 @@ impl PaperResults {
             "How near our figures come to the printed ones, over all cells that are printed and that we have. A relative error is \
              our distance from the printed value, as a share of that value; cells that are printed as zero have none. A cell is \
              fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model. Nor do cells that \
-             other printed cells rule out.",
+             other printed cells rule out. Where both have a 95 % confidence interval: how wide ours is beside the printed one, in the median, \
+             and how many of them overlap. Ours says how far chance moves the model, which has the same hosts and the same day in each run.",
         )
         .with(Part::Table(Table {
             caption: "The farthest table first.".into(),
@@ -138,6 +184,8 @@ impl PaperResults {
                 column("Within 10 %", ""),
                 column("25 %", ""),
                 column("50 %", ""),
+                column("Our interval", "of the printed one's width"),
+                column("Overlap", "of the intervals"),
             ],
             rows: ends.into_iter().chain(ruled_out).chain(tables).collect(),
         }));
@@ -189,6 +237,27 @@ mod tests {
     use antiphon_lab::papers::Value;
 
     use super::*;
+
+    #[test]
+    fn intervals_are_compared_where_both_have_one() {
+        let value = |(value, half_width): (f64, Option<f64>)| Value { value, half_width, runs: 3 };
+        let cell =
+            |printed, ours| Compared { printed: Some(value(printed)), decimals: 1, ours: Some(value(ours)) };
+        let cells = [
+            cell((10.0, Some(2.0)), (11.0, Some(0.1))),
+            cell((10.0, Some(2.0)), (12.3, Some(0.4))),
+            cell((10.0, Some(1.0)), (11.5, Some(0.4))),
+            cell((10.0, Some(0.0)), (10.0, Some(0.4))),
+            cell((10.0, None), (10.0, Some(0.4))),
+            cell((10.0, Some(1.0)), (10.0, None)),
+        ];
+        let fidelity = Fidelity::of(&cells);
+        assert_eq!((fidelity.intervals, fidelity.overlapping), (3, 2));
+        // 5, 20 and 40 %.
+        assert!((fidelity.median_width.unwrap() - 0.2).abs() < 1e-9);
+        assert_eq!(Fidelity::of(&cells[3..]).median_width, None);
+        assert_eq!([0.006, 0.25].map(percent), ["0.6 %", "25 %"]);
+    }
 
     #[test]
     fn errors_are_of_what_is_printed_and_not_zero() {

@@ -1,8 +1,9 @@
-//! How verdicts on the papers' claims change with the seed: runs the papers' own experiments with each of several seeds, and
+//! How verdicts on the papers' claims change with the seed: runs the papers' experiments with each of several seeds, and
 //! judges the runs of each seed alone.
 //!
-//! `cargo run --release -p antiphon-lab --example seeds -- FIRST LAST [--write DIR] [PAPER[/EXPERIMENT]]...`
+//! `cargo run --release -p antiphon-lab --example seeds -- FIRST LAST [--own] [--write DIR] [PAPER[/EXPERIMENT]]...`
 //!
+//! The claims are those of the papers, or with `--own` ours, for which our own experiments are run, too.
 //! A line for each seed and claim, then the claims with more than one verdict. With `--write crates/lab/papers` the file
 //! `PAPER/seeds.csv` there gets the trial of each claim that was judged, in place of an earlier one: after each seed, from the
 //! eighth on, so that what is there when it is stopped counts. If the file has a trial of the seeds before FIRST, of the same
@@ -62,25 +63,28 @@ fn try_seeds() -> Result<(), Box<dyn Error>> {
 struct Options {
     first: u64,
     last: u64,
+    /// Our claims instead of the papers'.
+    own: bool,
     write: Option<PathBuf>,
     targets: Vec<String>,
 }
 
 impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
-        let (mut write, mut rest) = (None, Vec::new());
+        let (mut write, mut own, mut rest) = (None, false, Vec::new());
         while let Some(arg) = args.next() {
             let mut directory = || args.next().map(PathBuf::from).ok_or(format!("{arg} takes a directory"));
             match arg.as_str() {
                 "--write" => write = Some(directory()?),
+                "--own" => own = true,
                 _ => rest.push(arg),
             }
         }
         let [first, last, targets @ ..] = rest.as_slice() else {
             return Err("give the first and the last seed, then papers or experiments of them".into());
         };
-        let options =
-            Options { first: first.parse()?, last: last.parse()?, write, targets: targets.to_vec() };
+        let (first, last) = (first.parse()?, last.parse()?);
+        let options = Options { first, last, own, write, targets: targets.to_vec() };
         let known = |target: &&String| {
             papers::all().iter().any(|paper| options.names(paper).any(|name| name == **target))
         };
@@ -101,7 +105,7 @@ impl Options {
 
     fn asks_for(&self, paper: &Paper, experiment: &Experiment) -> bool {
         let name = format!("{}/{}", paper.key, experiment.key);
-        experiment.section.is_some()
+        (experiment.section.is_some() || self.own)
             && (self.targets.is_empty()
                 || self.targets.iter().any(|target| *target == name || target == paper.key))
     }
@@ -155,7 +159,8 @@ impl Tried {
         }
         let evidence: Vec<_> = evidence.iter().map(|(key, results)| (*key, results)).collect();
         for claim in self.paper.judge_alone(&evidence) {
-            if claim.verdict != Verdict::NotRun && claim.required && !claim.own {
+            let asked = if options.own { claim.own } else { claim.required && !claim.own };
+            if claim.verdict != Verdict::NotRun && asked {
                 let agreeing = claim.agreeing.map_or_else(|| "-".into(), |share| format!("{share:.3}"));
                 println!("{seed} {} {} {agreeing}", claim.id, claim.verdict.name());
                 let judged = self.claims.entry(claim.id).or_default();

@@ -101,18 +101,27 @@ impl<'a> Draws<'a> {
     }
 }
 
+/// A repetition: of which of the seeds that were run, in their order, and its number.
+type Repetition = (u32, u32);
+
 /// Points that have runs of the same repetitions, all but those of an interrupted experiment: the repetitions, and of each point
 /// the runs in their order.
-type Alike = BTreeMap<Vec<u32>, Vec<Vec<u32>>>;
+type Alike = BTreeMap<Vec<Repetition>, Vec<Vec<u32>>>;
 
 fn by_repetitions(results: &Results) -> Alike {
     let mut points: BTreeMap<&[(String, String)], BTreeMap<u32, u32>> = BTreeMap::new();
     for record in &results.records {
-        points.entry(&record.point).or_default().insert(record.repetition, record.run);
+        points.entry(&record.point).or_default().insert(record.run, record.repetition);
     }
     let mut alike = Alike::new();
     for runs in points.into_values() {
-        let (repetitions, runs) = runs.into_iter().unzip();
+        // The runs of one seed come before those of the next, and each seed has each repetition once.
+        let mut seeds: BTreeMap<u32, u32> = BTreeMap::new();
+        let numbered = runs.into_iter().map(|(run, repetition)| {
+            let seed = seeds.entry(repetition).and_modify(|seed| *seed += 1).or_default();
+            ((*seed, repetition), run)
+        });
+        let (repetitions, runs) = numbered.collect::<BTreeMap<Repetition, u32>>().into_iter().unzip();
         alike.entry(repetitions).or_default().push(runs);
     }
     alike
@@ -212,6 +221,18 @@ mod tests {
             .map(|draw| mean(draw, "udp"))
             .fold((200.0, 0.0), |(low, high): (f64, f64), x| (low.min(x), high.max(x)));
         assert!(spread.1 - spread.0 > 10.0, "{spread:?}");
+    }
+
+    /// Runs of a second seed are further repetitions, and not the first one's.
+    #[test]
+    fn runs_of_every_seed_are_drawn() {
+        let mut results = results(&[1.0, 1.0, 1.0, 3.0, 3.0, 3.0]);
+        results.records.iter_mut().for_each(|record| record.repetition %= 3);
+        let evidence = [("e", &results)];
+        let draws = Draws::new(&evidence, 100, 1);
+        let mean = |draw| draws.value(draw, "e", &place(), "lost_percent", Statistic::Mean, 2.0).unwrap();
+        let means: Vec<f64> = (0..100).map(mean).collect();
+        assert!(means.iter().any(|mean| *mean < 1.9) && means.iter().any(|mean| *mean > 2.1), "{means:?}");
     }
 
     #[test]
