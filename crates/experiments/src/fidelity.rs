@@ -1,5 +1,5 @@
 //! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set,
-//! and those that others of the paper rule out.
+//! those that others of the paper rule out, and those that are this machine's and not the model's.
 
 use antiphon_lab::papers::{Compared, Contradiction, Fit};
 use antiphon_report::{Cell, Column, Part, Row, Section, Table};
@@ -30,12 +30,14 @@ pub struct Fidelity {
 /// The fidelity of a paper's results.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct PaperFidelity {
-    /// Of the cells from which nothing was set, and that nothing rules out.
+    /// Of the model's cells from which nothing was set, and that nothing rules out.
     pub free: Fidelity,
     /// Of those from which a number of the model was set.
     pub fitted: Fidelity,
     /// Of those that other printed cells rule out.
     pub ruled_out: Fidelity,
+    /// Of those that were measured on this machine, which is another than the paper's.
+    pub measured: Fidelity,
     /// Of each table's free cells, the farthest first.
     pub tables: Vec<(String, Fidelity)>,
 }
@@ -115,9 +117,10 @@ impl PaperResults {
     /// How near its results come to print.
     pub fn fidelity(&self) -> PaperFidelity {
         let (fits, contradictions) = (self.paper.fits(), self.paper.contradictions());
-        let (mut free, mut fitted, mut ruled_out, mut tables) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut free, mut fitted, mut ruled_out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut measured, mut tables) = (Vec::new(), Vec::new());
         for experiment in self.paper.experiments {
+            let is_measured = self.is_measured(experiment.key);
             for map in experiment.tables {
                 let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
                 let is_fitted = |row: usize, printed: &str| {
@@ -131,6 +134,7 @@ impl PaperResults {
                 for (row, cells) in beside.cells.iter().enumerate() {
                     for (cell, column) in cells.iter().zip(map.columns) {
                         let class = match () {
+                            () if is_measured => &mut measured,
                             () if is_ruled_out(row, column.printed) => &mut ruled_out,
                             () if is_fitted(row, column.printed) => &mut fitted,
                             () => &mut here,
@@ -145,8 +149,9 @@ impl PaperResults {
         tables.retain(|(_, table)| table.comparable > 0);
         let error = |table: &Fidelity| table.median_error.unwrap_or(-1.0);
         tables.sort_by(|(_, a), (_, b)| error(b).total_cmp(&error(a)));
-        let [free, fitted, ruled_out] = [&free, &fitted, &ruled_out].map(|cells| Fidelity::of(cells));
-        PaperFidelity { free, fitted, ruled_out, tables }
+        let [free, fitted, ruled_out, measured] =
+            [&free, &fitted, &ruled_out, &measured].map(|cells| Fidelity::of(cells));
+        PaperFidelity { free, fitted, ruled_out, measured, tables }
     }
 
     /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.
@@ -162,9 +167,11 @@ impl PaperResults {
         let contradictions = self.paper.contradictions();
         let ruled_out = (!contradictions.is_empty())
             .then(|| row("Cells that others of the paper rule out", &fidelity.ruled_out));
+        let measured = (fidelity.measured.comparable > 0)
+            .then(|| row("Cells measured on this machine, not modelled", &fidelity.measured));
         let free = match ruled_out {
-            Some(_) => "All cells that are neither fitted nor ruled out",
-            None => "All cells that are not fitted",
+            Some(_) => "All modelled cells that are neither fitted nor ruled out",
+            None => "All modelled cells that are not fitted",
         };
         let ends = [row(free, &fidelity.free), row("Fitted cells", &fidelity.fitted)];
         let tables = fidelity.tables.iter().map(|(name, table)| row(name, table));
@@ -173,7 +180,7 @@ impl PaperResults {
             "How near our figures come to the printed ones, over all cells that are printed and that we have. A relative error is \
              our distance from the printed value, as a share of that value; cells that are printed as zero have none. A cell is \
              fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model. Nor do cells that \
-             other printed cells rule out. Where both have a 95 % confidence interval: how wide ours is beside the printed one, in the median, \
+             other printed cells rule out, and what sockets of this machine measured says nothing of the model either. Where both have a 95 % confidence interval: how wide ours is beside the printed one, in the median, \
              and how many of them overlap. Ours says how far chance moves the model, which has the same hosts and the same day in each run.",
         )
         .with(Part::Table(Table {
@@ -187,7 +194,7 @@ impl PaperResults {
                 column("Our interval", "of the printed one's width"),
                 column("Overlap", "of the intervals"),
             ],
-            rows: ends.into_iter().chain(ruled_out).chain(tables).collect(),
+            rows: ends.into_iter().chain(ruled_out).chain(measured).chain(tables).collect(),
         }));
         let section = contradictions.iter().fold(section, |section, one| {
             section.with(Part::Prose(format!("Ruled out are {}. {}", one.stated, one.proof)))

@@ -112,7 +112,7 @@ impl PaperResults {
     }
 
     /// Whether an experiment runs only on sockets, so that its results are not a model's.
-    fn is_measured(&self, experiment: &str) -> bool {
+    pub(super) fn is_measured(&self, experiment: &str) -> bool {
         let experiment = self.paper.experiment(experiment);
         experiment.and_then(|found| job_of(self.paper, found)).is_some_and(|job| job.scenario.measured)
     }
