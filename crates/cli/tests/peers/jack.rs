@@ -8,18 +8,26 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::child::{Child, Ended, antiphon, antiphon_by, free_ports, program};
-use crate::tone::{FREQUENCY, LEVEL, arrives_whole};
+use crate::tone::{FREQUENCY, LEVEL, Steadiness, arrives_whole, arrives_whole_at, steadiness};
 
 /// A JACK server of a test's own, without hardware, ended when dropped. One that is killed keeps one of the eight places that
 /// a machine has for servers until another one of the same name ends.
 struct Server {
     name: String,
     jackd: Option<Child>,
+    /// How much faster than this machine's clock it runs, in ppm.
+    faster: i32,
 }
 
 impl Server {
     fn start(name: &str, rate: u32, period: u32) -> Self {
-        let mut server = Server { name: format!("antiphon-{}-{name}", std::process::id()), jackd: None };
+        Server::start_faster(name, rate, period, 0)
+    }
+
+    /// One whose clock is off: `faketime` tells it another time, and it waits by that.
+    fn start_faster(name: &str, rate: u32, period: u32, faster: i32) -> Self {
+        let name = format!("antiphon-{}-{name}", std::process::id());
+        let mut server = Server { name, jackd: None, faster };
         server.run(rate, period);
         server
     }
@@ -27,10 +35,16 @@ impl Server {
     fn run(&mut self, rate: u32, period: u32) {
         let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         let scheduling = if root { "-R" } else { "-r" };
-        let mut command = program(&format!(
-            "jackd -n {} {scheduling} -S -d dummy -r {rate} -p {period} -C 2 -P 2",
-            self.name
-        ));
+        let name = &self.name;
+        let jackd = format!("jackd -n {name} {scheduling} -S -d dummy -r {rate} -p {period} -C 2 -P 2");
+        let mut command = match self.faster {
+            0 => program(&jackd),
+            ppm => {
+                let mut command = program("faketime -f");
+                command.arg(format!("+0 x{:.6}", 1.0 + f64::from(ppm) / 1e6)).args(jackd.split(' '));
+                command
+            }
+        };
         command.env("JACK_NO_AUDIO_RESERVATION", "1");
         self.jackd = Some(Child::start(&mut command, DEADLINE));
         Child::start(&mut program(&format!("jack_wait -w -t 10 -s {}", self.name)), DEADLINE).succeed();
@@ -123,6 +137,61 @@ fn a_tone_passes_from_jack_to_jack() {
 #[ignore = "needs jackd and GStreamer; scripts/install-peers brings them"]
 fn a_tone_passes_between_servers_of_other_rates() {
     tone_passes((1024, 240), (44_100, 48_000));
+}
+
+/// The sender's server is 300 ppm slower than this machine and the receiver's 200 ppm faster; only the first is drift of the sender's clock to the
+/// receiver, which follows the second by its device. For 20 s after three quarters of a minute, or for the seconds that `ANTIPHON_DRIFT_SECONDS` says.
+#[test]
+#[ignore = "needs jackd, faketime and GStreamer; scripts/install-peers brings them"]
+fn two_servers_500_ppm_apart_keep_their_delay() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let recording = directory.path().join("heard.wav");
+    let seconds: u32 = std::env::var("ANTIPHON_DRIFT_SECONDS").map_or(20, |s| s.parse().expect("seconds"));
+    let heard = FREQUENCY * (1.0 - 500e-6);
+    arrives_whole_at(heard, (&recording, 48_000, Duration::ZERO), 0, || {
+        let ends = carry_drifting(seconds, &recording);
+        let (sender, receiver) = &ends;
+        assert_eq!((&receiver["lost"], &receiver["late"]), (&0.into(), &0.into()), "{receiver}");
+        // The estimate of a minute, and what the dummy driver's own timing adds.
+        let drift = receiver["drift_ppm"].as_f64().expect("it is known");
+        assert!((drift + 300.0).abs() < 20.0, "{drift} ppm: {receiver}");
+        (was_held_up(&ends), format!("{sender} {receiver}"))
+    });
+    let Steadiness { speed_ppm, off } = steadiness(&recording, 48_000);
+    println!("the tone is heard {speed_ppm:.1} ppm off, its delay within {off:?}");
+    assert!((speed_ppm + 500.0).abs() < 10.0, "{speed_ppm} ppm");
+    assert!(off <= Duration::from_micros(500), "{off:?}");
+}
+
+/// The same as [`carry`] once both ends have settled, between servers whose clocks differ.
+fn carry_drifting(seconds: u32, recording: &Path) -> (Value, Value) {
+    let deadline = SETTLED * 2 + Duration::from_secs(u64::from(seconds) * 2);
+    let from = Server::start_faster("slow", 48_000, 1024, -300);
+    let to = Server::start_faster("fast", 48_000, 1024, 200);
+    let mut tone = from.client(program(&format!(
+        "gst-launch-1.0 audiotestsrc freq={FREQUENCY} volume={LEVEL} ! audio/x-raw,channels=2 ! jackaudiosink connect=0 \
+         client-name=tone"
+    )));
+    let mut tone = Child::start(&mut tone, deadline);
+    tone.wait_for("New clock");
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let sink = "jack:?name=listener&connect=no";
+    let mut receiver =
+        to.client(antiphon(["receive", address.as_str(), sink, "--latency", "60ms", "--json"]));
+    let mut receiver = Child::start(&mut receiver, deadline);
+    receiver.wait_for("listening on");
+    let mut sender =
+        from.client(antiphon(["send", "jack:?name=musician&connect=tone:.*", &address, "--json"]));
+    let mut sender = Child::start(&mut sender, deadline);
+    receiver.wait_until_played(SETTLED.as_secs_f64());
+    let mut recorder = to.client(program(&format!("jack_rec -d {seconds} -b 16 -f")));
+    recorder.arg(recording).args(["listener:out_1", "listener:out_2"]);
+    Child::start(&mut recorder, deadline).succeed();
+    sender.interrupt();
+    let ends = (sender.end().summary(), receiver.succeed().summary());
+    tone.interrupt();
+    tone.end();
+    ends
 }
 
 #[test]
@@ -224,5 +293,8 @@ fn devices_shows_the_server() {
     assert!(ended.err.contains("system:capture_1"), "{}", ended.err);
 }
 
+/// When the estimate of the drift and the control of the resampler have come to rest: a natural period of 15 s, and a speed that changes by
+/// 30 ppm a second.
+const SETTLED: Duration = Duration::from_secs(45);
 /// Ten seconds of sound, and three times as much for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(40);
