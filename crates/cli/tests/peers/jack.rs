@@ -1,7 +1,7 @@
 //! JACK at both ends: private dummy servers, GStreamer as the musician and `jack_rec` as the listener.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Server {
         Server::start_faster(name, rate, period, 0)
     }
 
-    /// One whose clock is off: `faketime` tells it another time, and it waits by that.
+    /// One whose clock is off: libfaketime tells it another time, and it waits by that. The dummy driver's own `--wait` changes nothing.
     fn start_faster(name: &str, rate: u32, period: u32, faster: i32) -> Self {
         let name = format!("antiphon-{}-{name}", std::process::id());
         let mut server = Server { name, jackd: None, faster };
@@ -37,14 +37,12 @@ impl Server {
         let scheduling = if root { "-R" } else { "-r" };
         let name = &self.name;
         let jackd = format!("jackd -n {name} {scheduling} -S -d dummy -r {rate} -p {period} -C 2 -P 2");
-        let mut command = match self.faster {
-            0 => program(&jackd),
-            ppm => {
-                let mut command = program("faketime -f");
-                command.arg(format!("+0 x{:.6}", 1.0 + f64::from(ppm) / 1e6)).args(jackd.split(' '));
-                command
-            }
-        };
+        let mut command = program(&jackd);
+        if self.faster != 0 {
+            // The program `faketime` would stay between us and the server.
+            command.env("LD_PRELOAD", faketime());
+            command.env("FAKETIME", format!("+0 x{:.6}", 1.0 + f64::from(self.faster) / 1e6));
+        }
         command.env("JACK_NO_AUDIO_RESERVATION", "1");
         self.jackd = Some(Child::start(&mut command, DEADLINE));
         Child::start(&mut program(&format!("jack_wait -w -t 10 -s {}", self.name)), DEADLINE).succeed();
@@ -60,6 +58,13 @@ impl Server {
         command.env("JACK_DEFAULT_SERVER", &self.name).env("JACK_NO_START_SERVER", "1");
         command
     }
+}
+
+/// The library that changes a program's clock, in the directory of this machine's libraries.
+fn faketime() -> PathBuf {
+    let directories = std::fs::read_dir("/usr/lib").expect("a Linux system").flatten();
+    let library = directories.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
+    library.into_iter().find(|path| path.exists()).expect("libfaketime, which scripts/install-peers brings")
 }
 
 impl Drop for Server {
@@ -140,32 +145,36 @@ fn a_tone_passes_between_servers_of_other_rates() {
 }
 
 /// The sender's server is 300 ppm slower than this machine and the receiver's 200 ppm faster; only the first is drift of the sender's clock to the
-/// receiver, which follows the second by its device. For 20 s after three quarters of a minute, or for the seconds that `ANTIPHON_DRIFT_SECONDS` says.
+/// receiver, which follows the second by its device. After three quarters of a minute the resampler still takes back, as fast as it may, what was lost before
+/// the clocks were known. With `ANTIPHON_DRIFT_SECONDS` (300 for five minutes) the sound is judged for so long once that is done, and its delay is steady.
 #[test]
 #[ignore = "needs jackd, faketime and GStreamer; scripts/install-peers brings them"]
 fn two_servers_500_ppm_apart_keep_their_delay() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let recording = directory.path().join("heard.wav");
-    let seconds: u32 = std::env::var("ANTIPHON_DRIFT_SECONDS").map_or(20, |s| s.parse().expect("seconds"));
+    let asked = std::env::var("ANTIPHON_DRIFT_SECONDS").ok().map(|text| text.parse().expect("seconds"));
+    let (seconds, settled) = asked.map_or((15, HEARD_CLOCKS), |seconds| (seconds, SETTLED));
     let heard = FREQUENCY * (1.0 - 500e-6);
-    arrives_whole_at(heard, (&recording, 48_000, Duration::ZERO), 0, || {
-        let ends = carry_drifting(seconds, &recording);
+    // A defect of a busy machine moves the delay, so a recording without any is wanted.
+    arrives_whole_at(heard, (&recording, 48_000, Duration::ZERO), 3, || {
+        let ends = carry_drifting((settled, seconds), &recording);
         let (sender, receiver) = &ends;
         assert_eq!((&receiver["lost"], &receiver["late"]), (&0.into(), &0.into()), "{receiver}");
         // The estimate of a minute, and what the dummy driver's own timing adds.
         let drift = receiver["drift_ppm"].as_f64().expect("it is known");
         assert!((drift + 300.0).abs() < 20.0, "{drift} ppm: {receiver}");
-        (was_held_up(&ends), format!("{sender} {receiver}"))
+        (false, format!("{sender} {receiver}"))
     });
     let Steadiness { speed_ppm, off } = steadiness(&recording, 48_000);
     println!("the tone is heard {speed_ppm:.1} ppm off, its delay within {off:?}");
-    assert!((speed_ppm + 500.0).abs() < 10.0, "{speed_ppm} ppm");
+    let takes_back = if asked.is_some() { 10.0 } else { 201.0 };
+    assert!((speed_ppm + 500.0).abs() < takes_back, "{speed_ppm} ppm");
     assert!(off <= Duration::from_micros(500), "{off:?}");
 }
 
-/// The same as [`carry`] once both ends have settled, between servers whose clocks differ.
-fn carry_drifting(seconds: u32, recording: &Path) -> (Value, Value) {
-    let deadline = SETTLED * 2 + Duration::from_secs(u64::from(seconds) * 2);
+/// The same as [`carry`] after a time, between servers whose clocks differ.
+fn carry_drifting((settled, seconds): (Duration, u32), recording: &Path) -> (Value, Value) {
+    let deadline = settled * 2 + Duration::from_secs(u64::from(seconds) * 2);
     let from = Server::start_faster("slow", 48_000, 1024, -300);
     let to = Server::start_faster("fast", 48_000, 1024, 200);
     let mut tone = from.client(program(&format!(
@@ -182,8 +191,8 @@ fn carry_drifting(seconds: u32, recording: &Path) -> (Value, Value) {
     receiver.wait_for("listening on");
     let mut sender =
         from.client(antiphon(["send", "jack:?name=musician&connect=tone:.*", &address, "--json"]));
-    let mut sender = Child::start(&mut sender, deadline);
-    receiver.wait_until_played(SETTLED.as_secs_f64());
+    let sender = Child::start(&mut sender, deadline);
+    receiver.wait_until_played(settled.as_secs_f64());
     let mut recorder = to.client(program(&format!("jack_rec -d {seconds} -b 16 -f")));
     recorder.arg(recording).args(["listener:out_1", "listener:out_2"]);
     Child::start(&mut recorder, deadline).succeed();
@@ -293,8 +302,9 @@ fn devices_shows_the_server() {
     assert!(ended.err.contains("system:capture_1"), "{}", ended.err);
 }
 
-/// When the estimate of the drift and the control of the resampler have come to rest: a natural period of 15 s, and a speed that changes by
-/// 30 ppm a second.
-const SETTLED: Duration = Duration::from_secs(45);
+/// When the difference of the clocks is known: its estimate begins with ten seconds and changes by 10 ppm a second.
+const HEARD_CLOCKS: Duration = Duration::from_secs(45);
+/// When what 500 ppm cost until then has been taken back, at 200 ppm, and the control has come to rest.
+const SETTLED: Duration = Duration::from_secs(150);
 /// Ten seconds of sound, and three times as much for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(40);
