@@ -70,7 +70,13 @@ fn faketime() -> PathBuf {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(jackd) = self.jackd.take() {
+            let id = jackd.id();
             jackd.terminate();
+            // libfaketime leaves these behind.
+            for name in [format!("faketime_shm_{id}"), format!("sem.faketime_sem_{id}")] {
+                let _is_there_only_with_another_clock =
+                    std::fs::remove_file(Path::new("/dev/shm").join(name));
+            }
         }
         // Of one that was killed.
         for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
