@@ -10,15 +10,18 @@ use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::DuplexSpec;
 use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
+use antiphon_media::playout::AdaptiveDelay;
 use antiphon_media::{Coding, SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
+use antiphon_sound::{SinkKind, SinkSpec};
 use antiphon_video::{VideoDescription, VideoSdpError};
 
 use crate::backup::Backup;
 use crate::change::Switch;
 use crate::complete::CompleteOver;
 use crate::programmes::{ProgrammeChoice, ProgrammeSource};
+use crate::receive::unasked_latency;
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
@@ -193,8 +196,8 @@ pub struct ReceiveOptions {
     pub sink: String,
     /// The transport on which the pictures come, as the sender's [`SendOptions::video_over`]; `None`: they come with the sound.
     pub video_over: Option<String>,
-    /// Playout delay; `None`: files wait for everything (recordings), other sinks take [`DEFAULT_LATENCY`]. For files, one that
-    /// adapts is the same as `None`: they get exactly the samples that were sent.
+    /// Playout delay; `None`: files wait for everything (recordings), devices have one that adapts unless the sender wishes one, and other sinks
+    /// take [`DEFAULT_LATENCY`]. For files, one that adapts is the same as `None`: they get exactly the samples that were sent.
     pub latency: Option<Latency>,
     /// What to do about missing sound; `None`: prediction, and silence in recordings that wait for everything.
     pub conceal: Option<Concealment>,
@@ -343,6 +346,19 @@ impl Default for SendOptions {
             socket: SocketOptions::default(),
             seed: 1,
         }
+    }
+}
+
+impl ReceiveOptions {
+    /// The playout delay that holds unless the URI or the sender says another one: the asked one, or the usual one of the sink; no sink stands for
+    /// the default device. `None`: a recording has none.
+    pub fn playout_delay(&self) -> Option<Latency> {
+        if self.sink.is_empty() {
+            return self.latency.or(Some(Latency::Auto(AdaptiveDelay::default())));
+        }
+        let sink: SinkSpec = self.sink.parse().ok()?;
+        let records = matches!(sink.kind, SinkKind::File { .. });
+        self.latency.or((!records).then(|| unasked_latency(&sink)))
     }
 }
 

@@ -43,7 +43,7 @@ pub fn send_line(status: &SendStatus, width: usize) -> String {
         line.add(4, format!(", round trip {rtt:.1} ms"));
     }
     if let Some(delay) = status.remote_latency_ms {
-        line.add(6, format!(", delay {delay:.0} ms"));
+        line.add(6, format!(", delay up to {delay:.0} ms"));
     }
     if let Some(peer) = &status.live.peer {
         line.add(8, format!("; to {peer}"));
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(
             send_line(&sent(), WHOLE),
             "sent 12.3 of 20.7 s, 2312 packets, peak -3.2 dBFS, 1584 kbit/s, buffer 38 ms; receiver: lost 0.0 %, \
-             round trip 21.3 ms, delay 40 ms; to [2001:db8::1234:5678]:7710"
+             round trip 21.3 ms, delay up to 40 ms; to [2001:db8::1234:5678]:7710"
         );
     }
 

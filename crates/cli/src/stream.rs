@@ -95,7 +95,7 @@ pub fn receive_run(args: &ReceiveArgs, global: &Global, output: &mut Output) -> 
     let subject = args.shown.screen.then(|| Subject {
         command: "receive",
         uri: options.source.clone(),
-        latency: options.latency,
+        latency: options.playout_delay(),
         mute: None,
         programme: Some(options.programme.clone()),
     });

@@ -36,7 +36,7 @@ pub fn run(args: &TalkArgs, global: &Global, output: &mut Output) -> Result<u8, 
     let subject = args.screen.then(|| Subject {
         command: "talk",
         uri: options.send.target.clone(),
-        latency: options.receive.latency,
+        latency: options.receive.playout_delay(),
         mute: Some(options.mute.clone()),
         programme: None,
     });

@@ -19,6 +19,7 @@ mod clocked;
 mod coded;
 mod elastic;
 mod history;
+mod in_step;
 mod lane;
 mod pull;
 mod step;
@@ -29,7 +30,7 @@ mod types;
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Instant, MediaTime};
+use antiphon_core::Instant;
 
 pub use arrivals::{ArrivalCounts, ArrivalDelays};
 pub use begun::{GapBegun, GapsBegun};
@@ -71,6 +72,8 @@ pub struct Playout {
     last_pull: Option<Instant>,
     /// When the schedule last came down at once while the playout delay did not follow it.
     stepped: Option<Instant>,
+    /// The schedule has just been put on another clock, which may be far from where it was.
+    moved: bool,
     resyncs: u64,
     skipped_frames: u64,
     /// The media time at which the sound ends, if known.
@@ -150,6 +153,7 @@ impl Playout {
             late_since: None,
             last_pull: None,
             stepped: None,
+            moved: false,
             resyncs: 0,
             skipped_frames: 0,
             begun: GapsBegun::default(),
@@ -417,30 +421,6 @@ impl Playout {
     /// fit: packets that find no room are counted as early. A delay that adapts goes on from there.
     pub fn set_playout_delay(&mut self, playout_delay: Duration) {
         self.config.playout_delay = playout_delay;
-    }
-
-    /// The sample frame of RTP's time stamp `timestamp` was captured at `captured`, in nanoseconds of our clock, and is played
-    /// `delay` after that: the schedule no longer follows arrivals. Returns whether it does so: not before the first packet, where nothing
-    /// is late, where the delay adapts, and where there is no room for so much sound.
-    pub fn keep_in_step(&mut self, timestamp: u32, captured: i64, delay: Duration) -> bool {
-        let clocked = !matches!(self.config.clocking, Clocking::Unhurried { .. }) && self.elastic.is_none();
-        let room = MediaTime::new(
-            self.capacity().saturating_sub(MAX_PACKET_FRAMES as u64),
-            self.config.format.rate(),
-        );
-        let Some(position) = self.position.filter(|_| clocked && delay <= room.duration()) else {
-            return false;
-        };
-        let ahead = timestamp.wrapping_sub(position as u32) as i32;
-        self.clock.tell(position.saturating_add_signed(ahead.into()), captured);
-        self.config.playout_delay = delay;
-        true
-    }
-
-    /// The schedule follows arrivals again, `delay` after an undelayed one.
-    pub fn leave_step(&mut self, delay: Duration) {
-        self.clock.follow_arrivals();
-        self.config.playout_delay = delay;
     }
 
     /// Waiting sound in sample frames, from the next to be played to the last received of any group; gaps included.

@@ -40,6 +40,14 @@ pub enum LatencyError {
 }
 
 impl Latency {
+    /// The first one.
+    pub fn start(self) -> Duration {
+        match self {
+            Latency::Of(delay) => delay,
+            Latency::Auto(adapts) => adapts.start(),
+        }
+    }
+
     /// The longest that it may become.
     pub fn longest(self) -> Duration {
         match self {

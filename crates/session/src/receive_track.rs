@@ -21,7 +21,6 @@ pub use types::{
 
 use crate::framing::StreamFraming;
 use crate::gaps::Gaps;
-use crate::latency::Latency;
 use crate::observer::Arrived;
 use crate::part::{Formats, Part};
 use crate::player::{Origin as RecordedFrom, Player, SINK_BLOCK_FRAMES, Stream};
@@ -427,7 +426,7 @@ impl ReceiveTrack {
     }
 
     /// The sample frame of this time stamp was captured at `captured`, in nanoseconds of our clock, and is handed to the sink
-    /// `delay` later. Returns whether that is done: a recording waits, and a delay may adapt.
+    /// `delay` later. Returns whether that is done: a recording waits.
     pub(crate) fn keep_in_step(&mut self, timestamp: u32, captured: i64, delay: Duration) -> bool {
         let stream = self.stream.as_mut();
         stream.is_some_and(|stream| stream.playout.buffer_mut().keep_in_step(timestamp, captured, delay))
@@ -435,8 +434,8 @@ impl ReceiveTrack {
 
     /// Plays as it is set again.
     pub(crate) fn leave_step(&mut self) {
-        if let (Some(stream), Some(Latency::Of(delay))) = (&mut self.stream, self.config.latency) {
-            stream.playout.buffer_mut().leave_step(delay);
+        if let (Some(stream), Some(latency)) = (&mut self.stream, self.config.latency) {
+            stream.playout.buffer_mut().leave_step(latency.start());
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 
 use antiphon_core::{Profile, Role};
 use antiphon_media::conceal::Concealment;
+use antiphon_media::playout::AdaptiveDelay;
 use antiphon_net::Target;
 use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
 use antiphon_sound::{SinkKind, SinkSpec};
@@ -123,17 +124,12 @@ impl ReceivePlan {
             }
             over.check(&uri, true)?;
         }
-        // What adapts changes the sound; a file gets it as it was sent.
-        let asked = uri.keys.latency.or(options.latency);
-        let asked = asked.filter(|asked| !is_file || matches!(asked, Latency::Of(_)));
+        let asked = asked_latency(uri.keys.latency.or(options.latency), &sink);
         let framing = uri.keys.framing.unwrap_or(options.framing);
-        let latency = match is_file && options.clock == SinkClock::Sender {
-            true => asked,
-            false => Some(asked.unwrap_or(Latency::Of(DEFAULT_LATENCY))),
-        };
+        let latency = playout_delay(asked, &sink, options.clock);
         Ok(ReceivePlan {
             follows_step: asked.is_none(),
-            stack: uri.stack(options.seed, asked.map_or(DEFAULT_LATENCY, Latency::longest), framing),
+            stack: uri.stack(options.seed, latency.map_or(DEFAULT_LATENCY, Latency::longest), framing),
             conceal: uri.keys.conceal.or(options.conceal).unwrap_or(match (is_file, latency) {
                 // What a recording misses is to be found, not to be hidden.
                 (true, None) => Concealment::Silence,
@@ -196,6 +192,33 @@ impl ReceivePlan {
     }
 }
 
+/// What is asked for, as far as the sink can have it: a delay that adapts changes the sound, and a file gets it as it was sent.
+fn asked_latency(asked: Option<Latency>, sink: &SinkSpec) -> Option<Latency> {
+    let is_file = matches!(sink.kind, SinkKind::File { .. });
+    asked.filter(|asked| !is_file || matches!(asked, Latency::Of(_)))
+}
+
+/// The playout delay in force; `None` for a recording, which waits for everything.
+fn playout_delay(asked: Option<Latency>, sink: &SinkSpec, clock: SinkClock) -> Option<Latency> {
+    match (&sink.kind, clock) {
+        (SinkKind::File { .. }, SinkClock::Sender) => asked,
+        _ => Some(asked.unwrap_or_else(|| unasked_latency(sink))),
+    }
+}
+
+/// The playout delay of sound that is not waited for, where nobody asks for one: a device's adapts to the path. What reads a pipe, and a player,
+/// which gets pictures as well, get the samples that were sent.
+pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
+    match sink.kind {
+        SinkKind::Jack(_) | SinkKind::Pulse(_) | SinkKind::Card(_) => Latency::Auto(AdaptiveDelay::default()),
+        SinkKind::File { .. }
+        | SinkKind::Stdout(_)
+        | SinkKind::StdoutFilm
+        | SinkKind::Player(_)
+        | SinkKind::Null => Latency::Of(DEFAULT_LATENCY),
+    }
+}
+
 /// The transport that pictures have for themselves.
 fn video_over(
     sound: &StreamUri,
@@ -220,4 +243,61 @@ fn video_over(
         ));
     }
     VideoOver::read(text, sound, &options.socket, |text| listening(text, options)).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sink(text: &str) -> SinkSpec {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error:?}"))
+    }
+
+    #[test]
+    fn where_nobody_asks_a_device_adapts_and_other_sinks_do_not() {
+        let auto = Some(Latency::Auto(AdaptiveDelay::default()));
+        let of = |text: &str, clock| {
+            let options = ReceiveOptions { sink: text.into(), ..ReceiveOptions::default() };
+            let delay = playout_delay(None, &sink(text), clock);
+            assert_eq!(options.playout_delay(), delay, "{text}");
+            delay
+        };
+        for device in ["jack:", "pulse:", "jack:?connect=no", "pulse:?buffer=10ms"] {
+            assert_eq!(of(device, SinkClock::Sender), auto, "{device}");
+        }
+        for other in ["null:", "-?format=s16le", "player:"] {
+            assert_eq!(of(other, SinkClock::Sender), Some(Latency::Of(DEFAULT_LATENCY)), "{other}");
+        }
+        assert_eq!(of("file:take.wav", SinkClock::Sender), None);
+        assert_eq!(ReceiveOptions::default().playout_delay(), auto, "the default device");
+    }
+
+    #[test]
+    fn a_receiver_plays_as_its_sender_wishes_unless_it_is_told_how() {
+        let plan = |source: &str, latency: Option<Latency>| {
+            let options = ReceiveOptions {
+                source: source.into(),
+                sink: "null:".into(),
+                latency,
+                ..ReceiveOptions::default()
+            };
+            ReceivePlan::new(&options).expect("a plan")
+        };
+        let asked = Latency::Of(Duration::from_millis(20));
+        let auto = Latency::Auto(AdaptiveDelay::default());
+        assert!(plan("rtp://:7710", None).follows_step);
+        for (source, latency, is) in [
+            ("rtp://:7710", Some(asked), asked),
+            ("rtp://:7710", Some(auto), auto),
+            ("rtp://:7710?latency=20ms", Some(auto), asked),
+        ] {
+            let plan = plan(source, latency);
+            assert_eq!((plan.latency, plan.follows_step), (Some(is), false), "{source}");
+            // What comes until then is of use.
+            assert_eq!(plan.stack.playout_delay, is.longest(), "{source}");
+        }
+        assert_eq!(asked_latency(Some(auto), &sink("file:take.wav")), None, "it gets what was sent");
+    }
 }

@@ -194,7 +194,10 @@ impl Snapshot {
             latency_ms: latency.map(|latency| match (latency, self.adapted) {
                 (Latency::Of(delay), _) => millis(delay),
                 (Latency::Auto(_), Some(adapted)) => millis(adapted.in_force),
-                (Latency::Auto(adapts), None) => millis(adapts.start()),
+                // In step it is as long as the sender wishes.
+                (Latency::Auto(adapts), None) => {
+                    millis(self.step.filter(|step| step.kept).map_or(adapts.start(), |step| step.delay))
+                }
             }),
             step: self.step.map(StepStatus::from),
             adapted: self.adapted.map(|figures| AdaptedDelay::new(&figures, self.rate)),

@@ -134,7 +134,9 @@ impl Known<'_> {
                 point.latency_ms.ceil(),
                 (100.0 / point.late_percent.max(1e-6)).round()
             ),
-            (_, Some(_)) => "the delay adapts; raise its max= if this goes on".into(),
+            (_, Some(_)) => {
+                "the delay adapts; if this goes on, raise its bound: --latency auto,max=TIME".into()
+            }
             (None, None) => "use a longer --latency, or --latency auto, which adapts".into(),
         }
     }

@@ -15,10 +15,11 @@ use antiphon_session::PlayoutDelay;
 use super::group::is_group;
 use super::plan::with_devices;
 use super::{TalkOptions, TalkStatus, TalkSummary};
+use crate::receive::unasked_latency;
 use crate::run::spawn;
 use crate::send::Prepared;
 use crate::transport::with_scheme;
-use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SendOptions, SendStatus, SendSummary, receive};
+use crate::{DEFAULT_LATENCY, Error, ReceiveOptions, SendOptions, SendStatus, SendSummary, receive};
 
 /// Talks with a peer that sends to `back`.
 pub(super) fn talk_apart(
@@ -38,7 +39,7 @@ pub(super) fn talk_apart(
     }
     let options = with_devices(options)?;
     let mute = options.mute.clone();
-    let hears = hears(&options, back);
+    let hears = hears(&options, back)?;
     let sending = Sending::start(&options)?;
     let hears_stop = Stop::new();
     let mut last = TalkStatus { muted: mute.is_muted(), ..TalkStatus::default() };
@@ -94,14 +95,15 @@ pub(super) fn talk_apart(
 }
 
 /// How this end hears what comes to `back`.
-fn hears(options: &TalkOptions, back: &str) -> ReceiveOptions {
-    ReceiveOptions {
+fn hears(options: &TalkOptions, back: &str) -> Result<ReceiveOptions, Error> {
+    let unasked = unasked_latency(&options.receive.sink.parse()?);
+    Ok(ReceiveOptions {
         source: with_scheme(back),
         // In a call nothing is waited for, not even by a file.
-        latency: Some(options.receive.latency.unwrap_or(Latency::Of(DEFAULT_LATENCY))),
+        latency: Some(options.receive.latency.unwrap_or(unasked)),
         forever: false,
         ..options.receive.clone()
-    }
+    })
 }
 
 /// The direction that is sent, on threads of its own.

@@ -50,7 +50,9 @@ pub struct ReceiveArgs {
 
     /// Playout delay; packets that arrive later are late. auto: adapts to the
     /// path, by stretching the sound: auto,min=10ms,max=150ms; freeze=30s keeps
-    /// what it is after that time [default: 80ms; a file waits for every packet]
+    /// what it is after that time [default: auto for jack:, pulse: and alsa:,
+    /// unless the sender keeps its receivers in step; 80ms for pipes and players;
+    /// a file waits for every packet]
     #[arg(long, value_name = "TIME|auto", value_parser = str::parse::<Latency>, help_heading = "Listener")]
     pub latency: Option<Latency>,
     /// What is played in place of missing sound: silence, repetition or

@@ -43,7 +43,8 @@ pub struct TalkArgs {
     pub monitor: bool,
 
     /// Playout delay of the peer's sound; packets that arrive later are late.
-    /// auto: adapts to the path: auto,min=5ms,max=50ms [default: 80ms]
+    /// auto: adapts to the path: auto,min=5ms,max=50ms [default: auto; 80ms for
+    /// files, pipes and players]
     #[arg(long, value_name = "TIME|auto", value_parser = str::parse::<Latency>, help_heading = "Listener")]
     pub latency: Option<Latency>,
     /// What is played in place of missing sound: silence, repetition or

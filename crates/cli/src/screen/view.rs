@@ -141,10 +141,12 @@ impl View {
     }
 }
 
-/// Bounds of a playout delay that adapts.
+/// Bounds of a playout delay that adapts, and is not the sender's wish.
 fn bounds(shown: &Model) -> String {
+    let in_step =
+        matches!(&shown.state, Some(State::Receive(status)) if status.step.is_some_and(|step| step.in_step));
     match shown.latency {
-        Some(latency @ antiphon::Latency::Auto(_)) => format!("  delay {latency}"),
+        Some(latency @ antiphon::Latency::Auto(_)) if !in_step => format!("  delay {latency}"),
         _ => String::new(),
     }
 }

@@ -91,6 +91,11 @@ impl Child {
         ended
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Like Ctrl-C.
     pub fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();

@@ -12,7 +12,13 @@ use antiphon_testkit::Sine;
 ///
 /// `carry` does so once, and returns whether the ends say that the machine or a server had no time, and all that they say. As
 /// often as `untold` a defect may be one that no end and no server tells of.
-pub fn arrives_whole(
+pub fn arrives_whole(recorded: (&Path, u32, Duration), untold: u32, carry: impl FnMut() -> (bool, String)) {
+    arrives_whole_at(FREQUENCY, recorded, untold, carry);
+}
+
+/// The same at another frequency than was played, as clocks make it that differ.
+pub fn arrives_whole_at(
+    frequency: f64,
     (recording, rate, edges): (&Path, u32, Duration),
     untold: u32,
     mut carry: impl FnMut() -> (bool, String),
@@ -20,7 +26,7 @@ pub fn arrives_whole(
     let mut untold_so_far = 0;
     for _ in 0..ATTEMPTS {
         let (was_held_up, said) = carry();
-        let Heard { defect: Some(why), whole } = listen(recording, rate, edges) else { return };
+        let Heard { defect: Some(why), whole } = listen(recording, rate, edges, frequency) else { return };
         untold_so_far += u32::from(!was_held_up);
         assert!(untold_so_far <= untold, "{why}: {said}");
         // A fault of ours would be there between the cycles that the servers missed, too.
@@ -42,18 +48,8 @@ struct Heard {
 
 /// Looks for the tone in every 10 ms of both channels but at the `edges` of the recording: at its level and its frequency, without
 /// a jump of its phase.
-fn listen(recording: &Path, rate: u32, edges: Duration) -> Heard {
-    let mut source = open_source(&recording.display().to_string()).expect("a recording").source;
-    assert_eq!((source.format().rate(), source.format().channels()), (rate, 2));
-    let mut sound = Vec::new();
-    let mut block = [0.0; 2 * 1024];
-    loop {
-        match source.pull(&mut block) {
-            Pull::Frames(frames) => sound.extend_from_slice(&block[..2 * frames]),
-            Pull::Starved => std::thread::yield_now(),
-            Pull::End => break,
-        }
-    }
+fn listen(recording: &Path, rate: u32, edges: Duration, frequency: f64) -> Heard {
+    let sound = samples(recording, rate);
     let edge = 2 * (edges.as_secs_f64() * f64::from(rate)) as usize;
     assert!(sound.len() >= 2 * edge + 2 * 3 * rate as usize, "{} samples", sound.len());
     let sound = &sound[edge..sound.len() - edge];
@@ -63,7 +59,7 @@ fn listen(recording: &Path, rate: u32, edges: Duration) -> Heard {
     for (number, piece) in sound.chunks_exact(2 * length).enumerate() {
         let of_channel = |channel: usize, before: &mut Option<f64>| {
             let samples: Vec<f32> = piece.iter().skip(channel).step_by(2).copied().collect();
-            defect(&samples, number * length, rate, before)
+            defect(&samples, number * length, TAU * frequency / f64::from(rate), before)
         };
         let defects = [0, 1].map(|channel| of_channel(channel, &mut phases[channel]));
         match defects.into_iter().flatten().next() {
@@ -78,9 +74,56 @@ fn listen(recording: &Path, rate: u32, edges: Duration) -> Heard {
     heard
 }
 
-/// What is wrong with 10 ms of a channel that begin at sample `first`; `before`: the phase of the 10 ms before, if there was one.
-fn defect(piece: &[f32], first: usize, rate: u32, before: &mut Option<f64>) -> Option<String> {
-    let Sine { level, phase, rest } = Sine::fit(piece, first, TAU * FREQUENCY / f64::from(rate));
+/// The samples of both channels.
+fn samples(recording: &Path, rate: u32) -> Vec<f32> {
+    let mut source = open_source(&recording.display().to_string()).expect("a recording").source;
+    assert_eq!((source.format().rate(), source.format().channels()), (rate, 2));
+    let mut sound = Vec::new();
+    let mut block = [0.0; 2 * 1024];
+    loop {
+        match source.pull(&mut block) {
+            Pull::Frames(frames) => sound.extend_from_slice(&block[..2 * frames]),
+            Pull::Starved => std::thread::yield_now(),
+            Pull::End => return sound,
+        }
+    }
+}
+
+/// How the tone goes on over a whole recording without gaps.
+pub struct Steadiness {
+    /// By how much its frequency is above the nominal one.
+    pub speed_ppm: f64,
+    /// By how much its delay is off a steady one at most.
+    pub off: Duration,
+}
+
+/// A delay that changes turns the phase of the tone. Two clocks turn it evenly, which is not a change of the delay.
+pub fn steadiness(recording: &Path, rate: u32) -> Steadiness {
+    let sound = samples(recording, rate);
+    let length = rate as usize / 100;
+    let omega = TAU * FREQUENCY / f64::from(rate);
+    let (mut turned, mut last) = (0.0, None);
+    // Seconds from the beginning, and by how many seconds the tone is ahead.
+    let points = sound.chunks_exact(2 * length).enumerate().map(|(number, piece)| {
+        let left: Vec<f32> = piece.iter().step_by(2).copied().collect();
+        let phase = Sine::fit(&left, number * length, omega).phase;
+        let turn = last.replace(phase).map_or(0.0, |before| (phase - before).rem_euclid(TAU));
+        turned += if turn > TAU / 2.0 { turn - TAU } else { turn };
+        (number as f64 / 100.0, turned / (TAU * FREQUENCY))
+    });
+    let points: Vec<(f64, f64)> = points.collect();
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>()
+        / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
+    let off = points.iter().map(|point| (point.1 - y - slope * (point.0 - x)).abs()).fold(0.0, f64::max);
+    Steadiness { speed_ppm: slope * 1e6, off: Duration::from_secs_f64(off) }
+}
+
+/// What is wrong with 10 ms of a channel that begin at sample `first`, by a tone of `omega` a sample; `before`: the phase of the 10 ms before, if there was one.
+fn defect(piece: &[f32], first: usize, omega: f64, before: &mut Option<f64>) -> Option<String> {
+    let Sine { level, phase, rest } = Sine::fit(piece, first, omega);
     let noise = rest.sqrt();
     let before = before.replace(phase);
     // A lost sample frame leaves 6.5 % of the level at this frequency, times the root of the part of the piece behind it; the

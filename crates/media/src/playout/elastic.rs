@@ -102,7 +102,7 @@ impl Elastic {
         (self.begins, self.ends, self.waited, self.wants) = (0, 0, 0, None);
     }
 
-    fn take_pending(&mut self, out: &mut [f32], channels: usize) -> usize {
+    pub(super) fn take_pending(&mut self, out: &mut [f32], channels: usize) -> usize {
         let frames = self.pending().min(out.len() / channels);
         let samples = frames * channels;
         out[..samples].copy_from_slice(&self.pending[self.begins * channels..][..samples]);
@@ -111,6 +111,11 @@ impl Elastic {
             (self.begins, self.ends) = (0, 0);
         }
         frames
+    }
+
+    /// Sound was played that no change was made of.
+    pub(super) fn heard(&mut self, sound: &[f32]) {
+        self.stretch.heard(sound);
     }
 
     /// Whether a piece is taken: a good one always, another one only if there is no time to wait for a better place.
@@ -126,9 +131,9 @@ impl Elastic {
 }
 
 impl Playout {
-    /// What an adaptive playout delay has done; `None` if the delay is fixed.
+    /// What an adaptive playout delay has done; `None` if the delay is fixed, or told ([`Self::keep_in_step`]).
     pub fn adapted(&self) -> Option<AdaptedFigures> {
-        let elastic = self.elastic.as_deref()?;
+        let elastic = self.elastic.as_deref().filter(|_| !self.clock.is_told())?;
         let (rises, falls) = elastic.target.changes();
         let in_force = self.config.playout_delay;
         let mean = match elastic.frames {

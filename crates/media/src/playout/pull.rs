@@ -13,7 +13,10 @@ impl Playout {
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let pulled = match self.elastic.take() {
             Some(mut elastic) => {
-                let pulled = self.pull_elastic(now, out, &mut elastic);
+                let pulled = match self.clock.is_told() {
+                    true => self.pull_in_step(now, out, &mut elastic),
+                    false => self.pull_elastic(now, out, &mut elastic),
+                };
                 self.elastic = Some(elastic);
                 pulled
             }
@@ -23,7 +26,7 @@ impl Playout {
         pulled
     }
 
-    fn pull_fixed(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
+    pub(super) fn pull_fixed(&mut self, now: Instant, out: &mut [f32]) -> Pulled {
         let channels = self.config.format.channels();
         let room = out.len() / channels;
         let mut pulled = Pulled { media: self.position, ..Pulled::default() };
@@ -163,10 +166,11 @@ impl Playout {
         };
         let rate = f64::from(self.config.format.rate());
         let frames = |d: Duration| d.as_secs_f64() * rate;
+        let moved = std::mem::take(&mut self.moved);
         let usual = if self.clock.is_settling(now) { SETTLING_LAG } else { CATCH_UP };
-        let most = frames(if self.has_come_down(now) { usual.min(STEP_LAG) } else { usual });
+        let most = frames(if moved || self.has_come_down(now) { usual.min(STEP_LAG) } else { usual });
         if !self.playing || lag <= most {
-            self.playing &= lag >= -frames(CATCH_UP);
+            self.playing &= lag >= -frames(if moved { STEP_LAG } else { CATCH_UP });
             return;
         }
         // After a stall there is no sound to blend with.
@@ -191,5 +195,5 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 /// The same while the schedule settles: resampling takes ten seconds for 5 ms, and a short blend at the beginning of a
 /// stream is less audible than its delay for the rest of it.
 const SETTLING_LAG: Duration = Duration::from_millis(5);
-/// The same once the schedule has come down at once: resampling takes half a minute.
+/// The same once the schedule has come down at once, or was put on another clock: resampling takes half a minute.
 const STEP_LAG: Duration = Duration::from_millis(20);

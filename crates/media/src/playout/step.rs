@@ -38,7 +38,7 @@ impl Playout {
     }
 
     fn adapts_now(&self, now: Instant) -> bool {
-        self.elastic.as_ref().is_some_and(|elastic| !elastic.target.is_frozen(now))
+        !self.clock.is_told() && self.elastic.as_ref().is_some_and(|elastic| !elastic.target.is_frozen(now))
     }
 
     /// Whether a packet for which there is no room goes on where the sound that waits ends: the stream has not moved, too much of it

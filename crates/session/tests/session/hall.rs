@@ -7,7 +7,9 @@ use std::time::Duration;
 use antiphon_core::{Epoch, Input, Instant, Participant, PathId, Secret, WireId};
 use antiphon_link::{Direction, Duplex, DuplexSpec};
 use antiphon_media::{NullSink, Sink, SinkError, StreamFormat, pushed_through};
-use antiphon_session::{PlayoutDelay, ReceiveTrack, SendTrack, Serve, Session, SessionConfig};
+use antiphon_session::{
+    Latency, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, SendTrack, Serve, Session, SessionConfig,
+};
 use antiphon_testkit::{Noise, Sent, Skew};
 
 use crate::common::{SILENCE, WIRE, receive_config, session_config, stack_of, track_config};
@@ -40,6 +42,8 @@ pub struct Hall {
     pub link: &'static str,
     /// The programme that it wishes to hear; `Some("")`: it asks for the list alone.
     pub wish: Option<&'static str>,
+    /// The playout delay of those that join where the sender wishes none.
+    pub latency: Latency,
     shown: Arc<AtomicU64>,
     began: Instant,
     /// All are members of a multicast group.
@@ -76,6 +80,7 @@ impl Hall {
             name,
             link,
             wish: None,
+            latency: Latency::Of(ms(80)),
             shown: Arc::default(),
             began,
             group: false,
@@ -110,6 +115,7 @@ impl Hall {
             name: "rtp",
             link,
             wish: None,
+            latency: Latency::Of(ms(80)),
             shown,
             began,
             group: true,
@@ -149,7 +155,10 @@ impl Hall {
             Ok(pushed_through(Box::new(NullSink::new(format)) as Box<dyn Sink>, note))
         });
         session.set_receive_track(ReceiveTrack::new(
-            receive_config(Some(ms(80)), profile.ordered),
+            ReceiveTrackConfig {
+                latency: Some(self.latency),
+                ..receive_config(Some(ms(80)), profile.ordered)
+            },
             open,
             None,
         ));

@@ -67,6 +67,32 @@ fn eight_receivers_with_other_clocks_play_within_a_fifth_of_a_millisecond() {
     }
 }
 
+/// What nobody sets adapts; the sender's wish is stronger.
+#[test]
+fn receivers_whose_delay_adapts_play_in_step_where_the_sender_wishes_it() {
+    let auto = "auto".parse().expect("a playout delay");
+    let mut hall = Hall::new("rtp", "ethernet", 31 * 48_000, 20, Some(ms(80)));
+    hall.latency = auto;
+    listen(&mut hall, 4, 30);
+    let all = differences(&hall, 14 * 48_000, 29 * 48_000);
+    let (p99, worst) = (percentile(&all, 0.99), percentile(&all, 1.0));
+    println!("adapting: p99 {p99:.4} ms, worst {worst:.4} ms");
+    assert!(all.len() > 700 && p99 <= 0.2 && worst <= 0.25, "{p99} ms, worst {worst} ms");
+    for one in &hall.listeners {
+        let step = one.session.in_step(one.clock.local(hall.now)).expect("the clock is known");
+        let off = step.delay.as_secs_f64() * 1e3 - 80.0;
+        assert!(step.kept && off.abs() < 0.2, "{step:?}");
+        assert_eq!(one.session.receive_track().unwrap().adapted(), None, "nothing adapts meanwhile");
+    }
+    let mut hall = Hall::new("rtp", "ethernet", 31 * 48_000, 20, None);
+    hall.latency = auto;
+    listen(&mut hall, 2, 30);
+    for one in &hall.listeners {
+        let adapted = one.session.receive_track().unwrap().adapted().expect("it adapts");
+        assert!(adapted.in_force < ms(10), "{adapted:?}");
+    }
+}
+
 /// By the arrivals of packets they would differ by ten milliseconds.
 #[test]
 fn receivers_at_other_distances_play_in_step_too() {

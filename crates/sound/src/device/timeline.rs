@@ -35,7 +35,9 @@ impl Slip {
         let late = start - expected;
         self.least = if self.cycles == 0 { late } else { self.least.min(late) };
         self.cycles += 1;
-        let mut next = expected + late * FOLLOWS + lasts;
+        // What may be a slip is not followed, so that all of it counts.
+        let followed = if late < LEAST_SLIP { late * (lasts / FOLLOWS).min(1.0) } else { 0.0 };
+        let mut next = expected + followed + lasts;
         let mut lost = 0.0;
         if self.cycles == SLIP_CYCLES {
             self.cycles = 0;
@@ -105,8 +107,9 @@ fn frames_in(micros: u64, rate: u32) -> u64 {
 const SLIP_CYCLES: u32 = 6;
 /// A shorter slip, in microseconds, may be the scheduler's; it adds up with the next one.
 const LEAST_SLIP: f64 = 2_000.0;
-/// By which part of its lateness a cycle moves the next one: 200 ppm between two clocks are 0.3 ms late at periods of 64.
-const FOLLOWS: f64 = 1e-3;
+/// Time constant, in microseconds, with which what is expected follows the server's clock, whatever the period: clocks that are 500 ppm apart are 0.5 ms
+/// late, well below a slip. By a part of each cycle's lateness, those of a long period would be later than a slip.
+const FOLLOWS: f64 = 1e6;
 /// After a longer gap, in seconds, time begins anew.
 const LONGEST_GAP_S: u32 = 2;
 /// Between two clients, a shorter gap than this part of a second is how late a cycle was handled.
@@ -136,5 +139,25 @@ mod tests {
         };
         let all = lost(cycles().map(|n| n * 1_000.0 + slips(n).iter().sum::<f64>()));
         assert!((22_200.0..23_100.0).contains(&all), "{all} of 23 ms");
+    }
+
+    #[test]
+    fn clocks_500_ppm_apart_slip_at_no_period() {
+        for period in [16, 64, 256, 1024, 4096] {
+            let lasts = f64::from(period) * 1e6 / 48_000.0;
+            // Two minutes, in which each cycle comes up to half a millisecond late; from `slip` on 20 ms later.
+            let lost = |ppm: f64, slip: f64| -> f64 {
+                let mut expects = Slip::default();
+                let cycles = (0..).map(f64::from).take_while(|n| n * lasts < 120e6);
+                let start = |n: f64| n * lasts * (1.0 - ppm / 1e6) + n * 37.0 % 500.0;
+                let by = |n: f64| if n * lasts >= slip { 20e3 } else { 0.0 };
+                cycles.map(|n| expects.on_cycle(start(n) + by(n), lasts)).sum()
+            };
+            for ppm in [-500.0, 500.0] {
+                assert_eq!(lost(ppm, f64::MAX), 0.0, "{period}, {ppm} ppm");
+                let slipped = lost(ppm, 60e6);
+                assert!((18e3..22e3).contains(&slipped), "{period}, {ppm} ppm: {slipped} of 20 ms");
+            }
+        }
     }
 }
