@@ -29,11 +29,13 @@
 
 mod alike;
 mod backoff;
+mod blocks;
 mod combination;
 mod decoder;
 mod held;
 mod join;
 mod member;
+mod missing;
 mod repair;
 mod roster;
 mod round_trips;
@@ -41,6 +43,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 mod unasked;
+mod wanted;
 
 use std::time::Duration;
 

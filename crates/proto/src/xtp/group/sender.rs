@@ -103,7 +103,7 @@ impl GroupSender {
             settings,
             packet,
             validator: XtpValidator::new(&seeds.shared(), port, false),
-            queue: SendQueue::new(Room::PROVED, packet),
+            queue: SendQueue::new(Room::LEAN, packet),
             inbox: Inbox::new(Room::PROVED, packet),
             tally: Tally::default(),
             // Positions never wrap: a stream begins low in their range.
@@ -132,7 +132,7 @@ impl GroupSender {
             closing: None,
             ends: Ends { left: 0, at: now, due: false },
         };
-        sender.held.reserve(LEAST_RESERVED);
+        sender.held.reserve(LEAST_RESERVED, READY * packet);
         sender.repairs.reserve(LEAST_RESERVED);
         sender.alike.reserve();
         sender.begin_if_ready(now);
@@ -238,9 +238,9 @@ impl GroupSender {
         let patience = self.patience();
         let GroupSender { held, queue, roster, settings, repairs, .. } = self;
         let asks = settings.reliability != Reliability::None;
-        held.settle(now, patience, queue, |packet, ordinal| match asks {
+        held.settle(now, patience, queue, |packet| match asks {
             true => roster.known(packet),
-            false if repairs.needs(ordinal) => Known::NotAll { lacking: false },
+            false if repairs.needs(packet.ordinal) => Known::NotAll { lacking: false },
             false => Known::Nobody,
         });
     }
@@ -340,9 +340,11 @@ impl Endpoint for GroupSender {
     }
 
     fn reserve(&mut self, messages: usize) {
-        self.queue.make_room(Room::of(messages), self.packet);
+        // A message waits to be sent, or its packets are held: buffers are for half of them each.
+        let half = messages.div_ceil(2);
+        self.queue.make_room(Room { buffers: half, ..Room::of(messages) }, self.packet);
         self.inbox.make_room(Room::of(messages), self.packet);
-        self.held.reserve(messages.max(LEAST_RESERVED));
+        self.held.reserve(messages.max(LEAST_RESERVED), half * self.packet);
         self.repairs.reserve(messages.max(LEAST_RESERVED));
     }
 
@@ -475,5 +477,6 @@ const MOST_ANSWERS: usize = 256;
 /// The end is said so often, with so much time in between.
 const TIMES_ENDED: u32 = 3;
 const BETWEEN_ENDS: Duration = Duration::from_millis(20);
-/// Packets for which memory is reserved.
+/// Packets for which memory is reserved, and full ones whose bytes have room.
 const LEAST_RESERVED: usize = 256;
+const READY: usize = 32;
