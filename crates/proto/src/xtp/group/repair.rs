@@ -30,6 +30,8 @@ pub(super) struct Repairs {
     credit: f64,
     /// Bytes of data a second, smoothed over about a second, and when the last were counted.
     rate: f64,
+    /// The same over a shorter time.
+    recent: f64,
     counted: Instant,
     /// Up to when silence has been granted bytes, and how many since the last data.
     granted: Instant,
@@ -76,6 +78,7 @@ impl Repairs {
             round: None,
             credit: INITIAL_CREDIT,
             rate: 0.0,
+            recent: 0.0,
             counted: now,
             granted: now,
             ahead: 0.0,
@@ -102,13 +105,14 @@ impl Repairs {
         self.granted = now;
         self.began.get_or_insert(now);
         let gap = now.since(self.counted).as_secs_f64();
-        let weight = (gap / RATE_TIME).min(1.0);
-        if gap > 0.0 {
-            self.rate += weight * (len as f64 / gap.max(1e-6) - self.rate);
-            self.counted = now;
-        } else {
-            self.rate += len as f64 / RATE_TIME;
+        for (rate, time) in [(&mut self.rate, RATE_TIME), (&mut self.recent, RECENT_TIME)] {
+            if gap > 0.0 {
+                *rate += (gap / time).min(1.0) * (len as f64 / gap.max(1e-6) - *rate);
+            } else {
+                *rate += len as f64 / time;
+            }
         }
+        self.counted = now;
     }
 
     /// The data packet sent last may make a combination due. `asks`: members may ask for repairs.
@@ -159,6 +163,11 @@ impl Repairs {
     pub fn rate(&self, now: Instant) -> f64 {
         let known = self.began.is_some_and(|began| now.since(began).as_secs_f64() >= 2.0 * RATE_TIME);
         if known { self.rate } else { self.rate.max(USUAL_RATE) }
+    }
+
+    /// The same, and soon more where the stream has become faster.
+    pub fn peak_rate(&self, now: Instant) -> f64 {
+        self.rate(now).max(self.recent)
     }
 
     /// Some member lacks packets, of which the first must be mended by `deadline`.
@@ -375,6 +384,7 @@ const LONG_ROUND: f64 = 0.7;
 const USUAL_RATE: f64 = 192_000.0;
 /// Seconds over which the rate is smoothed.
 const RATE_TIME: f64 = 1.0;
+const RECENT_TIME: f64 = 0.25;
 /// Nothing new was sent for a while.
 const SILENCE: Duration = Duration::from_millis(50);
 /// A round takes so long where nothing is urgent: enough packets for combinations to be of many, as the fewer the larger share they have.

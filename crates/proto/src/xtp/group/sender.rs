@@ -71,6 +71,11 @@ pub(in crate::xtp) struct GroupSender {
     /// How often members report: the longer of what they were told last and before.
     interval: Duration,
     told: Duration,
+    /// The longest that a member may still go by, as it has planned its next report: it counts down with the time.
+    longest: Duration,
+    /// When the interval became shorter than `reference`, the longest since it did so last.
+    shortened: Instant,
+    reference: Duration,
     closing: Option<Instant>,
     ends: Ends,
 }
@@ -129,6 +134,9 @@ impl GroupSender {
             horizon: None,
             interval: SHORTEST_STATUS,
             told: SHORTEST_STATUS,
+            longest: SHORTEST_STATUS,
+            shortened: now,
+            reference: SHORTEST_STATUS,
             closing: None,
             ends: Ends { left: 0, at: now, due: false },
         };
@@ -175,6 +183,24 @@ impl GroupSender {
 
     fn repairs_anything(&self) -> bool {
         self.settings.reliability != Reliability::None
+    }
+
+    /// Members are told how often to report. Those that have not heard it yet report by what they were told before.
+    fn tell_interval(&mut self, now: Instant) {
+        let told = self.status_interval(now);
+        if told < self.reference.mul_f64(SHORTER) {
+            (self.shortened, self.reference) = (now, told);
+        }
+        self.reference = self.reference.max(told);
+        let passed = self.announced_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
+        self.longest = told.max(self.longest.saturating_sub(passed));
+        self.interval = told.max(std::mem::replace(&mut self.told, told));
+    }
+
+    /// Whether a member has been silent for so many report intervals, and for `least` in any case.
+    fn is_silent(&self, now: Instant, heard: Instant, intervals: u32, least: Duration) -> bool {
+        now.since(heard.max(self.shortened)) >= least.max(intervals * self.interval)
+            || now.since(heard) >= least.max(intervals * self.longest)
     }
 
     fn begin_if_ready(&mut self, now: Instant) {
@@ -265,11 +291,9 @@ impl GroupSender {
             if self.last_data.is_some_and(|at| now.since(at) >= LEAST_ANNOUNCEMENT) {
                 self.repairs.on_pause();
             }
-            self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
             self.announce_every = (2 * self.announce_every).min(MOST_ANNOUNCEMENT);
-            let told = self.status_interval(now);
-            self.interval = told.max(std::mem::replace(&mut self.told, told));
+            self.tell_interval(now);
             let before_data = self.held.count() == 0;
             let len = if before_data { self.write_first(buf) } else { self.write_announcement(now, 0, buf) };
             return Some((GROUP, len));
@@ -470,6 +494,8 @@ const MOST_ANNOUNCEMENT: Duration = Duration::from_millis(500);
 const CHECK: Duration = Duration::from_millis(100);
 /// Members report at most and at least so often.
 const SHORTEST_STATUS: Duration = Duration::from_millis(100);
+/// An interval that is shorter by so much is told at once, and members have the time that it takes to hear of it.
+const SHORTER: f64 = 0.75;
 /// The longest that a packet's fate is asked for after its deadline.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 /// Answers that wait to be sent; further ones are dropped, and asked for again.

@@ -7,7 +7,7 @@ use antiphon_core::Instant;
 use super::super::combination::{MOST_LENGTH, OVERHEAD};
 use super::super::held::{ENTRY, Packet};
 use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
-use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS};
+use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTER, SHORTEST_STATUS};
 use crate::xtp::wire::{HEADER, Header, Key, Status, TAG, Traffic, Writer, format, option, service};
 
 impl GroupSender {
@@ -32,7 +32,7 @@ impl GroupSender {
     pub(super) fn status_rate(&self, now: Instant) -> u32 {
         let members = self.roster.len().max(1) as f64;
         let fastest = STATUS_SIZE as f64 / SHORTEST_STATUS.as_secs_f64();
-        let share = STATUS_SHARE * self.repairs.rate(now) / members;
+        let share = STATUS_SHARE * self.repairs.peak_rate(now) / members;
         share.clamp(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64(), fastest) as u32
     }
 
@@ -153,6 +153,8 @@ impl GroupSender {
         self.announce_every = soon;
         let regular = self.announced_at.map_or(now, |told| told + MOST_ANNOUNCEMENT);
         self.announce_at = (now + soon).min(regular.max(now + Duration::from_nanos(1)));
+        // The window has room for as much as is sent until members report by the interval that follows from the rate.
+        self.announce |= self.status_interval(now) < self.told.mul_f64(SHORTER);
         if !self.repairs_anything() || self.roster.len() == 0 {
             self.settle(now);
         }

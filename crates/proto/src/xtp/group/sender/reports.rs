@@ -69,15 +69,12 @@ impl GroupSender {
     /// Looks after members that are silent or lag behind.
     pub(super) fn check_members(&mut self, now: Instant) {
         self.checked_at = now;
-        let interval = self.interval;
-        let silence = STALL.max(4 * self.roster.longest_rtt()).max(2 * interval);
-        let gone = GONE.max(3 * interval);
+        let silence = STALL.max(4 * self.roster.longest_rtt());
         let mut at = 0;
         while at < self.roster.len() {
-            let member = self.roster.get_mut(at);
-            let silent = now.since(member.heard);
-            member.suspended = silent >= silence;
-            if silent >= gone {
+            let heard = self.roster.get_mut(at).heard;
+            self.roster.get_mut(at).suspended = self.is_silent(now, heard, 2, silence);
+            if self.is_silent(now, heard, 3, GONE) {
                 self.remove(at, CloseReason::TimedOut);
             } else {
                 at += 1;
