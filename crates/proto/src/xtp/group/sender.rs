@@ -1,6 +1,7 @@
-//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`), and
-//! what is sent (`packets`).
+//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`) and
+//! how often (`intervals`), and what is sent (`packets`).
 
+mod intervals;
 mod joins;
 mod packets;
 mod reports;
@@ -30,6 +31,7 @@ use crate::xtp::settings::{Reliability, Settings};
 use crate::xtp::validator::XtpValidator;
 use crate::xtp::wire::{self, HEADER, Key, Segment, option};
 use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
+use intervals::Intervals;
 
 /// The association of a sender with a group.
 pub(in crate::xtp) struct GroupSender {
@@ -68,14 +70,7 @@ pub(in crate::xtp) struct GroupSender {
     last_data: Option<Instant>,
     /// From when a message is handed over to its deadline, of the latest that had one.
     horizon: Option<Duration>,
-    /// How often members report: the longer of what they were told last and before.
-    interval: Duration,
-    told: Duration,
-    /// The longest that a member may still go by, as it has planned its next report: it counts down with the time.
-    longest: Duration,
-    /// When the interval became shorter than `reference`, the longest since it did so last.
-    shortened: Instant,
-    reference: Duration,
+    intervals: Intervals,
     closing: Option<Instant>,
     ends: Ends,
 }
@@ -132,11 +127,7 @@ impl GroupSender {
             blocked_since: None,
             last_data: None,
             horizon: None,
-            interval: SHORTEST_STATUS,
-            told: SHORTEST_STATUS,
-            longest: SHORTEST_STATUS,
-            shortened: now,
-            reference: SHORTEST_STATUS,
+            intervals: Intervals::new(now, SHORTEST_STATUS),
             closing: None,
             ends: Ends { left: 0, at: now, due: false },
         };
@@ -185,24 +176,6 @@ impl GroupSender {
         self.settings.reliability != Reliability::None
     }
 
-    /// Members are told how often to report. Those that have not heard it yet report by what they were told before.
-    fn tell_interval(&mut self, now: Instant) {
-        let told = self.status_interval(now);
-        if told < self.reference.mul_f64(SHORTER) {
-            (self.shortened, self.reference) = (now, told);
-        }
-        self.reference = self.reference.max(told);
-        let passed = self.announced_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
-        self.longest = told.max(self.longest.saturating_sub(passed));
-        self.interval = told.max(std::mem::replace(&mut self.told, told));
-    }
-
-    /// Whether a member has been silent for so many report intervals, and for `least` in any case.
-    fn is_silent(&self, now: Instant, heard: Instant, intervals: u32, least: Duration) -> bool {
-        now.since(heard.max(self.shortened)) >= least.max(intervals * self.interval)
-            || now.since(heard) >= least.max(intervals * self.longest)
-    }
-
     fn begin_if_ready(&mut self, now: Instant) {
         if self.stage == Stage::Gathering && self.roster.len() >= self.settings.wait_for {
             self.stage = Stage::Open;
@@ -219,7 +192,7 @@ impl GroupSender {
 
     /// How long after its deadline a packet's fate is asked for.
     fn patience(&self) -> Duration {
-        (3 * self.interval + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
+        (3 * self.intervals.current() + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
     }
 
     fn handle_packet(&mut self, now: Instant, datagram: Datagram<'_>) {
@@ -293,7 +266,8 @@ impl GroupSender {
             }
             self.announce_at = now + self.announce_every;
             self.announce_every = (2 * self.announce_every).min(MOST_ANNOUNCEMENT);
-            self.tell_interval(now);
+            self.announced_at = Some(now);
+            self.intervals.tell(now, self.status_interval(now));
             let before_data = self.held.count() == 0;
             let len = if before_data { self.write_first(buf) } else { self.write_announcement(now, 0, buf) };
             return Some((GROUP, len));
@@ -494,8 +468,6 @@ const MOST_ANNOUNCEMENT: Duration = Duration::from_millis(500);
 const CHECK: Duration = Duration::from_millis(100);
 /// Members report at most and at least so often.
 const SHORTEST_STATUS: Duration = Duration::from_millis(100);
-/// An interval that is shorter by so much is told at once, and members have the time that it takes to hear of it.
-const SHORTER: f64 = 0.75;
 /// The longest that a packet's fate is asked for after its deadline.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 /// Answers that wait to be sent; further ones are dropped, and asked for again.

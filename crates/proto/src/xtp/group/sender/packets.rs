@@ -7,7 +7,7 @@ use antiphon_core::Instant;
 use super::super::combination::{MOST_LENGTH, OVERHEAD};
 use super::super::held::{ENTRY, Packet};
 use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
-use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTER, SHORTEST_STATUS};
+use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS};
 use crate::xtp::wire::{HEADER, Header, Key, Status, TAG, Traffic, Writer, format, option, service};
 
 impl GroupSender {
@@ -154,7 +154,7 @@ impl GroupSender {
         let regular = self.announced_at.map_or(now, |told| told + MOST_ANNOUNCEMENT);
         self.announce_at = (now + soon).min(regular.max(now + Duration::from_nanos(1)));
         // The window has room for as much as is sent until members report by the interval that follows from the rate.
-        self.announce |= self.status_interval(now) < self.told.mul_f64(SHORTER);
+        self.announce |= self.intervals.is_to_be_told(self.status_interval(now));
         if !self.repairs_anything() || self.roster.len() == 0 {
             self.settle(now);
         }

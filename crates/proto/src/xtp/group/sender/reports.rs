@@ -73,8 +73,8 @@ impl GroupSender {
         let mut at = 0;
         while at < self.roster.len() {
             let heard = self.roster.get_mut(at).heard;
-            self.roster.get_mut(at).suspended = self.is_silent(now, heard, 2, silence);
-            if self.is_silent(now, heard, 3, GONE) {
+            self.roster.get_mut(at).suspended = self.intervals.is_silent(now, heard, 2, silence);
+            if self.intervals.is_silent(now, heard, 3, GONE) {
                 self.remove(at, CloseReason::TimedOut);
             } else {
                 at += 1;
