@@ -171,9 +171,8 @@ mod tests {
 
     #[test]
     fn packets_are_found_by_their_places_while_blocks_come_and_go() {
-        let mut blocks = Blocks::default();
         // Places wrap in the middle.
-        blocks.first = u16::MAX - 3;
+        let mut blocks = Blocks { first: u16::MAX - 3, ..Blocks::default() };
         let mut kept = VecDeque::new();
         for number in 0..2_000_usize {
             let len = 1 + number * 37 % 1_452;
