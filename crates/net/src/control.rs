@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::system;
 
-/// Room for the control message of one packet to send, in 64-bit words, which is how the kernel aligns it.
-pub(crate) type Control = [u64; 5];
+/// Room for the control messages of one packet to send, in 64-bit words, which is how the kernel aligns them: an address and a length.
+pub(crate) type Control = [u64; 8];
 
 /// When the kernel received a packet, by the wall clock (on Linux `SCM_TIMESTAMPNS`, socket(7)).
 pub(crate) fn kernel_stamp(header: &libc::msghdr) -> Option<Duration> {
@@ -90,13 +90,28 @@ pub(crate) fn write_source(control: &mut Control, source: IpAddr) -> usize {
     }
 }
 
+/// Adds, behind the first `before` bytes, that the kernel cuts what is sent into datagrams of `len` bytes; returns how many bytes all takes.
+pub(crate) fn write_segment_len(control: &mut Control, before: usize, len: u16) -> usize {
+    let Some(kind) = system::UDP_SEGMENT else { return before };
+    let mut message = Control::default();
+    let space = write(&mut message, libc::IPPROTO_UDP, kind, len);
+    control[before / 8..(before + space) / 8].copy_from_slice(&message[..space / 8]);
+    before + space
+}
+
+/// Bytes of `len` without those that [`write_segment_len`] has added.
+pub(crate) fn len_without_segment(len: usize) -> usize {
+    // SAFETY: this only computes a length.
+    len - unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) as usize }
+}
+
 fn write<T: Copy>(control: &mut Control, level: i32, kind: i32, value: T) -> usize {
     // SAFETY: these only compute lengths.
     let (space, len) = unsafe {
         (libc::CMSG_SPACE(size_of::<T>() as u32) as usize, libc::CMSG_LEN(size_of::<T>() as u32) as usize)
     };
     assert!(space <= size_of::<Control>(), "room for the longest of the two");
-    *control = [0; 5];
+    *control = Control::default();
     let at = control.as_mut_ptr().cast::<u8>();
     // SAFETY: head and value stay within `space` bytes of the buffer, which is aligned for the head and zero, as a valid head
     // is; the value is written unaligned.

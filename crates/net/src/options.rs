@@ -32,6 +32,9 @@ pub struct SocketOptions {
     /// How long the peer of a kernel TCP may leave probes unanswered, or take nothing, before its connection is given
     /// up. The kernel's timers count in seconds and may take half as long again.
     pub peer_patience: Duration,
+    /// Bursts of UDP datagrams of one length go to the kernel as one, which it cuts (Linux 4.18): for many small streams at once. A queue in front of a slow
+    /// link may count and drop them together.
+    pub segments: bool,
     /// Let IP fragment datagrams that are larger than the path's MTU, instead of refusing them.
     pub fragment: bool,
     /// How a multicast group is sent to or joined.
@@ -73,6 +76,7 @@ impl Default for SocketOptions {
             // Longer than a roaming station or a stalled disk takes; far from the kernel's own 15 minutes (tcp(7),
             // tcp_retries2), during which a crashed caller would keep the next one out.
             peer_patience: Duration::from_secs(30),
+            segments: false,
             fragment: false,
             multicast: Multicast::default(),
             other_peers: Vec::new(),

@@ -177,7 +177,7 @@ impl UdpLine {
             way: Way::default(),
             receive: ReceiveBatch::new(),
             own: None,
-            send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)),
+            send: SendBatch::new(max_datagram.max(ROOM_TO_SEND)).in_segments(options.segments),
             in_bursts: false,
             timeout: ReceiveTimeout::new(),
             max_datagram,

@@ -206,11 +206,6 @@ impl SendQueue {
         self.settle(message.tag, outcome);
     }
 
-    /// An empty buffer, to be given back with [`Self::recycle`].
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare.take()
-    }
-
     /// Takes the buffer of a popped message back before its outcome is known.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.spare.give(bytes);

@@ -33,10 +33,13 @@ pub(super) fn run(
     ready: &mpsc::Sender<()>,
 ) -> Result<Ended, Error> {
     let VoicePlan { uri, stack, sends, receives, sink, options, clock, notes: source_notes } = plan;
+    let mut wire = uri.wire(stack);
+    // Groups of channels are due at the same time, with data of one length.
+    wire.socket.segments = true;
     let wire = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), uri.transport.scheme.into())),
         wait: options.wait,
-        ..RunPlan::new(uri.wire(stack), clock)
+        ..RunPlan::new(wire, clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let sends = sends.map(|mut sends| {

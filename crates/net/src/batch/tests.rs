@@ -120,3 +120,65 @@ fn an_empty_datagram_counts_as_sent_and_received() {
 
 /// The largest UDP payload over IPv4 (RFC 768).
 const LARGEST: usize = 65_507;
+
+/// A connected pair of UDP sockets on loopback.
+fn udp_pair() -> (std::net::UdpSocket, std::net::UdpSocket) {
+    let open = || std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let (near, far) = (open(), open());
+    near.connect(far.local_addr().expect("its address")).expect("loopback");
+    far.set_nonblocking(true).expect("a socket");
+    (near, far)
+}
+
+/// Sends datagrams of these lengths, each filled with its number, and returns what came.
+fn through(
+    batch: &mut SendBatch,
+    near: &std::net::UdpSocket,
+    far: &std::net::UdpSocket,
+    lens: &[usize],
+) -> Vec<Vec<u8>> {
+    for (number, len) in lens.iter().enumerate() {
+        batch.next().expect("room in the batch")[..*len].fill(number as u8);
+        batch.commit(*len, None);
+    }
+    let all = (1 << lens.len()) - 1;
+    assert_eq!(batch.send(near.as_raw_fd(), |error| panic!("{error}")), Taken(all));
+    let mut buf = [0; 2_000];
+    std::iter::from_fn(|| far.recv(&mut buf).ok().map(|len| buf[..len].to_vec())).collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_that_leave_as_one_come_as_they_were_written() {
+    let (near, far) = udp_pair();
+    let mut batch = SendBatch::new(1_500).in_segments(true);
+    let cases: [(&[usize], &[usize]); 5] = [
+        (&[1_000; 16], &[16]),
+        // The last may be shorter, and what is longer begins anew.
+        (&[1_000, 1_000, 1_000, 1_000, 20, 1_000, 1_000], &[5, 1, 1]),
+        (&[50, 100, 100, 100, 100, 101, 101], &[1, 4, 1, 1]),
+        (&[10, 10, 10], &[1, 1, 1]),
+        (&[30, 30, 30, 30, 0, 30], &[4, 1, 1]),
+    ];
+    for (lens, runs) in cases {
+        let came = through(&mut batch, &near, &far, lens);
+        let sent: Vec<Vec<u8>> =
+            lens.iter().enumerate().map(|(number, len)| vec![number as u8; *len]).collect();
+        assert_eq!(came, sent);
+        assert_eq!(batch.runs_for_tests(runs.len()), runs);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_socket_that_cannot_cut_sends_one_by_one() {
+    let (near, far) = udp_pair();
+    // The kernel cuts only what has checksums.
+    crate::options::set_int(&near, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).expect("a socket");
+    let mut batch = SendBatch::new(1_500).in_segments(true);
+    for _ in 0..2 {
+        let came = through(&mut batch, &near, &far, &[700; 12]);
+        assert!(came.len() == 12 && came.iter().enumerate().all(|(at, bytes)| *bytes == vec![at as u8; 700]));
+        assert_eq!(batch.runs_for_tests(12), [1; 12]);
+    }
+}

@@ -35,6 +35,8 @@ pub(crate) const SO_STAMPS: i32 = libc::SO_TIMESTAMPNS;
 pub(crate) const SCM_STAMP: i32 = libc::SCM_TIMESTAMPNS;
 /// What that message holds.
 pub(crate) type StampTime = libc::timespec;
+/// The control message that has the kernel cut a datagram into several, since Linux 4.18.
+pub(crate) const UDP_SEGMENT: Option<i32> = Some(libc::UDP_SEGMENT);
 
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {

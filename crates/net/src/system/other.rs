@@ -33,6 +33,8 @@ pub(crate) const SO_STAMPS: i32 = libc::SO_TIMESTAMP;
 pub(crate) const SCM_STAMP: i32 = libc::SCM_TIMESTAMP;
 /// What that message holds.
 pub(crate) type StampTime = libc::timeval;
+/// The control message that has the kernel cut a datagram into several: there is none.
+pub(crate) const UDP_SEGMENT: Option<i32> = None;
 
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {

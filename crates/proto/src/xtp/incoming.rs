@@ -26,6 +26,8 @@ pub(super) struct Incoming {
     farthest: u64,
     /// Bytes that may come ahead of what is missing.
     window: u64,
+    /// Spans that there may be.
+    most_spans: usize,
 }
 
 /// Part of a message.
@@ -84,12 +86,13 @@ impl Incoming {
             ordered,
             farthest: 0,
             window: super::WINDOW as u64,
+            most_spans: MOST_SPANS,
         }
     }
 
-    /// With another window than [`super::WINDOW`], in bytes.
-    pub fn with_window(self, window: usize) -> Self {
-        Incoming { window: window as u64, ..self }
+    /// With another window than [`super::WINDOW`], in bytes, and more spans than [`MOST_SPANS`].
+    pub fn with_bounds(self, window: usize, most_spans: usize) -> Self {
+        Incoming { window: window as u64, most_spans, ..self }
     }
 
     /// The first byte of interest is at this position: for a stream that had begun before.
@@ -99,7 +102,24 @@ impl Incoming {
 
     /// Whether the byte at this position has come, or is given up.
     pub fn has(&self, position: u64) -> bool {
-        position < self.next || self.spans.iter().any(|(a, b)| *a <= position && position < *b)
+        position < self.next || self.span_with(position).is_some()
+    }
+
+    fn span_with(&self, position: u64) -> Option<(u64, u64)> {
+        let at = self.spans.partition_point(|span| span.1 <= position);
+        self.spans.get(at).copied().filter(|span| span.0 <= position)
+    }
+
+    /// The first span that begins at this position or behind it.
+    fn span_from(&self, position: u64) -> Option<(u64, u64)> {
+        self.spans.get(self.spans.partition_point(|span| span.0 < position)).copied()
+    }
+
+    /// Whether bytes of these positions would be a further span.
+    fn is_further_span(&self, from: u64, to: u64) -> bool {
+        let before = self.spans.get(self.spans.partition_point(|span| span.1 < from));
+        let extends = self.next >= from || before.is_some_and(|span| span.0 <= from);
+        !extends && self.span_from(to).is_none_or(|span| span.0 != to)
     }
 
     /// Reserves memory for `parts` of `typical` bytes.
@@ -135,13 +155,13 @@ impl Incoming {
         let Some(to) = arrival.from.checked_add(len).filter(|to| len > 0 && self.is_in_window(*to)) else {
             return Taken::Malformed;
         };
-        if to <= self.next || self.spans.iter().any(|(a, b)| *a <= arrival.from && to <= *b) {
+        let around = self.span_with(arrival.from);
+        if to <= self.next || around.is_some_and(|span| to <= span.1) {
             return Taken::Duplicate;
         }
         // A path that became narrower makes the sender cut anew: only what is new counts.
-        let around = self.spans.iter().find(|(a, b)| *a <= arrival.from && arrival.from < *b);
         let from = around.map_or(arrival.from, |span| span.1).max(self.next);
-        if let Some(limit) = self.spans.iter().find(|(a, _)| from < *a && *a < to).map(|span| span.0) {
+        if let Some(limit) = self.span_from(from + 1).map(|span| span.0).filter(|limit| *limit < to) {
             // Some of it in the middle has come: what is before and what is behind are taken as two packets.
             let (before, behind) = arrival.bytes.split_at((limit - arrival.from) as usize);
             let head = self.take(Arrival { bytes: before, ends: false, ..arrival }, inbox);
@@ -157,10 +177,7 @@ impl Incoming {
         let whole = from == arrival.from && arrival.begins && arrival.ends;
         // What is held may become complete by this.
         let room = inbox.has_room(arrival.bytes.len() + if self.ordered { 0 } else { self.held });
-        let opens = self.next < from && self.spans.iter().all(|(a, b)| !(*a <= from && from <= *b));
-        if (whole && !room)
-            || self.spans.len() >= MOST_SPANS && opens && self.spans.iter().all(|(a, _)| *a != to)
-        {
+        if (whole && !room) || self.spans.len() >= self.most_spans && self.is_further_span(from, to) {
             return Taken::Refused;
         }
         let repaired = arrival.from < self.farthest;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, PathId};
 
 use super::held::{Held, Packet};
+use super::missing::Missing;
 
 /// What reports tell of it.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ pub(super) struct Alike {
 /// A packet that a member lacks.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    from: u64,
+    ordinal: u64,
     /// Number of its latest transmission then.
     sent: u64,
     /// Who told first, and when.
@@ -39,8 +40,7 @@ pub(super) struct Lacking<'a> {
     pub echo: u64,
     /// Position up to which it says what it lacks.
     pub told: u64,
-    /// Positions of the packets that it lacks.
-    pub missing: &'a [u64],
+    pub missing: &'a Missing,
 }
 
 impl Alike {
@@ -65,17 +65,18 @@ impl Alike {
         }
         for told in self.told.iter().filter(|told| told.by != report.by) {
             // It says whether it lacks the packet, of which no repair has left.
-            let tells = |packet: &Packet| {
-                packet.to() <= report.told && told.sent <= report.echo && packet.sent == told.sent
+            let tells = |packet: Packet<'_>| {
+                packet.to() <= report.told && told.sent <= report.echo && packet.sent() == told.sent
             };
-            if held.at(told.from).is_some_and(tells) {
-                let lacks = report.missing.binary_search(&told.from).is_ok();
+            if held.get(told.ordinal).is_some_and(tells) {
+                let lacks = report.missing.contains(told.ordinal);
                 self.share += WEIGHT * (f64::from(u8::from(lacks)) - self.share);
             }
         }
-        for packet in report.missing.iter().filter_map(|from| held.at(*from)) {
-            if self.told.len() < MOST_TOLD && self.told.iter().all(|told| told.from != packet.from) {
-                self.told.push_back(Told { from: packet.from, sent: packet.sent, by: report.by, at: now });
+        for packet in report.missing.all().filter_map(|ordinal| held.get(ordinal)) {
+            let Packet { ordinal, .. } = packet;
+            if self.told.len() < MOST_TOLD && self.told.iter().all(|told| told.ordinal != ordinal) {
+                self.told.push_back(Told { ordinal, sent: packet.sent(), by: report.by, at: now });
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Data packets of a group's sender, kept until every member has them or until they are of no more use.
+//!
+//! However short packets are, each takes its bytes and an [`ENTRY`] of memory, about what its headers take on the wire.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Outcome, Tag};
 
+use super::blocks::{Blocks, Chunks, Place};
 use super::combination::Content;
 use crate::queue::{Queued, SendQueue};
 
@@ -12,7 +15,9 @@ use crate::queue::{Queued, SendQueue};
 #[derive(Debug)]
 pub(super) struct Held {
     /// Ascending by position, without gaps.
-    packets: VecDeque<Packet>,
+    entries: Chunks<Entry>,
+    /// Their bytes.
+    blocks: Blocks,
     /// Position of the next new byte.
     next: u64,
     bytes: usize,
@@ -26,35 +31,101 @@ pub(super) struct Held {
     unknown: bool,
 }
 
-/// A data packet.
-#[derive(Debug)]
-pub(super) struct Packet {
-    pub from: u64,
-    pub bytes: Vec<u8>,
-    tag: Option<u64>,
-    pub ends: bool,
-    sort: u16,
-    message: Tag,
-    pub deadline: Option<Instant>,
+/// A data packet, without its bytes. Of numbers that differ by little from one packet to another only the low half is noted.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    deadline: Instant,
     /// Number of its latest transmission, repairs included.
-    pub sent: u64,
-    /// A repair of it waits to be sent.
-    pub queued: bool,
-    /// It was past its deadline when a member passed over packets, and may be one of them.
-    pub given_up: bool,
+    sent: u64,
+    /// What the caller knows its message by, and the message's number.
+    tag: Tag,
+    message: u32,
+    from: u32,
+    place: Place,
+    len: u16,
+    priority: u8,
+    marks: u8,
 }
 
-impl Packet {
-    pub fn to(&self) -> u64 {
-        self.from + self.bytes.len() as u64
+/// Bytes of memory that a packet takes besides its data.
+pub(super) const ENTRY: usize = size_of::<Entry>();
+const _: () = assert!(ENTRY == 40);
+
+/// It begins, and ends, its message.
+const BEGINS: u8 = 1;
+const ENDS: u8 = 2;
+/// A repair of it waits to be sent.
+const QUEUED: u8 = 4;
+/// It was past its deadline when a member passed over packets, and may be one of them.
+const GIVEN_UP: u8 = 8;
+/// The deadline of a packet without one.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+impl Entry {
+    fn is(&self, mark: u8) -> bool {
+        self.marks & mark != 0
     }
 
-    pub fn content(&self) -> Content<'_> {
-        Content { tag: self.tag, ends: self.ends, sort: self.sort, bytes: &self.bytes }
+    fn mark(&mut self, mark: u8, on: bool) {
+        self.marks = self.marks & !mark | if on { mark } else { 0 };
+    }
+}
+
+/// The number with these low bits that is `latest` or the nearest before it.
+fn widened(low: u32, latest: u64) -> u64 {
+    latest - u64::from((latest as u32).wrapping_sub(low))
+}
+
+/// A data packet that is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    pub from: u64,
+    /// How many data packets were sent before it.
+    pub ordinal: u64,
+    entry: &'a Entry,
+    held: &'a Held,
+}
+
+impl<'a> Packet<'a> {
+    pub fn len(&self) -> usize {
+        usize::from(self.entry.len)
+    }
+
+    pub fn to(&self) -> u64 {
+        self.from + u64::from(self.entry.len)
+    }
+
+    pub fn content(&self) -> Content<'a> {
+        let Packet { entry, held, .. } = *self;
+        Content {
+            tag: entry.is(BEGINS).then(|| widened(entry.message, held.messages)),
+            ends: entry.is(ENDS),
+            sort: u16::from(entry.priority),
+            bytes: held.blocks.get(entry.place, self.len()),
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.entry.deadline).filter(|deadline| *deadline != NEVER)
+    }
+
+    /// Number of its latest transmission, repairs included.
+    pub fn sent(&self) -> u64 {
+        self.entry.sent
+    }
+
+    /// Whether a repair of it waits to be sent.
+    pub fn is_queued(&self) -> bool {
+        self.entry.is(QUEUED)
+    }
+
+    #[cfg(test)]
+    pub fn is_given_up(&self) -> bool {
+        self.entry.is(GIVEN_UP)
     }
 
     pub fn is_past(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| now > deadline)
+        now > self.entry.deadline
     }
 }
 
@@ -73,7 +144,8 @@ impl Held {
     /// `first`: position of the first byte.
     pub fn new(first: u64) -> Self {
         Held {
-            packets: VecDeque::new(),
+            entries: Chunks::new(),
+            blocks: Blocks::default(),
             next: first,
             bytes: 0,
             count: 0,
@@ -84,8 +156,10 @@ impl Held {
         }
     }
 
-    pub fn reserve(&mut self, packets: usize) {
-        self.packets.reserve_exact(packets.saturating_sub(self.packets.len()));
+    /// Makes room for so many packets, and for data.
+    pub fn reserve(&mut self, packets: usize, bytes: usize) {
+        self.entries.reserve(packets);
+        self.blocks.reserve(bytes);
     }
 
     /// Position of the next new byte.
@@ -98,12 +172,24 @@ impl Held {
         self.count
     }
 
+    /// Bytes of data.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// Bytes of memory that packets from a position on take.
+    pub fn cost_from(&self, position: u64) -> usize {
+        let at = self.index_from(position);
+        let bytes = self.entries.get(at).map_or(0, |entry| entry.place.until(self.blocks.end()));
+        bytes + (self.entries.len() - at) * ENTRY
+    }
+
+    fn all(&self) -> impl Iterator<Item = Packet<'_>> {
+        self.packets(0..self.entries.len())
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.packets.is_empty() && self.cutting.is_none()
+        self.entries.len() == 0 && self.cutting.is_none()
     }
 
     /// Bytes of the message begun last that are still to be cut.
@@ -117,33 +203,30 @@ impl Held {
     }
 
     /// The next packet of the message begun last, of at most `most` bytes, which is transmission `number`.
-    pub fn cut(&mut self, most: usize, number: u64, queue: &mut SendQueue) -> Option<&Packet> {
+    pub fn cut(&mut self, most: usize, number: u64, queue: &mut SendQueue) -> Option<Packet<'_>> {
         let (message, at) = self.cutting.as_mut()?;
-        let len = (message.bytes.len() - *at).min(most);
+        let len = (message.bytes.len() - *at).min(most).min(usize::from(u16::MAX));
         let ends = *at + len == message.bytes.len();
-        let mut bytes = queue.buffer();
-        bytes.extend_from_slice(&message.bytes[*at..*at + len]);
-        self.count += 1;
-        let packet = Packet {
-            from: self.next,
-            bytes,
-            tag: (*at == 0).then_some(self.messages),
-            ends,
-            sort: u16::from(message.priority),
-            message: message.tag,
-            deadline: message.deadline,
+        let entry = Entry {
+            deadline: message.deadline.unwrap_or(NEVER),
             sent: number,
-            queued: false,
-            given_up: false,
+            tag: message.tag,
+            message: self.messages as u32,
+            from: self.next as u32,
+            place: self.blocks.push(&message.bytes[*at..*at + len]),
+            len: len as u16,
+            priority: message.priority,
+            marks: if *at == 0 { BEGINS } else { 0 } | if ends { ENDS } else { 0 },
         };
+        self.entries.push(entry);
         *at += len;
+        self.count += 1;
         self.next += len as u64;
         self.bytes += len;
         if ends && let Some((message, _)) = self.cutting.take() {
             queue.recycle(message.bytes);
         }
-        self.packets.push_back(packet);
-        self.packets.back()
+        self.packets(self.entries.len() - 1..self.entries.len()).next()
     }
 
     /// What is not cut yet of a message past its deadline is never sent.
@@ -155,84 +238,113 @@ impl Held {
         }
     }
 
-    /// Those from this position on.
-    pub fn from(&self, position: u64) -> impl Iterator<Item = &Packet> {
-        let at = self.packets.partition_point(|packet| packet.to() <= position);
-        self.packets.range(at..)
+    fn packets(&self, range: Range<usize>) -> impl Iterator<Item = Packet<'_>> {
+        let packet = |at| {
+            let entry = self.entries.get(at)?;
+            let from = self.position(entry);
+            Some(Packet { from, ordinal: self.first_ordinal() + at as u64, entry, held: self })
+        };
+        range.map_while(packet)
     }
 
-    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Packet> {
-        self.packets.iter_mut()
+    fn position(&self, entry: &Entry) -> u64 {
+        widened(entry.from, self.next)
+    }
+
+    /// Of the first that ends behind a position.
+    fn index_from(&self, position: u64) -> usize {
+        self.entries.partition_point(|entry| self.position(entry) + u64::from(entry.len) <= position)
+    }
+
+    /// Those from this position on.
+    pub fn from(&self, position: u64) -> impl Iterator<Item = Packet<'_>> {
+        self.packets(self.index_from(position)..self.entries.len())
     }
 
     /// How many data packets were sent before the first that is held. It is that one's *ordinal*.
-    fn first_ordinal(&self) -> u64 {
-        self.count - self.packets.len() as u64
+    pub fn first_ordinal(&self) -> u64 {
+        self.count - self.entries.len() as u64
     }
 
-    /// The ordinal of the packet at exactly this position.
-    pub fn ordinal_of(&self, from: u64) -> Option<u64> {
-        let at = self.packets.binary_search_by_key(&from, |packet| packet.from).ok()?;
-        Some(self.first_ordinal() + at as u64)
+    /// The ordinal of the first packet from this position on, or of the next one that will be sent.
+    pub fn ordinal_from(&self, position: u64) -> u64 {
+        self.first_ordinal() + self.index_from(position) as u64
+    }
+
+    fn index(&self, ordinal: u64) -> Option<usize> {
+        ordinal.checked_sub(self.first_ordinal()).map(|at| at as usize)
+    }
+
+    /// The packet with this ordinal.
+    pub fn get(&self, ordinal: u64) -> Option<Packet<'_>> {
+        let at = self.index(ordinal)?;
+        self.packets(at..at + 1).next()
+    }
+
+    /// The packet with this ordinal, if it is to be sent again for a member that lacked it when it reported and had heard transmission `echo`.
+    pub fn wanted(&self, now: Instant, ordinal: u64, echo: u64) -> Option<Packet<'_>> {
+        self.get(ordinal)
+            .filter(|packet| !packet.is_queued() && packet.sent() <= echo && !packet.is_past(now))
     }
 
     /// The 64 packets from this ordinal on, as far as they are held, each with how far behind `first` it is.
-    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, &Packet)> {
+    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, Packet<'_>)> {
         let gone = self.first_ordinal().saturating_sub(first) as usize;
         let at = first.saturating_sub(self.first_ordinal()) as usize;
-        let held = self.packets.range(at.min(self.packets.len())..);
-        (gone..64).zip(held)
+        (gone..64).zip(self.packets(at..self.entries.len()))
     }
 
     /// Those of them that a mask chooses.
-    pub fn chosen(&self, first: u64, mask: u64) -> impl Iterator<Item = &Packet> {
+    pub fn chosen(&self, first: u64, mask: u64) -> impl Iterator<Item = Packet<'_>> {
         self.ordinals(first).filter(move |(bit, _)| mask >> bit & 1 == 1).map(|(_, packet)| packet)
     }
 
-    /// The same, mutable.
-    pub fn chosen_mut(&mut self, first: u64, mask: u64) -> impl Iterator<Item = &mut Packet> {
-        let gone = self.first_ordinal().saturating_sub(first) as usize;
-        let at = first.saturating_sub(self.first_ordinal()) as usize;
-        let at = at.min(self.packets.len());
-        let held = self.packets.range_mut(at..);
-        (gone..64).zip(held).filter(move |(bit, _)| mask >> bit & 1 == 1).map(|(_, packet)| packet)
+    fn change_chosen(&mut self, first: u64, mask: u64, change: impl Fn(&mut Entry)) {
+        for bit in (0..64).filter(|bit| mask >> bit & 1 == 1) {
+            let at = self.index(first + bit);
+            at.and_then(|at| self.entries.get_mut(at)).into_iter().for_each(&change);
+        }
     }
 
-    /// The packet at exactly this position.
-    pub fn at(&self, from: u64) -> Option<&Packet> {
-        let at = self.packets.binary_search_by_key(&from, |packet| packet.from).ok()?;
-        self.packets.get(at)
+    /// Repairs of the packets that a mask chooses wait to be sent, or don't any more.
+    pub fn set_queued(&mut self, first: u64, mask: u64, queued: bool) {
+        self.change_chosen(first, mask, |entry| entry.mark(QUEUED, queued));
     }
 
-    pub fn at_mut(&mut self, from: u64) -> Option<&mut Packet> {
-        let at = self.packets.binary_search_by_key(&from, |packet| packet.from).ok()?;
-        self.packets.get_mut(at)
+    /// The packets that a mask chooses left again in transmission `number`.
+    pub fn set_sent(&mut self, first: u64, mask: u64, number: u64) {
+        self.change_chosen(first, mask, |entry| entry.sent = number);
+    }
+
+    /// The packet was past its deadline when a member passed over packets, and may be one of them.
+    pub fn give_up(&mut self, ordinal: u64) {
+        self.change_chosen(ordinal, 1, |entry| entry.mark(GIVEN_UP, true));
     }
 
     /// Everything before this is not repaired any more: it has arrived everywhere, or is past its deadline.
     pub fn repaired_from(&self, now: Instant) -> u64 {
-        self.packets.iter().find(|packet| !packet.is_past(now)).map_or(self.next, |packet| packet.from)
+        self.all().find(|packet| !packet.is_past(now)).map_or(self.next, |packet| packet.from)
     }
 
-    /// Reports outcomes of what is settled and forgets it. `known` is asked for each packet from the first on, with its ordinal; `patience`: how
+    /// Reports outcomes of what is settled and forgets it. `known` is asked for each packet from the first on; `patience`: how
     /// long after its deadline an answer is waited for.
     pub fn settle(
         &mut self,
         now: Instant,
         patience: Duration,
         queue: &mut SendQueue,
-        known: impl Fn(&Packet, u64) -> Known,
+        known: impl Fn(&Packet<'_>) -> Known,
     ) {
-        while let Some(packet) = self.packets.front() {
-            if packet.tag.is_some() {
+        while let Some(packet) = self.get(self.first_ordinal()) {
+            let known = known(&packet);
+            let Entry { marks, deadline, .. } = *packet.entry;
+            let late = now > deadline && now.since(deadline) >= patience;
+            if marks & BEGINS != 0 {
                 // What the message before left, if it was never sent to its end.
                 (self.incomplete, self.unknown) = (false, false);
             }
-            let ordinal = self.first_ordinal();
-            let late =
-                packet.deadline.is_some_and(|deadline| now.since(deadline) >= patience && now > deadline);
-            match known(packet, ordinal) {
-                Known::All => self.incomplete |= packet.given_up,
+            match known {
+                Known::All => self.incomplete |= marks & GIVEN_UP != 0,
                 Known::Nobody => self.unknown = true,
                 Known::NotAll { .. } if !late => return,
                 Known::NotAll { lacking: true } => self.incomplete = true,
@@ -242,50 +354,52 @@ impl Held {
         }
     }
 
-    /// The first is given up, as there is no room for more.
-    pub fn give_up_first(&mut self, queue: &mut SendQueue) {
-        (self.incomplete, self.unknown) = (true, false);
-        self.pop(queue);
+    /// Gives up the first ones until a packet of `len` bytes takes memory below `most`.
+    pub fn make_room(&mut self, len: usize, most: usize, queue: &mut SendQueue) {
+        while self.entries.len() > 0 && self.cost_from(0) + len + ENTRY > most {
+            (self.incomplete, self.unknown) = (true, false);
+            self.pop(queue);
+        }
     }
 
     fn pop(&mut self, queue: &mut SendQueue) {
-        let Some(packet) = self.packets.pop_front() else { return };
-        self.bytes -= packet.bytes.len();
-        queue.recycle(packet.bytes);
-        if packet.ends {
+        let Some(entry) = self.entries.pop() else { return };
+        self.bytes -= usize::from(entry.len);
+        self.blocks.release_before(self.entries.get(0).map_or(self.blocks.end(), |first| first.place));
+        if entry.is(ENDS) {
             let outcome = match (self.incomplete, self.unknown) {
                 (true, _) => Outcome::Expired { maybe_received: true },
                 (false, true) => Outcome::Released,
                 (false, false) => Outcome::Acked,
             };
             (self.incomplete, self.unknown) = (false, false);
-            queue.settle(packet.message, outcome);
+            queue.settle(entry.tag, outcome);
         }
     }
 
     /// The latest deadline of what is held; the end of time where there is none.
     pub fn last_deadline(&self) -> Option<Instant> {
-        let held = self.packets.iter().map(|packet| packet.deadline);
-        let cutting = self.cutting.iter().map(|(message, _)| message.deadline);
-        held.chain(cutting).map(|deadline| deadline.unwrap_or(Instant::from_nanos(u64::MAX))).max()
+        let held = self.all().map(|packet| packet.entry.deadline);
+        let cutting = self.cutting.iter().map(|(message, _)| message.deadline.unwrap_or(NEVER));
+        held.chain(cutting).max()
     }
 
     /// When the first is past its deadline, and when an answer about it is no longer waited for.
     pub fn next_settling(&self, patience: Duration) -> Option<Instant> {
-        self.packets.front()?.deadline.map(|deadline| deadline + patience.max(Duration::from_nanos(1)))
+        self.all().next()?.deadline().map(|deadline| deadline + patience.max(Duration::from_nanos(1)))
     }
 
     /// Ends everything with this outcome.
     pub fn abort(&mut self, queue: &mut SendQueue) {
-        while let Some(packet) = self.packets.pop_front() {
-            queue.recycle(packet.bytes);
-            if packet.ends {
-                queue.settle(packet.message, Outcome::Aborted);
+        while let Some(entry) = self.entries.pop() {
+            if entry.is(ENDS) {
+                queue.settle(entry.tag, Outcome::Aborted);
             }
         }
         if let Some((message, _)) = self.cutting.take() {
             queue.finish(message, Outcome::Aborted);
         }
+        self.blocks.clear();
         self.bytes = 0;
     }
 }

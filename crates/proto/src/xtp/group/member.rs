@@ -113,7 +113,7 @@ impl GroupMember {
             queue: SendQueue::new(Room::LEAN, packet),
             inbox: Inbox::new(Room::LEAN, packet),
             tally: Tally::default(),
-            incoming: Incoming::new(settings.ordered).with_window(WINDOW),
+            incoming: Incoming::new(settings.ordered).with_bounds(WINDOW, MOST_SPANS),
             decoder: Decoder::new(),
             rng,
             sender: None,
@@ -326,5 +326,8 @@ const FIRST_AGAIN: Duration = Duration::from_millis(250);
 /// Proofs without an answer, after which a member asks anew.
 const MOST_PROOFS: u32 = 8;
 const LEAST_RESERVED: usize = 256;
+/// Gaps that a member bears: with 2000 packets a second, a tenth of which is lost, those of five round trips of a second. Further packets behind
+/// a gap count as not received.
+const MOST_SPANS: usize = 1024;
 /// Silence after which the sender counts as gone: six announcements, as long as it waits for a member itself.
 const SENDER_GONE: Duration = Duration::from_secs(3);

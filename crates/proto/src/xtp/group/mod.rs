@@ -20,7 +20,8 @@
 //!   may report (`in-rate` of the traffic specifier), and over how long members spread requests (a reserved field). One follows each pause
 //!   in the data after a few milliseconds, so that members notice that they miss the last packet.
 //! * **Given up.** A report with NOERR says that the member has passed over packets that are no longer repaired.
-//! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s.
+//! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s. Where data become faster, this is
+//!   announced at once, and members send the next report the sooner (RFC 3550 §6.3.4), before the window is full.
 //! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s, four round trips or two report
 //!   intervals, and removes it after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the
 //!   data, or that alone lags behind by half of the window or takes no more for a second, and removes it. That member goes on listening. A
@@ -29,11 +30,13 @@
 
 mod alike;
 mod backoff;
+mod blocks;
 mod combination;
 mod decoder;
 mod held;
 mod join;
 mod member;
+mod missing;
 mod repair;
 mod roster;
 mod round_trips;
@@ -41,6 +44,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 mod unasked;
+mod wanted;
 
 use std::time::Duration;
 
@@ -57,10 +61,11 @@ const NEVER_SPREAD: Duration = Duration::ZERO;
 const STATUS_SIZE: usize = 100;
 /// The share of the data's rate that all members' reports have together (RFC 3550 §6.2).
 const STATUS_SHARE: f64 = 0.05;
-/// Bytes that a sender holds for its slowest member, and that a member takes ahead of what is missing. A member says how far that is when it reports.
+/// Bytes that a member takes ahead of what is missing; it says how far that is when it reports. A sender has so much memory for packets that
+/// its slowest member lacks, of which each takes its data and a [`held::ENTRY`], about as much as its headers on the wire.
 const WINDOW: usize = 4 << 20;
 /// Most members of a group whose sender repairs what they lack (`xtp://` to a multicast address); further receivers get no repairs.
 pub const MOST_MEMBERS: usize = 1000;
-// Where as many members as possible share the reports' rate, so many bytes of data leave before each has reported, half as many again at most:
+// Where as many members as possible share the reports' rate, so many bytes of packets leave before each has reported, half as many again at most:
 // a smaller window would stop the sender until then.
 const _: () = assert!(1.5 * (STATUS_SIZE * MOST_MEMBERS) as f64 / STATUS_SHARE < WINDOW as f64);

@@ -17,6 +17,7 @@ use super::decoder::MOST_KEPT;
 use super::held::{Held, Packet};
 use super::roster::Roster;
 use super::unasked::{Unasked, Window};
+use super::wanted::Wanted;
 use crate::xtp::wire::Writer;
 
 /// Repairs that are due, and what they may cost.
@@ -29,6 +30,8 @@ pub(super) struct Repairs {
     credit: f64,
     /// Bytes of data a second, smoothed over about a second, and when the last were counted.
     rate: f64,
+    /// The same over a shorter time.
+    recent: f64,
     counted: Instant,
     /// Up to when silence has been granted bytes, and how many since the last data.
     granted: Instant,
@@ -37,25 +40,33 @@ pub(super) struct Repairs {
     began: Option<Instant>,
     /// Index of the next combination.
     index: u32,
-    /// What is missing somewhere, while a round is made.
-    wanted: Vec<u64>,
+    wanted: Wanted,
     unasked: Unasked,
     /// Combinations that each member has and that are not yet counted for a stretch.
     spare: Vec<usize>,
 }
 
-/// A repair to be sent.
+/// Repairs to be sent, of the packets that a mask chooses from this ordinal on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Repair {
-    /// The packet at this position.
-    Packet(u64),
-    /// A combination of the packets that a mask chooses, from this ordinal on. `asked`: a member asked for it.
-    Sum { first: u64, mask: u64, asked: bool },
+struct Repair {
+    first: u64,
+    mask: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// The packets themselves, one after another.
+    Packets,
+    /// So many combinations of them.
+    Sums(u8),
+    /// One that no member asked for.
+    Unasked,
 }
 
 impl Repair {
     fn is_asked(&self) -> bool {
-        !matches!(self, Repair::Sum { asked: false, .. })
+        self.kind != Kind::Unasked
     }
 }
 
@@ -67,20 +78,23 @@ impl Repairs {
             round: None,
             credit: INITIAL_CREDIT,
             rate: 0.0,
+            recent: 0.0,
             counted: now,
             granted: now,
             ahead: 0.0,
             began: None,
             index: 0,
-            wanted: Vec::new(),
+            wanted: Wanted::default(),
             unasked: Unasked::new(parity),
             spare: Vec::new(),
         }
     }
 
     pub fn reserve(&mut self, packets: usize) {
-        self.queue.reserve_exact(packets);
-        self.wanted.reserve_exact(packets);
+        // Each is of up to 64, and some begin within those of another.
+        self.queue.reserve_exact((packets / 16).saturating_sub(self.queue.len()));
+        self.wanted.reserve(packets);
+        self.spare.reserve_exact(FEW_MEMBERS.saturating_sub(self.spare.len()));
     }
 
     /// A data packet of so many bytes leaves for the first time.
@@ -91,13 +105,14 @@ impl Repairs {
         self.granted = now;
         self.began.get_or_insert(now);
         let gap = now.since(self.counted).as_secs_f64();
-        let weight = (gap / RATE_TIME).min(1.0);
-        if gap > 0.0 {
-            self.rate += weight * (len as f64 / gap.max(1e-6) - self.rate);
-            self.counted = now;
-        } else {
-            self.rate += len as f64 / RATE_TIME;
+        for (rate, time) in [(&mut self.rate, RATE_TIME), (&mut self.recent, RECENT_TIME)] {
+            if gap > 0.0 {
+                *rate += (gap / time).min(1.0) * (len as f64 / gap.max(1e-6) - *rate);
+            } else {
+                *rate += len as f64 / time;
+            }
         }
+        self.counted = now;
     }
 
     /// The data packet sent last may make a combination due. `asks`: members may ask for repairs.
@@ -118,7 +133,7 @@ impl Repairs {
     fn queue_unasked(&mut self, due: Option<Window>) {
         if let Some((first, count)) = due {
             let mask = u64::MAX >> (64 - count);
-            self.queue.push_front(Repair::Sum { first, mask, asked: false });
+            self.queue.push_front(Repair { first, mask, kind: Kind::Unasked });
         }
     }
 
@@ -129,11 +144,8 @@ impl Repairs {
 
     /// Whether the packet with this ordinal may be in a combination that is still to come.
     pub fn needs(&self, ordinal: u64) -> bool {
-        let first = |repair: &Repair| match repair {
-            Repair::Sum { first, asked: false, .. } => Some(*first),
-            _ => None,
-        };
-        self.unasked.needs(ordinal) || self.queue.iter().filter_map(first).any(|first| ordinal >= first)
+        let mut unasked = self.queue.iter().filter(|repair| !repair.is_asked());
+        self.unasked.needs(ordinal) || unasked.any(|repair| ordinal >= repair.first)
     }
 
     /// Nothing new is sent: what repairs may have grows as if the stream went on.
@@ -151,6 +163,11 @@ impl Repairs {
     pub fn rate(&self, now: Instant) -> f64 {
         let known = self.began.is_some_and(|began| now.since(began).as_secs_f64() >= 2.0 * RATE_TIME);
         if known { self.rate } else { self.rate.max(USUAL_RATE) }
+    }
+
+    /// The same, and soon more where the stream has become faster.
+    pub fn peak_rate(&self, now: Instant) -> f64 {
+        self.rate(now).max(self.recent)
     }
 
     /// Some member lacks packets, of which the first must be mended by `deadline`.
@@ -183,100 +200,99 @@ impl Repairs {
             return;
         }
         self.round = None;
-        self.wanted.clear();
+        self.wanted.restart(held.first_ordinal(), (held.count() - held.first_ordinal()) as usize);
         for member in roster.all() {
-            let wanted = member.missing.iter().filter(|from| is_wanted(now, held, **from, member.echo));
-            self.wanted.extend(wanted);
+            let wanted = member.missing.all().filter_map(|ordinal| held.wanted(now, ordinal, member.echo));
+            wanted.for_each(|packet| self.wanted.insert(packet.ordinal));
         }
-        self.wanted.sort_unstable();
-        self.wanted.dedup();
         self.spare.clear();
         self.spare.extend(roster.all().map(|member| member.combinations));
-        let mut done = 0;
-        while done < self.wanted.len() {
-            done += self.add_stretch(now, done, held, roster, whole_stretches);
+        while let Some(stretch) = self.wanted.take_stretch() {
+            self.add_stretch(now, stretch, held, roster, whole_stretches);
         }
     }
 
-    /// Queues the repairs of wanted packets from the one at `at` on that are near each other; returns how many.
+    /// Queues the repairs of the wanted packets of a stretch: its first ordinal, and which are wanted.
     fn add_stretch(
         &mut self,
         now: Instant,
-        at: usize,
+        (first, wanted): (u64, u64),
         held: &mut Held,
         roster: &Roster,
         whole_stretches: bool,
-    ) -> usize {
-        let from = self.wanted[at];
-        let end = held.from(from).nth(MOST_NAMED).map_or(u64::MAX, |packet| packet.from);
-        let count = self.wanted[at..].iter().take_while(|from| **from < end).count();
-        let stretch = &self.wanted[at..at + count];
-        let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
-            let behind = &member.missing[member.missing.partition_point(|missing| *missing < from)..];
-            let of_stretch = behind.iter().take_while(|missing| **missing < end);
-            let lacks = of_stretch.filter(|missing| is_wanted(now, held, **missing, member.echo)).count();
-            // The combinations that it has were not enough, so it needs one more at least.
-            let has = (*spare).min(lacks.saturating_sub(1));
-            *spare -= has;
-            lacks - has
-        });
-        let needed = lacking.max().unwrap_or(0);
+    ) {
+        let Some(packet) = held.get(first) else { return };
+        let count = wanted.count_ones();
+        let needed = self.needed(now, first, held, roster);
         // Of packets that long ago a member may no longer have those that come in the combination besides the missing ones.
-        let is_old = held.ordinal_of(from).is_some_and(|first| held.count() - first > MOST_KEPT as u64 / 2);
+        let is_old = held.count() - first > MOST_KEPT as u64 / 2;
         let alone = needed >= count || is_old;
         // If this repair is lost, no request for another comes in time. Where losses are frequent, one more is sent now.
         let answer_by = now + 2 * roster.longest_rtt();
-        let is_last = held.at(from).and_then(|packet| packet.deadline).is_some_and(|last| last < answer_by);
+        let is_last = packet.deadline().is_some_and(|last| last < answer_by);
         let more = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
-        let last = stretch[count - 1];
-        let mut mask = 0;
-        for (bit, packet) in held.from(from).take_while(|packet| packet.from <= last).enumerate() {
-            let is_in =
-                whole_stretches && !packet.is_past(now) || stretch.binary_search(&packet.from).is_ok();
-            mask |= u64::from(is_in) << bit;
+        let mut mask = wanted;
+        if whole_stretches {
+            let up_to_last = u64::MAX >> wanted.leading_zeros();
+            let in_time = held.chosen(first, up_to_last).filter(|packet| !packet.is_past(now));
+            in_time.for_each(|packet| mask |= 1 << (packet.ordinal - first));
         }
         if alone {
-            self.queue.extend(stretch.iter().map(|from| Repair::Packet(*from)));
+            self.queue.push_back(Repair { first, mask: wanted, kind: Kind::Packets });
         }
-        if let Some(first) = held.ordinal_of(from) {
-            let needed = if alone { 0 } else { needed };
-            let sums = needed + usize::from(more);
-            self.queue.extend((0..sums).map(|_| Repair::Sum { first, mask, asked: true }));
+        let sums = if alone { 0 } else { needed as u8 } + u8::from(more);
+        if sums > 0 {
+            self.queue.push_back(Repair { first, mask, kind: Kind::Sums(sums) });
         }
-        for from in stretch {
-            held.at_mut(*from).into_iter().for_each(|packet| packet.queued = true);
-        }
-        count
+        held.set_queued(first, wanted, true);
     }
 
-    /// The next repair that can still be of use, if its bytes are granted.
+    /// Combinations of the 64 packets from an ordinal on that the member needs which lacks most of them. Those that members have are used up.
+    fn needed(&mut self, now: Instant, first: u64, held: &Held, roster: &Roster) -> u32 {
+        let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
+            let of_stretch = member.missing.from(first).take_while(|ordinal| *ordinal < first + 64);
+            let lacks =
+                of_stretch.filter(|ordinal| held.wanted(now, *ordinal, member.echo).is_some()).count();
+            // The combinations that it has were not enough, so it needs one more at least.
+            let has = (*spare).min(lacks.saturating_sub(1));
+            *spare -= has;
+            (lacks - has) as u32
+        });
+        lacking.max().unwrap_or(0)
+    }
+
+    /// The next repair that can still be of use, if its bytes are granted: one combination, or one packet.
     fn next(&mut self, now: Instant, held: &mut Held) -> Option<Repair> {
         while let Some(repair) = self.queue.front().copied() {
-            let current = match repair {
-                Repair::Packet(from) => held.at(from).filter(|packet| !packet.is_past(now)).map(|_| repair),
-                Repair::Sum { first, mask, asked } => {
-                    of_use(now, held, first, mask).map(|(first, mask)| Repair::Sum { first, mask, asked })
-                }
-            };
-            if current.is_some() {
-                return current.filter(|_| !repair.is_asked() || self.credit >= 0.0);
+            let Repair { first, mask, kind } = repair;
+            let mask = if kind == Kind::Packets { mask & mask.wrapping_neg() } else { mask };
+            if let Some((first, mask)) = of_use(now, held, first, mask) {
+                let granted = !repair.is_asked() || self.credit >= 0.0;
+                return granted.then_some(Repair { first, mask, kind });
             }
             self.drop_first(held);
         }
         None
     }
 
+    /// The first repair was sent, or is of no use.
     fn drop_first(&mut self, held: &mut Held) {
-        match self.queue.pop_front() {
-            Some(Repair::Packet(from)) => {
-                held.at_mut(from).into_iter().for_each(|packet| packet.queued = false);
+        let Some(repair) = self.queue.front_mut() else { return };
+        let Repair { first, mask, ref mut kind } = *repair;
+        match kind {
+            Kind::Packets => {
+                let lowest = mask & mask.wrapping_neg();
+                held.set_queued(first, lowest, false);
+                repair.mask ^= lowest;
+                if repair.mask != 0 {
+                    return;
+                }
             }
-            // The same combination may be queued several times.
-            Some(sum @ Repair::Sum { first, mask, asked: true }) if !self.queue.contains(&sum) => {
-                held.chosen_mut(first, mask).for_each(|packet| packet.queued = false);
-            }
-            _ => {}
+            Kind::Sums(left) if *left > 1 => return *left -= 1,
+            Kind::Sums(_) => held.set_queued(first, mask, false),
+            Kind::Unasked => {}
         }
+        self.queue.pop_front();
     }
 
     /// Writes the next repair if there is one whose bytes are granted. `plain` writes a packet's own data packet; `start` begins a packet
@@ -287,28 +303,23 @@ impl Repairs {
         number: u64,
         held: &mut Held,
         buf: &'a mut [u8],
-        plain: impl FnOnce(&'a mut [u8], &Packet) -> usize,
+        plain: impl FnOnce(&'a mut [u8], &Packet<'_>) -> usize,
         start: impl FnOnce(&'a mut [u8], u64) -> Writer<'a>,
     ) -> Option<usize> {
         let repair = self.next(now, held)?;
-        let len = match repair {
-            Repair::Packet(from) => {
-                let packet = held.at_mut(from)?;
-                packet.sent = number;
-                plain(buf, packet)
-            }
-            Repair::Sum { first, mask, .. } => {
-                let index = self.index;
-                self.index = self.index.wrapping_add(1);
-                let from = held.chosen(first, mask).next()?.from;
-                let len = write_sum(start(buf, from), index, held, first, mask);
-                // What a member lacks behind an unasked one it asks for.
-                if repair.is_asked() {
-                    held.chosen_mut(first, mask).for_each(|packet| packet.sent = number);
-                }
-                len
-            }
+        let Repair { first, mask, kind } = repair;
+        let packet = held.get(first)?;
+        let len = if kind == Kind::Packets {
+            plain(buf, &packet)
+        } else {
+            let index = self.index;
+            self.index = self.index.wrapping_add(1);
+            write_sum(start(buf, packet.from), index, held, first, mask)
         };
+        // What a member lacks behind an unasked one it asks for.
+        if repair.is_asked() {
+            held.set_sent(first, mask, number);
+        }
         self.drop_first(held);
         let charged = if repair.is_asked() { 1.0 } else { self.unasked.charged() };
         self.credit -= charged * len as f64;
@@ -321,11 +332,6 @@ impl Repairs {
         let wait = Duration::from_secs_f64((-self.credit / (SHARE * self.rate.max(1.0))).clamp(0.0, 1.0));
         waits.then(|| self.granted + wait.max(SILENCE))
     }
-}
-
-/// Whether a packet that a member lacked, as of its report, is to be sent again.
-fn is_wanted(now: Instant, held: &Held, from: u64, echo: u64) -> bool {
-    held.at(from).is_some_and(|packet| !packet.queued && packet.sent <= echo && !packet.is_past(now))
 }
 
 /// What is left of a combination: packets that are still held and not past their deadline. It begins with the first of these.
@@ -343,16 +349,20 @@ fn of_use(now: Instant, held: &Held, first: u64, mask: u64) -> Option<(u64, u64)
 /// Writes a combination of the packets that a mask chooses, which begins with a chosen one. Returns the packet's length.
 fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: u64) -> usize {
     let count = 64 - mask.leading_zeros() as usize;
-    let longest = held.chosen(first, mask).map(|packet| packet.bytes.len()).max().unwrap_or(0);
+    let longest = held.chosen(first, mask).map(|packet| packet.len()).max().unwrap_or(0);
     let body = writer.space(names(count) + FIXED + longest);
     let named = held.ordinals(first).take(count);
-    write_names(body, index, count, named.map(|(bit, packet)| (packet.bytes.len(), mask >> bit & 1 == 1)));
+    write_names(body, index, count, named.map(|(bit, packet)| (packet.len(), mask >> bit & 1 == 1)));
     let sum = &mut body[names(count)..];
     sum.fill(0);
     held.chosen(first, mask).for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
     writer.finish()
 }
 
+/// A mask has a bit for each packet that a combination may name.
+const _: () = assert!(MOST_NAMED == u64::BITS as usize);
+/// Members for which memory is reserved.
+const FEW_MEMBERS: usize = 32;
 /// Repairs have at most a quarter of the data's rate.
 const SHARE: f64 = 0.25;
 /// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).
@@ -374,6 +384,7 @@ const LONG_ROUND: f64 = 0.7;
 const USUAL_RATE: f64 = 192_000.0;
 /// Seconds over which the rate is smoothed.
 const RATE_TIME: f64 = 1.0;
+const RECENT_TIME: f64 = 0.25;
 /// Nothing new was sent for a while.
 const SILENCE: Duration = Duration::from_millis(50);
 /// A round takes so long where nothing is urgent: enough packets for combinations to be of many, as the fewer the larger share they have.
@@ -404,21 +415,21 @@ mod tests {
     fn a_combination_whose_first_packet_is_settled_mends_the_others() {
         let (mut held, mut queue) = held();
         let mut repairs = Repairs::new(Instant::ZERO, 0.0);
-        repairs.queue.push_back(Repair::Sum { first: 0, mask: 0b1_0011, asked: true });
-        held.chosen_mut(0, 0b1_0011).for_each(|packet| packet.queued = true);
-        let first_alone = |_: &Packet, ordinal| match ordinal {
+        repairs.queue.push_back(Repair { first: 0, mask: 0b1_0011, kind: Kind::Sums(1) });
+        held.set_queued(0, 0b1_0011, true);
+        let first_alone = |packet: &Packet<'_>| match packet.ordinal {
             0 => Known::All,
             _ => Known::NotAll { lacking: true },
         };
         held.settle(Instant::ZERO, Duration::ZERO, &mut queue, first_alone);
-        assert!(held.at(100).is_none() && held.at(110).is_some());
+        assert!(held.get(0).is_none() && held.get(1).is_some_and(|packet| packet.from == 110));
         let next = repairs.next(Instant::ZERO, &mut held);
-        assert_eq!(next, Some(Repair::Sum { first: 1, mask: 0b1001, asked: true }));
+        assert_eq!(next, Some(Repair { first: 1, mask: 0b1001, kind: Kind::Sums(1) }));
         let positions: Vec<u64> = held.chosen(1, 0b1001).map(|packet| packet.from).collect();
         assert_eq!(positions, [110, 140]);
         repairs.drop_first(&mut held);
         // Otherwise they would wait for a repair for ever.
-        assert!(held.from(0).all(|packet| !packet.queued));
+        assert!(held.from(0).all(|packet| !packet.is_queued()));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use antiphon_core::{Counters, Instant, PathId, PathStats};
 
 use super::held::{Held, Known, Packet};
+use super::missing::Missing;
 use super::round_trips::RoundTrips;
 use crate::xtp::MIN_PACKET;
 use crate::xtp::wire::{HEADER, Key, SPAN, STATUS};
@@ -29,8 +30,7 @@ pub(super) struct Member {
     pub echo: u64,
     /// Number of its own latest packet.
     sync: Option<u32>,
-    /// Positions of the packets that it lacked when it reported last.
-    pub missing: Vec<u64>,
+    pub missing: Missing,
     /// Position up to which that list is complete.
     pub told: u64,
     /// Combinations that it had then and could not use alone: of so many fewer it lacks.
@@ -155,7 +155,7 @@ impl Roster {
             alloc: u64::MAX,
             echo: 0,
             sync: None,
-            missing: Vec::with_capacity(MOST_MISSING),
+            missing: Missing::new(),
             told: 0,
             combinations: 0,
             suspended: false,
@@ -195,7 +195,7 @@ impl Roster {
     }
 
     /// What is known of a packet.
-    pub fn known(&self, packet: &Packet) -> Known {
+    pub fn known(&self, packet: &Packet<'_>) -> Known {
         let mut any = false;
         let (mut all, mut lacking) = (true, false);
         for member in self.active() {
@@ -242,19 +242,23 @@ impl Member {
     }
 
     /// Whether it said so when it reported last.
-    fn lacks(&self, packet: &Packet) -> bool {
-        self.missing.binary_search(&packet.from).is_ok()
+    fn lacks(&self, packet: &Packet<'_>) -> bool {
+        self.missing.contains(packet.ordinal)
     }
 
     /// Whether it has told of packets that left later, and not that it lacks this one.
-    fn has(&self, packet: &Packet) -> bool {
-        self.echo > packet.sent && packet.to() <= self.told && !self.lacks(packet)
+    fn has(&self, packet: &Packet<'_>) -> bool {
+        self.echo > packet.sent() && packet.to() <= self.told && !self.lacks(packet)
     }
 
     /// It has passed over packets since its last report: those before `end` that are past their deadline may be among them.
     pub fn on_passed_over(&self, now: Instant, end: u64, held: &mut Held) {
-        let before = |packet: &&mut Packet| packet.from < end && packet.to() > self.next && !self.has(packet);
-        held.all_mut().filter(before).for_each(|packet| packet.given_up |= packet.is_past(now));
+        for ordinal in held.ordinal_from(self.next)..held.count() {
+            let Some(packet) = held.get(ordinal).filter(|packet| packet.from < end) else { break };
+            if packet.is_past(now) && !self.has(&packet) {
+                held.give_up(ordinal);
+            }
+        }
     }
 
     /// Notes what it has and lacks.
@@ -269,7 +273,7 @@ impl Member {
         // What it had once it still has.
         let rseq = self.next.max(report.rseq);
         (self.next, self.alloc, self.echo) = (rseq, alloc, self.echo.max(echo));
-        self.missing.clear();
+        self.missing.restart(held.ordinal_from(rseq));
         let told = spans.clone().count();
         // Behind the last of as many as the smallest packet holds nothing is known.
         let end =
@@ -278,7 +282,7 @@ impl Member {
         // Up to where what is not reported is missing.
         let told = held
             .from(rseq)
-            .find(|packet| packet.sent > echo)
+            .find(|packet| packet.sent() > echo)
             .map_or(held.next(), |packet| packet.from)
             .min(end);
         self.count_losses(now, told, held, spans.clone());
@@ -286,14 +290,10 @@ impl Member {
         for packet in held.from(rseq).take_while(|packet| packet.to() <= end) {
             while spans.next_if(|span| span.1 <= packet.from).is_some() {}
             let has = spans.peek().is_some_and(|span| span.0 <= packet.from && packet.to() <= span.1);
-            if has || packet.sent > echo {
-                continue;
-            }
-            if self.missing.len() >= MOST_MISSING {
+            if !has && packet.sent() <= echo && !self.missing.push(packet.ordinal) {
                 self.told = packet.from;
                 break;
             }
-            self.missing.push(packet.from);
         }
         self.counters.datagrams_received += 1;
     }
@@ -337,8 +337,6 @@ impl Member {
     }
 }
 
-/// Positions of missing packets that are remembered for a member; further ones are found in its next report.
-const MOST_MISSING: usize = 256;
 /// Before a member has answered.
 const LEAST_RTT: Duration = Duration::from_millis(1);
 /// Losses are counted for so long; after half of it a member may be told that it lacks too much.
@@ -359,9 +357,13 @@ mod tests {
 
     /// So many packets of 100 bytes from position 0 on.
     fn held(packets: u64) -> Held {
+        held_until(packets, None)
+    }
+
+    fn held_until(packets: u64, deadline: Option<Instant>) -> Held {
         let (mut held, mut queue) = (Held::new(0), SendQueue::new(Room::of(10_000), 100));
         for number in 0..packets {
-            queue.push(Message::new(Tag(number), &[0; LEN as usize], None), 100).expect("room");
+            queue.push(Message::new(Tag(number), &[0; LEN as usize], deadline), 100).expect("room");
             held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
             held.cut(100, number + 1, &mut queue).expect("a packet");
         }
@@ -401,7 +403,7 @@ mod tests {
         let member = roster.get_mut(0);
         member.on_report(Instant::ZERO, report(8 * LEN, 10, &[]), &held);
         member.on_report(Instant::ZERO, report(0, 10, &[]), &held);
-        assert_eq!((member.next, &member.missing[..]), (8 * LEN, &[8 * LEN, 9 * LEN][..]));
+        assert_eq!((member.next, member.missing.all().collect::<Vec<_>>()), (8 * LEN, vec![8, 9]));
     }
 
     #[test]
@@ -409,24 +411,23 @@ mod tests {
         let (mut roster, held) = (roster(), held(40));
         let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
         roster.get_mut(0).on_report(Instant::ZERO, report(0, 40, &spans), &held);
-        assert_eq!(roster.get_mut(0).missing.len(), SURE_SPANS);
+        assert_eq!(roster.get_mut(0).missing.all().count(), SURE_SPANS);
         const { assert!(SURE_SPANS >= 4 && 2 * SURE_SPANS < 40) };
     }
 
     #[test]
     fn what_a_list_that_may_have_been_cut_does_not_tell_is_not_known_to_have_come() {
-        let (mut roster, mut held) = (roster(), held(40));
+        let (mut roster, mut held) = (roster(), held_until(40, Some(Instant::ZERO)));
         let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
         roster.get_mut(0).on_report(Instant::ZERO, report(0, 41, &spans), &held);
-        let known = |roster: &Roster, held: &Held, at: u64| roster.known(held.at(at * LEN).expect("held"));
+        let known = |roster: &Roster, held: &Held, at: u64| roster.known(&held.get(at).expect("held"));
         assert_eq!(known(&roster, &held, 1), Known::All);
         assert_eq!(known(&roster, &held, 0), Known::NotAll { lacking: true });
         assert_eq!(known(&roster, &held, 39), Known::NotAll { lacking: false });
         // It gives up what it lacks: that may be the last one, but not what it had.
-        held.all_mut().for_each(|packet| packet.deadline = Some(Instant::ZERO));
         let late = Instant::ZERO + Duration::from_nanos(1);
         roster.get_mut(0).on_passed_over(late, 40 * LEN, &mut held);
-        let given_up: Vec<bool> = [0, 1, 39].map(|at| held.at(at * LEN).expect("held").given_up).to_vec();
+        let given_up: Vec<bool> = [0, 1, 39].map(|at| held.get(at).expect("held").is_given_up()).to_vec();
         assert_eq!(given_up, [true, false, true]);
     }
 

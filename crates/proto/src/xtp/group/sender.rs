@@ -1,6 +1,7 @@
-//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`), and
-//! what is sent (`packets`).
+//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`) and
+//! how often (`intervals`), and what is sent (`packets`).
 
+mod intervals;
 mod joins;
 mod packets;
 mod reports;
@@ -30,6 +31,7 @@ use crate::xtp::settings::{Reliability, Settings};
 use crate::xtp::validator::XtpValidator;
 use crate::xtp::wire::{self, HEADER, Key, Segment, option};
 use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
+use intervals::Intervals;
 
 /// The association of a sender with a group.
 pub(in crate::xtp) struct GroupSender {
@@ -68,9 +70,7 @@ pub(in crate::xtp) struct GroupSender {
     last_data: Option<Instant>,
     /// From when a message is handed over to its deadline, of the latest that had one.
     horizon: Option<Duration>,
-    /// How often members report: the longer of what they were told last and before.
-    interval: Duration,
-    told: Duration,
+    intervals: Intervals,
     closing: Option<Instant>,
     ends: Ends,
 }
@@ -103,7 +103,7 @@ impl GroupSender {
             settings,
             packet,
             validator: XtpValidator::new(&seeds.shared(), port, false),
-            queue: SendQueue::new(Room::PROVED, packet),
+            queue: SendQueue::new(Room::LEAN, packet),
             inbox: Inbox::new(Room::PROVED, packet),
             tally: Tally::default(),
             // Positions never wrap: a stream begins low in their range.
@@ -127,12 +127,11 @@ impl GroupSender {
             blocked_since: None,
             last_data: None,
             horizon: None,
-            interval: SHORTEST_STATUS,
-            told: SHORTEST_STATUS,
+            intervals: Intervals::new(now, SHORTEST_STATUS),
             closing: None,
             ends: Ends { left: 0, at: now, due: false },
         };
-        sender.held.reserve(LEAST_RESERVED);
+        sender.held.reserve(LEAST_RESERVED, READY * packet);
         sender.repairs.reserve(LEAST_RESERVED);
         sender.alike.reserve();
         sender.begin_if_ready(now);
@@ -193,7 +192,7 @@ impl GroupSender {
 
     /// How long after its deadline a packet's fate is asked for.
     fn patience(&self) -> Duration {
-        (3 * self.interval + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
+        (3 * self.intervals.current() + 2 * self.roster.longest_rtt()).min(MOST_PATIENCE)
     }
 
     fn handle_packet(&mut self, now: Instant, datagram: Datagram<'_>) {
@@ -238,9 +237,9 @@ impl GroupSender {
         let patience = self.patience();
         let GroupSender { held, queue, roster, settings, repairs, .. } = self;
         let asks = settings.reliability != Reliability::None;
-        held.settle(now, patience, queue, |packet, ordinal| match asks {
+        held.settle(now, patience, queue, |packet| match asks {
             true => roster.known(packet),
-            false if repairs.needs(ordinal) => Known::NotAll { lacking: false },
+            false if repairs.needs(packet.ordinal) => Known::NotAll { lacking: false },
             false => Known::Nobody,
         });
     }
@@ -265,11 +264,10 @@ impl GroupSender {
             if self.last_data.is_some_and(|at| now.since(at) >= LEAST_ANNOUNCEMENT) {
                 self.repairs.on_pause();
             }
-            self.announced_at = Some(now);
             self.announce_at = now + self.announce_every;
             self.announce_every = (2 * self.announce_every).min(MOST_ANNOUNCEMENT);
-            let told = self.status_interval(now);
-            self.interval = told.max(std::mem::replace(&mut self.told, told));
+            self.announced_at = Some(now);
+            self.intervals.tell(now, self.status_interval(now));
             let before_data = self.held.count() == 0;
             let len = if before_data { self.write_first(buf) } else { self.write_announcement(now, 0, buf) };
             return Some((GROUP, len));
@@ -340,9 +338,11 @@ impl Endpoint for GroupSender {
     }
 
     fn reserve(&mut self, messages: usize) {
-        self.queue.make_room(Room::of(messages), self.packet);
+        // A message waits to be sent, or its packets are held: buffers are for half of them each.
+        let half = messages.div_ceil(2);
+        self.queue.make_room(Room { buffers: half, ..Room::of(messages) }, self.packet);
         self.inbox.make_room(Room::of(messages), self.packet);
-        self.held.reserve(messages.max(LEAST_RESERVED));
+        self.held.reserve(messages.max(LEAST_RESERVED), half * self.packet);
         self.repairs.reserve(messages.max(LEAST_RESERVED));
     }
 
@@ -475,5 +475,6 @@ const MOST_ANSWERS: usize = 256;
 /// The end is said so often, with so much time in between.
 const TIMES_ENDED: u32 = 3;
 const BETWEEN_ENDS: Duration = Duration::from_millis(20);
-/// Packets for which memory is reserved.
+/// Packets for which memory is reserved, and full ones whose bytes have room.
 const LEAST_RESERVED: usize = 256;
+const READY: usize = 32;

@@ -258,6 +258,37 @@ fn a_fast_stream_over_a_long_path_comes_whole() {
     assert!(4 * repairs <= data + 4 * 100_000, "{repairs} bytes of repairs for {data}");
 }
 
+/// 1.2 MB/s from one moment to the next: until then members report every ten seconds, and by the rate of this stream in less than two.
+#[test]
+fn a_stream_that_becomes_fast_does_not_wait_for_a_thousand_reports() {
+    let mut group = Group::new("reliability=full&members=1000", MOST_MEMBERS, 0.0);
+    group.one_way = Duration::from_millis(100);
+    group.run(3_000);
+    assert_eq!(group.joined(), MOST_MEMBERS);
+    // More than the window and the queue hold.
+    for _ in 0..4_200 {
+        group.seen.clear();
+        group.send(1_200, None);
+        group.run(1);
+        assert!(group.seen.iter().any(|(_, len, ours)| *ours && *len > 1_000), "at {:?}", group.now);
+    }
+    assert!(!group.events.iter().any(|event| matches!(event, Event::MemberLeft { .. })));
+}
+
+/// A tenth of 2000 packets a second: there are more gaps than a report tells.
+#[test]
+fn many_short_packets_come_whole_through_losses_over_a_long_path() {
+    let mut group = Group::new("reliability=full&order=ordered", 1, 0.1);
+    group.one_way = Duration::from_millis(100);
+    group.run(2_000);
+    for _ in 0..1_000 {
+        (0..10).for_each(|_| group.send(100, None));
+        group.run(5);
+    }
+    group.run(5_000);
+    assert!(group.members[0].messages.iter().copied().eq(0..10_000), "{}", group.members[0].messages.len());
+}
+
 #[test]
 fn long_messages_are_cut_and_joined() {
     let mut group = Group::new("reliability=full&members=3", 3, 0.1);

@@ -58,7 +58,7 @@ impl GroupMember {
             }
             Segment::Repair(body) => self.handle_repair(now, header.seq, body, (path, received_at)),
             Segment::Traffic { status, spread, traffic, .. } => {
-                self.handle_announcement(header.seq, &status, spread, &traffic);
+                self.handle_announcement(now, header.seq, &status, spread, &traffic);
             }
             Segment::First { .. } => self.sent_to = self.sent_to.max(header.seq),
             _ => self.tally.on_malformed(),
@@ -148,9 +148,16 @@ impl GroupMember {
         }
     }
 
-    pub(super) fn handle_announcement(&mut self, seq: u64, status: &Status, spread: u32, traffic: &Traffic) {
+    pub(super) fn handle_announcement(
+        &mut self,
+        now: Instant,
+        seq: u64,
+        status: &Status,
+        spread: u32,
+        traffic: &Traffic,
+    ) {
         self.sent_to = self.sent_to.max(seq);
-        self.set_pace(spread, traffic);
+        self.set_pace(now, spread, traffic);
         self.members = f64::from(status.echo);
         self.skip_to(status.rseq.min(seq));
     }
@@ -164,11 +171,17 @@ impl GroupMember {
         }
     }
 
-    pub(super) fn set_pace(&mut self, spread: u32, traffic: &Traffic) {
+    pub(super) fn set_pace(&mut self, now: Instant, spread: u32, traffic: &Traffic) {
         self.spread = Duration::from_micros(u64::from(spread)).min(MOST_SPREAD);
         let rate = f64::from(traffic.in_rate.max(1));
         let interval = Duration::from_secs_f64(STATUS_SIZE as f64 / rate);
+        let before = self.interval;
         self.interval = interval.clamp(FIRST_INTERVAL, LONGEST_INTERVAL);
+        if self.interval < before {
+            // The sender waits for reports that a faster stream makes more urgent (as in RFC 3550 §6.3.4).
+            let share = self.interval.as_secs_f64() / before.as_secs_f64();
+            self.report_at = self.report_at.map(|at| at.min(now + at.since(now).mul_f64(share)));
+        }
     }
 
     /// Packets to this member alone.
@@ -193,7 +206,7 @@ impl GroupMember {
             }
             (Segment::Traffic { status, spread, traffic, .. }, Membership::Proving { key, number, .. }) => {
                 self.membership = Membership::Member { key, number };
-                self.handle_announcement(header.seq, &status, spread, &traffic);
+                self.handle_announcement(now, header.seq, &status, spread, &traffic);
                 self.report_at = Some(now + self.interval.mul_f64(self.rng.unit()));
                 self.look_for_gaps(now);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon_core::Instant;
 
 use super::super::combination::{MOST_LENGTH, OVERHEAD};
-use super::super::held::Packet;
+use super::super::held::{ENTRY, Packet};
 use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
 use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS};
 use crate::xtp::wire::{HEADER, Header, Key, Status, TAG, Traffic, Writer, format, option, service};
@@ -32,7 +32,7 @@ impl GroupSender {
     pub(super) fn status_rate(&self, now: Instant) -> u32 {
         let members = self.roster.len().max(1) as f64;
         let fastest = STATUS_SIZE as f64 / SHORTEST_STATUS.as_secs_f64();
-        let share = STATUS_SHARE * self.repairs.rate(now) / members;
+        let share = STATUS_SHARE * self.repairs.peak_rate(now) / members;
         share.clamp(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64(), fastest) as u32
     }
 
@@ -58,7 +58,7 @@ impl GroupSender {
             return true;
         }
         let end = self.held.next() + len as u64;
-        let fits = |from: u64| end <= from + WINDOW as u64;
+        let fits = |from: u64| self.held.cost_from(from) + len + ENTRY <= WINDOW;
         // What is not repaired any more is not waited for.
         let least =
             self.roster.least_next().is_none_or(|least| fits(least.max(self.held.repaired_from(now))));
@@ -108,7 +108,7 @@ impl GroupSender {
         }
         let (number, options, key) = (self.number + 1, self.options(), self.key);
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
-        let plain = |buf: &mut [u8], packet: &Packet| write_packet(buf, &header, packet);
+        let plain = |buf: &mut [u8], packet: &Packet<'_>| write_packet(buf, &header, packet);
         let start = |buf, first| Writer::new(buf, &Header { seq: first, ..header }, format::REPAIR);
         let len = self.repairs.write(now, number, &mut self.held, buf, plain, start)?;
         self.number = number;
@@ -138,15 +138,13 @@ impl GroupSender {
             self.horizon = message.deadline.map(|deadline| deadline.since(now)).or(self.horizon);
             self.held.begin(message);
         }
-        while self.held.bytes() + len > WINDOW {
-            self.held.give_up_first(&mut self.queue);
-        }
+        self.held.make_room(len, WINDOW, &mut self.queue);
         let number = self.number + 1;
         let (options, key) = (self.options(), self.key);
         let packet = self.held.cut(most, number, &mut self.queue)?;
         self.number = number;
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
-        let written = write_packet(buf, &header, packet);
+        let written = write_packet(buf, &header, &packet);
         self.repairs.on_data(now, written);
         self.repairs.add_unasked(self.repairs_anything(), &self.held);
         let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
@@ -155,6 +153,8 @@ impl GroupSender {
         self.announce_every = soon;
         let regular = self.announced_at.map_or(now, |told| told + MOST_ANNOUNCEMENT);
         self.announce_at = (now + soon).min(regular.max(now + Duration::from_nanos(1)));
+        // The window has room for as much as is sent until members report by the interval that follows from the rate.
+        self.announce |= self.intervals.is_to_be_told(self.status_interval(now));
         if !self.repairs_anything() || self.roster.len() == 0 {
             self.settle(now);
         }
@@ -167,7 +167,7 @@ impl GroupSender {
     }
 }
 
-fn write_packet(buf: &mut [u8], header: &Header, packet: &Packet) -> usize {
+fn write_packet(buf: &mut [u8], header: &Header, packet: &Packet<'_>) -> usize {
     let content = packet.content();
     let options = header.options
         | if content.ends { option::EOM } else { 0 }

@@ -6,7 +6,7 @@ use antiphon_core::{CloseReason, Event, Instant};
 
 use super::super::WINDOW;
 use super::super::alike::Lacking;
-use super::super::roster::{Member, Report, Roster};
+use super::super::roster::{Member, Report};
 use super::{GroupSender, LEAST_ANNOUNCEMENT};
 use crate::xtp::wire::{Header, Spans, Status, diag, option};
 
@@ -43,9 +43,8 @@ impl GroupSender {
         let member = self.roster.get_mut(at);
         let lacks_old = rseq < given_up;
         let held = &self.held;
-        let wanted = member.missing.iter().filter_map(|from| held.at(*from));
-        let wanted = wanted.filter(|packet| !packet.queued && packet.sent <= echo && !packet.is_past(now));
-        let urgent = wanted.map(|packet| packet.deadline.unwrap_or(END_OF_TIME)).min();
+        let wanted = member.missing.all().filter_map(|ordinal| held.wanted(now, ordinal, echo));
+        let urgent = wanted.map(|packet| packet.deadline().unwrap_or(END_OF_TIME)).min();
         if let Some(deadline) = urgent {
             self.repairs.begin(now, Some(deadline).filter(|deadline| *deadline < END_OF_TIME));
         }
@@ -70,15 +69,12 @@ impl GroupSender {
     /// Looks after members that are silent or lag behind.
     pub(super) fn check_members(&mut self, now: Instant) {
         self.checked_at = now;
-        let interval = self.interval;
-        let silence = STALL.max(4 * self.roster.longest_rtt()).max(2 * interval);
-        let gone = GONE.max(3 * interval);
+        let silence = STALL.max(4 * self.roster.longest_rtt());
         let mut at = 0;
         while at < self.roster.len() {
-            let member = self.roster.get_mut(at);
-            let silent = now.since(member.heard);
-            member.suspended = silent >= silence;
-            if silent >= gone {
+            let heard = self.roster.get_mut(at).heard;
+            self.roster.get_mut(at).suspended = self.intervals.is_silent(now, heard, 2, silence);
+            if self.intervals.is_silent(now, heard, 3, GONE) {
                 self.remove(at, CloseReason::TimedOut);
             } else {
                 at += 1;
@@ -86,15 +82,21 @@ impl GroupSender {
         }
         if self.blocked_since.is_some_and(|since| now.since(since) >= LAG) {
             self.blocked_since = None;
-            // Some have room for more: those that have none hold them up.
-            let farthest = self.roster.active().map(|member| member.next).max().unwrap_or(0);
-            let end = self.held.next() + self.max_data() as u64;
-            let some_take_more = self.roster.active().any(|member| end <= member.alloc);
-            let slow = |member: &Member| {
-                member.next + (WINDOW / 2) as u64 <= farthest || some_take_more && member.alloc < end
-            };
-            let find = |roster: &Roster| roster.all().position(slow);
-            while let Some(at) = find(&self.roster) {
+            self.expel_slow_members();
+        }
+    }
+
+    /// New data have waited for too long: members that have no room, where others have, or that lag far behind others hold them up.
+    fn expel_slow_members(&mut self) {
+        let farthest = self.roster.active().map(|member| member.next).max().unwrap_or(0);
+        let end = self.held.next() + self.max_data() as u64;
+        let some_take_more = self.roster.active().any(|member| end <= member.alloc);
+        let ahead = self.held.cost_from(farthest);
+        // The last one takes the place of one that is removed.
+        for at in (0..self.roster.len()).rev() {
+            let Member { next, alloc, .. } = *self.roster.get_mut(at);
+            let lags = self.held.cost_from(next) >= ahead + WINDOW / 2;
+            if lags || some_take_more && alloc < end {
                 self.expel(at);
             }
         }
