@@ -9,9 +9,10 @@ use antiphon_core::{Instant, Message, SendError};
 use antiphon_media::packet::renumber;
 use antiphon_media::rtcp::PictureLoss;
 
-use super::Session;
-use super::video::PRIORITY;
+use super::video::PICTURES_PRIORITY;
+use super::{Session, tell};
 use crate::manager::{Budget, TrackId};
+use crate::observer::{PictureSent, Seen};
 use crate::video_track::again_tag;
 
 /// What a peer gets of a track of pictures.
@@ -177,7 +178,7 @@ impl Session {
             if to.is_some() && flow.open >= if is_last { MOST_OPEN / 4 } else { MOST_OPEN } {
                 break;
             }
-            let (Some(to), Some(packet)) = (to, track.recent_packet(behind.next)) else {
+            let (Some(to), Some((packet, part))) = (to, track.recent_packet(behind.next)) else {
                 // Where packets are missing, so is a number.
                 let is_cut = to.is_none() || track.since_key_frame().is_none();
                 flow.ahead = flow.ahead.wrapping_add(u16::from(is_cut));
@@ -190,7 +191,8 @@ impl Session {
             }
             renumber(packet, number);
             let deadline = useful.map(|useful| behind.since + useful);
-            let message = Message { priority: PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
+            let message =
+                Message { priority: PICTURES_PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
             let result = match !bounded || self.associations.may_stream(to, len) {
                 true => self.associations.send_media(now, to, stream, message),
                 false => Err(SendError::Blocked { queued: 0 }),
@@ -203,6 +205,17 @@ impl Session {
                 Err(SendError::Blocked { .. }) => break,
                 Err(_) => {}
             }
+            let sent = PictureSent {
+                track: at,
+                sequence: number,
+                picture: part.unit,
+                part: (part.part, part.parts),
+                is_again: true,
+                due: behind.since,
+                len,
+                result,
+            };
+            tell(&mut self.observers, now, &Seen::PictureSent(sent));
             track.on_repeated(len, result.is_ok());
             *room = room.saturating_sub(len);
             (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
