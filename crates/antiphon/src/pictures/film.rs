@@ -4,6 +4,7 @@ mod chain;
 mod deposit;
 mod incoming;
 mod live;
+mod nowhere;
 mod sync;
 
 use std::io::BufWriter;
@@ -12,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use antiphon_measure::millis;
-use antiphon_media::StreamFormat;
+use antiphon_media::{Sink, StreamFormat};
 use antiphon_session::VideoSink;
-use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, record};
+use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, play_into, record};
 use antiphon_video::VideoDescription;
 
 use super::PicturesReceived;
@@ -22,7 +23,7 @@ use super::queue::{Out, queue};
 use crate::Latency;
 use deposit::FilmDeposit;
 use live::LiveDeposit;
-pub use sync::SkewFigures;
+use nowhere::Nowhere;
 use sync::SyncMeter;
 
 /// Sound and pictures that were asked for together.
@@ -94,6 +95,20 @@ impl Film {
             }
         }
     }
+}
+
+/// Shows sound and pictures to nobody, and measures what a player would have shown with this playout delay. Returns where the pictures go, where
+/// the sound goes, and the counters.
+pub(crate) fn measured(
+    format: StreamFormat,
+    latency: Duration,
+) -> Result<(Box<dyn VideoSink>, Box<dyn Sink>, FilmCounters), OpenError> {
+    let shared = Arc::new(Shared::default());
+    let (to, from) = queue(shared.clone());
+    let grace = latency.min(MOST_GRACE);
+    let deposit = LiveDeposit::new(Nowhere, format, from, shared.clone(), grace);
+    let opened = play_into(Box::new(deposit), format, "pictures")?;
+    Ok((Box::new(to), opened.sink, FilmCounters(shared)))
 }
 
 /// What the writing thread counts, and what it tells the media thread.
