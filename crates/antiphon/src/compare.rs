@@ -222,7 +222,7 @@ fn places(
     let address = resolve_peer(peer)?;
     let place = |choice: &TransportChoice| {
         let target = SocketAddr::new(address.ip(), port_above(address.port(), choice.transport)?);
-        Ok(Place { choice: choice.clone(), target, namespace: None, arrivals: None, picture_arrivals: None })
+        Ok(Place::elsewhere(choice.clone(), target))
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {

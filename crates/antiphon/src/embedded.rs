@@ -34,6 +34,13 @@ pub(crate) struct Place {
     pub picture_arrivals: Option<ArrivalTable>,
 }
 
+impl Place {
+    /// Of a peer elsewhere, with a clock of its own.
+    pub fn elsewhere(choice: TransportChoice, target: SocketAddr) -> Self {
+        Place { choice, target, namespace: None, arrivals: None, picture_arrivals: None }
+    }
+}
+
 /// The running links with their reflectors.
 pub(crate) struct Embedded {
     links: EmulatedLinks,

@@ -108,7 +108,7 @@ impl CompareReport {
                 y: Axis::new("until it was back", "ms"),
                 series: vec![
                     Series { name: "sound".into(), ..transport.over_time(i) },
-                    transport.pictures_over_time(i + 1),
+                    transport.pictures_over_time(PICTURES),
                 ],
                 log_toggle: true,
                 ticks_label: "missing".into(),
@@ -318,6 +318,8 @@ fn class_name(from: usize, to: usize) -> String {
     }
 }
 
+/// The colour of pictures: the last of eight, which transports have only where there are eight of them.
+const PICTURES: usize = 7;
 /// With more overlaid series than this, dots hide each other.
 const OVERLAID: usize = 2;
 

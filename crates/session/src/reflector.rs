@@ -256,3 +256,33 @@ fn priority_of(bytes: &[u8]) -> u8 {
 
 /// The most associations for which memory is reserved in advance.
 const MOST_RESERVED: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::NtpTime;
+    use antiphon_media::packet::{EncodingName, Marking, VideoStream};
+
+    use super::*;
+
+    #[test]
+    fn pictures_are_returned_behind_the_sound() {
+        let mut buf = [0; 200];
+        let stream = VideoStream::new(EncodingName::new("H264").unwrap(), 127, 1, 2);
+        let marking = Marking {
+            start: true,
+            end: true,
+            independent: true,
+            discardable: false,
+            temporal_layer: 0,
+            base_pictures: 0,
+        };
+        let len = stream.packet((0, marking), NtpTime::default(), b"picture", &mut buf).unwrap();
+        assert_eq!(priority_of(&buf[..len]), PICTURES_PRIORITY);
+        // Without the extension that says so it is sound.
+        let sound = [&[0x80, 96][..], &buf[2..12], b"sound"].concat();
+        let goodbye = [0x81, 203, 0, 1, 0, 0, 0, 7];
+        for other in [&sound[..], &goodbye, &buf[..3], &[]] {
+            assert_eq!(priority_of(other), 0, "{other:?}");
+        }
+    }
+}

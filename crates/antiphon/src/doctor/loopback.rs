@@ -76,13 +76,7 @@ pub(crate) fn over_loopback(
     let frames = usize::try_from(plan.frames.unwrap_or(0)).unwrap_or(usize::MAX);
     let (sink, mut memory) = MemorySink::new(plan.format, 2 * frames);
     let near = NearPlan {
-        place: Place {
-            choice: choice.clone(),
-            target: far.address,
-            namespace: None,
-            arrivals,
-            picture_arrivals: None,
-        },
+        place: Place { arrivals, ..Place::elsewhere(choice.clone(), far.address) },
         source: plan.open()?,
         sink: Box::new(sink),
         pictures: None,

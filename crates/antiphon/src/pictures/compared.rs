@@ -10,7 +10,7 @@ use antiphon_measure::{PacketLog, PictureFacts, PictureLog, PicturesFigures, Sen
 use antiphon_media::{Sink, SinkError, StreamFormat};
 use antiphon_session::{ArrivalTable, PictureSent, Seen, Session};
 
-use super::film::{FilmCounters, measured};
+use super::film::{FilmCounters, MeasuredFilm};
 use super::{FrameRate, VideoFile, VideoTrouble};
 use crate::{CompareOptions, Error};
 
@@ -87,8 +87,8 @@ impl BesidePlan {
         let log = PictureLog::new((self.length.as_secs_f64() * MOST_RATE) as usize + 1);
         let how = (Some(self.length), self.seed);
         let troubles = VideoFile::send_with(self.versions, session, max_packet, how, None)?;
-        let (pictures, sound, shown) = measured(format, self.latency)?;
-        session.set_video_sink(pictures);
+        let film = MeasuredFilm::start(format, self.latency)?;
+        session.set_video_sink(film.pictures);
         if let (Some(table), Some(ssrc)) = (&arrivals, session.video_ssrcs().next()) {
             table.follow(ssrc);
         }
@@ -97,7 +97,7 @@ impl BesidePlan {
         session.observe(Box::new(move |now: Instant, seen: &Seen| {
             note(&mut seen_by.borrow_mut(), arrivals.as_ref(), now, seen);
         }));
-        Ok((BesideRun { log, shown, troubles }, sound))
+        Ok((BesideRun { log, shown: film.counters, troubles }, film.sound))
     }
 }
 

@@ -97,18 +97,25 @@ impl Film {
     }
 }
 
-/// Shows sound and pictures to nobody, and measures what a player would have shown with this playout delay. Returns where the pictures go, where
-/// the sound goes, and the counters.
-pub(crate) fn measured(
-    format: StreamFormat,
-    latency: Duration,
-) -> Result<(Box<dyn VideoSink>, Box<dyn Sink>, FilmCounters), OpenError> {
-    let shared = Arc::new(Shared::default());
-    let (to, from) = queue(shared.clone());
-    let grace = latency.min(MOST_GRACE);
-    let deposit = LiveDeposit::new(Nowhere, format, from, shared.clone(), grace);
-    let opened = play_into(Box::new(deposit), format, "pictures")?;
-    Ok((Box::new(to), opened.sink, FilmCounters(shared)))
+/// A film that nobody is shown: what a player would have shown is measured.
+pub(crate) struct MeasuredFilm {
+    /// Where its pictures go.
+    pub pictures: Box<dyn VideoSink>,
+    /// Where its sound goes.
+    pub sound: Box<dyn Sink>,
+    pub counters: FilmCounters,
+}
+
+impl MeasuredFilm {
+    /// Beside sound of this format with this playout delay.
+    pub fn start(format: StreamFormat, latency: Duration) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::default());
+        let (to, from) = queue(shared.clone());
+        let grace = latency.min(MOST_GRACE);
+        let deposit = LiveDeposit::new(Nowhere, format, from, shared.clone(), grace);
+        let sound = play_into(Box::new(deposit), format, "pictures")?.sink;
+        Ok(MeasuredFilm { pictures: Box::new(to), sound, counters: FilmCounters(shared) })
+    }
 }
 
 /// What the writing thread counts, and what it tells the media thread.

@@ -13,7 +13,7 @@ use super::video::PICTURES_PRIORITY;
 use super::{Session, tell};
 use crate::manager::{Budget, TrackId};
 use crate::observer::{PictureSent, Seen};
-use crate::video_track::again_tag;
+use crate::video_track::{Part, again_tag};
 
 /// What a peer gets of a track of pictures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +77,26 @@ impl PictureFlow {
 }
 
 impl Behind {
+    /// What observers are told of a packet of the track at `track`, sent again under this number.
+    fn seen(
+        &self,
+        (track, sequence): (usize, u16),
+        part: Part,
+        len: usize,
+        result: Result<(), SendError>,
+    ) -> Seen {
+        Seen::PictureSent(PictureSent {
+            track,
+            sequence,
+            picture: part.unit,
+            part: (part.part, part.parts),
+            is_again: true,
+            due: self.since,
+            len,
+            result,
+        })
+    }
+
     /// Whether so many more bytes may leave.
     fn may_send(&self, now: Instant, bytes: usize) -> bool {
         let passed = now.since(self.since);
@@ -205,17 +225,8 @@ impl Session {
                 Err(SendError::Blocked { .. }) => break,
                 Err(_) => {}
             }
-            let sent = PictureSent {
-                track: at,
-                sequence: number,
-                picture: part.unit,
-                part: (part.part, part.parts),
-                is_again: true,
-                due: behind.since,
-                len,
-                result,
-            };
-            tell(&mut self.observers, now, &Seen::PictureSent(sent));
+            let sent = behind.seen((at, number), part, len, result);
+            tell(&mut self.observers, now, &sent);
             track.on_repeated(len, result.is_ok());
             *room = room.saturating_sub(len);
             (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
