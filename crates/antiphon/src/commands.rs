@@ -1,12 +1,19 @@
 //! What to type to stream as advised.
 
+use std::path::PathBuf;
+
 use antiphon_measure::{Advice, Purpose};
 use antiphon_media::StreamFormat;
 
 use crate::DEFAULT_PORT;
 
-/// The receiver's command and the sender's, for `source` of this format; empty where nothing is advised.
-pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> Vec<String> {
+/// The receiver's command and the sender's, for `source` of this format with the pictures of `video` beside it; empty where nothing is advised.
+pub(crate) fn commands(
+    advice: &Advice,
+    source: &str,
+    video: &[PathBuf],
+    format: StreamFormat,
+) -> Vec<String> {
     if !advice.met {
         return Vec::new();
     }
@@ -18,19 +25,28 @@ pub(crate) fn commands(advice: &Advice, source: &str, format: StreamFormat) -> V
     // Late packets are of no use to a listener; a recording waits for them.
     let latency = latency(advice).map_or_else(String::new, |latency| format!(" {latency}"));
     let (rate, channels) = (format.rate(), format.channels());
+    let pictures: String =
+        video.iter().map(|file| format!(" --video {}", quoted(&file.to_string_lossy()))).collect();
     let play = |host: &str| {
+        if !video.is_empty() {
+            return format!("antiphon receive {} player:{latency}", uri(host));
+        }
         let player = format!("aplay -t raw -f S16_LE -r {rate} -c {channels}");
         format!("antiphon receive {} '-?format=s16le'{latency} | {player}", uri(host))
     };
-    let send = |host: &str, more: &str| format!("antiphon send {} {}{more}", quoted(source), uri(host));
+    let send = |host: &str| format!("antiphon send {} {}{pictures}", quoted(source), uri(host));
     match advice.purpose {
         Purpose::Record => {
-            vec![format!("antiphon receive {} take.wav", uri("")), send("RECEIVER", "")]
+            let take = if video.is_empty() { "take.wav" } else { "take.mkv" };
+            vec![format!("antiphon receive {} {take}", uri("")), send("RECEIVER")]
         }
-        Purpose::SendToMany => vec![play(&format!("@{GROUP}")), send(GROUP, "")],
+        Purpose::SendToMany => vec![play(&format!("@{GROUP}")), send(GROUP)],
         // With the microphone and the loudspeaker of each end.
-        Purpose::Talk => ["", "PEER"].map(|host| format!("antiphon talk {}{latency}", uri(host))).to_vec(),
-        Purpose::PlayTogether | Purpose::TvSound => vec![play(""), send("RECEIVER", "")],
+        Purpose::Talk => {
+            let shown = if video.is_empty() { "" } else { " --sink player:" };
+            ["", "PEER"].map(|host| format!("antiphon talk {}{pictures}{shown}{latency}", uri(host))).to_vec()
+        }
+        Purpose::PlayTogether | Purpose::TvSound => vec![play(""), send("RECEIVER")],
     }
 }
 
@@ -72,14 +88,16 @@ mod tests {
             confidence: None,
             playout_delay_ms,
             commands: Vec::new(),
+            pictures: None,
         }
     }
 
     #[test]
     fn both_sides_get_a_command_with_the_settings_advised() {
         let format = StreamFormat::new(48_000, 2).unwrap();
-        let typed =
-            |purpose, transport, delay| commands(&advice(purpose, transport, delay), "my song.flac", format);
+        let typed = |purpose, transport, delay| {
+            commands(&advice(purpose, transport, delay), "my song.flac", &[], format)
+        };
         assert_eq!(
             typed(Purpose::PlayTogether, "rtp", Some(10.25)),
             [
@@ -101,7 +119,21 @@ mod tests {
             ["antiphon talk srp://:7710 --latency 22ms", "antiphon talk srp://PEER:7710 --latency 22ms"]
         );
         let none = Advice { met: false, ..advice(Purpose::Talk, "rtp", None) };
-        assert!(commands(&none, "x.wav", format).is_empty());
+        assert!(commands(&none, "x.wav", &[], format).is_empty());
+    }
+
+    #[test]
+    fn pictures_go_with_the_sound_and_are_shown() {
+        let format = StreamFormat::new(48_000, 2).unwrap();
+        let film = [PathBuf::from("my film.mp4")];
+        let typed =
+            |purpose, delay| commands(&advice(purpose, "rtp", delay), "song.flac", &film, format).join("\n");
+        let tv = typed(Purpose::TvSound, Some(70.0));
+        assert!(tv.contains("receive rtp://:7710 player: --latency 72ms"), "{tv}");
+        assert!(tv.ends_with("send song.flac rtp://RECEIVER:7710 --video 'my film.mp4'"), "{tv}");
+        assert!(typed(Purpose::Record, None).contains("receive rtp://:7710 take.mkv"));
+        let talk = typed(Purpose::Talk, None);
+        assert!(talk.ends_with("talk rtp://PEER:7710 --video 'my film.mp4' --sink player:"), "{talk}");
     }
 
     #[test]

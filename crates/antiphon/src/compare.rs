@@ -18,6 +18,7 @@ use crate::hosts_part;
 use crate::measured::Measured;
 use crate::near_end::{self, NearPlan, NearResult};
 use crate::passport::PassportFile;
+use crate::pictures::PicturesPlan;
 use crate::run::{create_capture, finish_capture, spawn};
 use crate::show::{Looked, looks, newest};
 use crate::stream_plan::StreamPlan;
@@ -136,8 +137,8 @@ pub fn compare(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Comparison, Error> {
     let transports = chosen(&options.transports)?;
-    allow_descriptors(transports.len())?;
     let stream = StreamPlan::new(options)?;
+    allow_descriptors(&transports, &stream)?;
     if let Some(out) = &options.out {
         make_directory(out)?;
     }
@@ -169,8 +170,10 @@ pub fn compare(
 }
 
 /// Refuses before anything is opened what would fail half-way.
-fn allow_descriptors(transports: usize) -> Result<(), Error> {
-    let wanted = descriptors(transports);
+fn allow_descriptors(transports: &[TransportChoice], stream: &StreamPlan) -> Result<(), Error> {
+    let transports = transports.len();
+    let pictures = stream.pictures.as_ref().map_or(0, PicturesPlan::descriptors);
+    let wanted = descriptors(transports) + pictures * transports as u64;
     antiphon_net::allow_open_files(wanted).map_err(|limit| {
         Error::failed(format!(
             "comparing {transports} transports takes up to {wanted} open files and sockets, and the limit is {limit}: raise \
@@ -219,7 +222,7 @@ fn places(
     let address = resolve_peer(peer)?;
     let place = |choice: &TransportChoice| {
         let target = SocketAddr::new(address.ip(), port_above(address.port(), choice.transport)?);
-        Ok(Place { choice: choice.clone(), target, namespace: None, arrivals: None })
+        Ok(Place::elsewhere(choice.clone(), target))
     };
     let places = transports.iter().map(place).collect::<Result<_, Error>>()?;
     let link = LinkSummary {
@@ -288,6 +291,7 @@ fn open(
             place,
             source: stream.open()?,
             sink: sink(options, stream, &choice)?,
+            pictures: stream.pictures.as_ref().map(PicturesPlan::open).transpose()?,
             format: stream.format,
             sample: stream.sample,
             log_packets: stream.log_packets(),
@@ -412,7 +416,7 @@ fn finish(
 fn advised(options: &CompareOptions, stream: &StreamPlan, candidates: &[Candidate<'_>]) -> Vec<Advice> {
     let mut advice = advise(candidates);
     for advice in &mut advice {
-        advice.commands = commands(advice, &options.source, stream.format);
+        advice.commands = commands(advice, &options.source, &options.video, stream.format);
     }
     advice
 }

@@ -30,6 +30,15 @@ pub(crate) struct Place {
     pub target: SocketAddr,
     pub namespace: Option<Namespace>,
     pub arrivals: Option<ArrivalTable>,
+    /// The same of the pictures beside the sound, if there are any.
+    pub picture_arrivals: Option<ArrivalTable>,
+}
+
+impl Place {
+    /// Of a peer elsewhere, with a clock of its own.
+    pub fn elsewhere(choice: TransportChoice, target: SocketAddr) -> Self {
+        Place { choice, target, namespace: None, arrivals: None, picture_arrivals: None }
+    }
 }
 
 /// The running links with their reflectors.
@@ -58,11 +67,13 @@ impl Embedded {
         let (mut far_ends, mut places) = (Vec::new(), Vec::new());
         for (n, choice) in transports.iter().enumerate() {
             let (lane, arrivals) = (links.lane(n), Some(ArrivalTable::new()));
+            let picture_arrivals = (!options.video.is_empty()).then(ArrivalTable::new);
             let far = FarEnd::start(FarPlan {
                 choice: choice.clone(),
                 bind: lane.map_or(LOOPBACK, |lane| SocketAddr::new(IpAddr::V4(lane.far.v4), DEFAULT_PORT)),
                 namespace: lane.map(|lane| lane.far.namespace.clone()),
                 arrivals: arrivals.clone(),
+                picture_arrivals: picture_arrivals.clone(),
                 clock,
                 socket: choice.socket(&options.socket),
                 max_peers: 4,
@@ -73,7 +84,7 @@ impl Embedded {
             })?;
             let target = links.before(far.address, choice.transport.substrate, spec, seed)?;
             let namespace = lane.map(|lane| lane.near.namespace.clone());
-            places.push(Place { choice: choice.clone(), target, namespace, arrivals });
+            places.push(Place { choice: choice.clone(), target, namespace, arrivals, picture_arrivals });
             far_ends.push(far);
         }
         Ok((Embedded { links, far_ends }, places))

@@ -22,6 +22,7 @@ pub(crate) struct FarPlan {
     /// Network namespace to run in; `None`: the process's own.
     pub namespace: Option<Namespace>,
     pub arrivals: Option<ArrivalTable>,
+    pub picture_arrivals: Option<ArrivalTable>,
     pub clock: OsClock,
     pub socket: SocketOptions,
     pub max_peers: usize,
@@ -132,6 +133,7 @@ fn serve(
         interval: plan.interval,
         marks: true,
         arrivals: plan.arrivals.clone(),
+        picture_arrivals: plan.picture_arrivals.clone(),
         ..ReflectorConfig::default()
     };
     let stack = runner.stack().clone();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::Profile;
-use antiphon_measure::{LoggedPacket, PacketLog, RunFacts, TransportFigures};
+use antiphon_measure::{LoggedPacket, PacketLog, PictureLog, RunFacts, TransportFigures};
 
 use crate::LinkCounts;
 use crate::near_end::NearResult;
@@ -13,6 +13,8 @@ use crate::transport::TransportChoice;
 pub(crate) struct Measured {
     pub choice: TransportChoice,
     pub log: PacketLog,
+    /// Those beside the sound.
+    pub pictures: Option<PictureLog>,
     pub figures: TransportFigures,
     pub latency: Duration,
     /// What its endpoint promised.
@@ -46,6 +48,7 @@ impl Measured {
             // retransmissions.
             wire_bytes: crossed.map_or(result.wire_bytes, |crossed| crossed.up.offered_bytes),
             media_bytes: result.media_bytes,
+            pictures: result.pictures.as_ref().map(|(_, figures)| *figures),
             cpu: Some(result.cpu),
             duration: result.duration,
             notes,
@@ -54,6 +57,7 @@ impl Measured {
         Measured {
             choice,
             log: result.log,
+            pictures: result.pictures.map(|(log, _)| log),
             figures,
             latency: result.latency,
             profile: result.profile,

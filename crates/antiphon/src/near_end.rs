@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::{Instant, Profile};
-use antiphon_measure::PacketLog;
+use antiphon_measure::{PacketLog, PictureLog, PicturesFigures};
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{ChannelGroups, SampleFormat, Sink, Source, StreamFormat};
 use antiphon_net::{OsClock, Stop, Taps, Target};
@@ -16,6 +16,7 @@ use antiphon_session::{
 };
 
 use crate::embedded::Place;
+use crate::pictures::{BesidePlan, BesideRun, BothSinks};
 use crate::run::{self, RunPlan, Runner, WirePlan};
 use crate::send::SILENCE;
 use crate::show::Looks;
@@ -27,6 +28,7 @@ pub(crate) struct NearPlan {
     pub place: Place,
     pub source: Box<dyn Source>,
     pub sink: Box<dyn Sink>,
+    pub pictures: Option<BesidePlan>,
     pub format: StreamFormat,
     pub sample: SampleFormat,
     pub log_packets: usize,
@@ -43,6 +45,8 @@ type Unopened = Rc<RefCell<Option<Box<dyn Sink>>>>;
 /// What a near end measured.
 pub(crate) struct NearResult {
     pub log: PacketLog,
+    /// The pictures beside the sound.
+    pub pictures: Option<(PictureLog, PicturesFigures)>,
     pub wire_bytes: u64,
     pub media_bytes: u64,
     pub cpu: Duration,
@@ -70,6 +74,7 @@ pub(crate) fn run(
         place,
         source,
         sink,
+        pictures,
         format,
         sample,
         log_packets,
@@ -79,74 +84,120 @@ pub(crate) fn run(
         clock,
         mut starter,
     } = plan;
-    let choice = &place.choice;
     let mut runner = call(&run_plan(&place, &options, taps, clock))?;
     let mut packet = PacketConfig::new(format, sample, options.block_frames);
     packet.max_packet = runner.max_packet();
     let send = SendTrack::new(source, send_config(packet, &options, clock))?;
     let log = CallLog::new(send.packetiser(), log_packets, place.arrivals.clone());
-    let log = Rc::new(RefCell::new(log));
-    let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
-    let receive = receive_config(&options, runner.profile().ordered);
-    let receive = ReceiveTrack::new(receive, open_once(&sink), None);
     // The main thread waits for this, or for the end of this thread.
     let _main_thread_is_gone = ready.send(());
     let _main_thread_is_gone = begin.recv();
-    let mut session = Session::new(session_config(&options, clock), clock.now());
-    session.set_send_track(send);
-    session.set_receive_track(receive);
-    let seen_by = Rc::clone(&log);
-    session.observe(Box::new(move |now: Instant, seen: &_| seen_by.borrow_mut().on(now, seen)));
-    runner.join(&mut session, SILENCE);
-    let report = runner.drive(&mut session, stop, &mut |now, session: &mut Session, _| {
+    let session = Session::new(session_config(&options, clock), clock.now());
+    let receive = receive_config(&options, runner.profile().ordered);
+    let beside = pictures.map(|pictures| (pictures, runner.max_packet(), &place));
+    let mut streams = Streams::new(session, (send, log), (receive, sink), beside)?;
+    runner.join(&mut streams.session, SILENCE);
+    let log = Rc::clone(&streams.log);
+    let report = runner.drive(&mut streams.session, stop, &mut |now, session: &mut Session, _| {
         if session.has_connected() {
             starter.set_ready();
             starter.start().into_iter().for_each(|start| session.start_at(start));
         }
         out.look(now, || log.borrow().progress());
     })?;
-    if !session.has_connected() && !stop.is_asked() {
-        return Err(Error::unreachable("no connection"));
+    drop(log);
+    streams.check(&runner, &place, stop)?;
+    Ok(streams.collect(runner, report.cpu, options.latency))
+}
+
+/// What a near end streams, and what is noted of it.
+struct Streams {
+    session: Session,
+    log: Rc<RefCell<CallLog>>,
+    sink: Unopened,
+    pictures: Option<BesideRun>,
+}
+
+impl Streams {
+    /// Gives a session the sound, and the pictures beside it: those, the longest packet, and where they go to.
+    fn new(
+        mut session: Session,
+        (send, log): (SendTrack, CallLog),
+        (receive, sink): (ReceiveTrackConfig, Box<dyn Sink>),
+        beside: Option<(BesidePlan, usize, &Place)>,
+    ) -> Result<Self, Error> {
+        let ssrc = send.packetiser().ssrc();
+        session.set_send_track(send);
+        let log = Rc::new(RefCell::new(log));
+        let seen_by = Rc::clone(&log);
+        session.observe(Box::new(move |now: Instant, seen: &_| seen_by.borrow_mut().on(now, seen)));
+        let (mut sink, mut pictures) = (sink, None);
+        if let Some((plan, max_packet, place)) = beside {
+            place.arrivals.iter().for_each(|table| table.follow(ssrc));
+            let arrivals = place.picture_arrivals.clone();
+            let (run, shown) = plan.join(&mut session, max_packet, sink.format(), arrivals)?;
+            (sink, pictures) = (Box::new(BothSinks(sink, shown)), Some(run));
+        }
+        let sink: Unopened = Rc::new(RefCell::new(Some(sink)));
+        session.set_receive_track(ReceiveTrack::new(receive, open_once(&sink), None));
+        Ok(Streams { session, log, sink, pictures })
     }
-    let path = session.stats().counters;
-    // A wire that calls is there until the runner is finished.
-    let refused = runner.wire_stats().is_some_and(|wire| wire.refused > 0);
-    // The far end is on another machine.
-    let calls_a_peer = place.arrivals.is_none();
-    // Nothing of a short stream may have come back before the patience with its beginning has ended.
-    let nothing_back = calls_a_peer && !stop.is_asked() && log.borrow().progress().received == 0;
-    if session.is_unanswered() || nothing_back {
-        // The far end of an embedded link has the same settings.
-        let settings = Some(&*choice.label).filter(|label| calls_a_peer && label.contains('?'));
-        return Err(unanswered(refused, settings));
+
+    /// An error if the far end did not answer.
+    fn check(&self, runner: &Runner, place: &Place, stop: &Stop) -> Result<(), Error> {
+        if !self.session.has_connected() && !stop.is_asked() {
+            return Err(Error::unreachable("no connection"));
+        }
+        // A wire that calls is there until the runner is finished.
+        let refused = runner.wire_stats().is_some_and(|wire| wire.refused > 0);
+        // The far end is on another machine.
+        let calls_a_peer = place.arrivals.is_none();
+        // Nothing of a short stream may have come back before the patience with its beginning has ended.
+        let nothing_back = calls_a_peer && !stop.is_asked() && self.log.borrow().progress().received == 0;
+        if self.session.is_unanswered() || nothing_back {
+            // The far end of an embedded link has the same settings.
+            let label = &*place.choice.label;
+            let settings = Some(label).filter(|label| calls_a_peer && label.contains('?'));
+            return Err(unanswered(refused, settings));
+        }
+        Ok(())
     }
-    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
-    let below = runner.headers_below();
-    let after = runner.finish();
-    let mut notes = vec![format!("media threads: {}", after.scheduling)];
-    notes.extend(after.notes);
-    let mut facts = after.facts;
-    let sent = session.sent().track;
-    if sent.stalls > 0 {
-        facts.push(format!("the sending thread was late {} times", sent.stalls));
+
+    /// What was measured, once the session has ended.
+    fn collect(self, runner: Runner, cpu: Duration, latency: Duration) -> NearResult {
+        let Streams { mut session, log, sink, pictures } = self;
+        let path = session.stats().counters;
+        let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
+        let below = runner.headers_below();
+        let after = runner.finish();
+        let mut notes = vec![format!("media threads: {}", after.scheduling)];
+        notes.extend(after.notes);
+        let mut facts = after.facts;
+        let sent = session.sent().track;
+        if sent.stalls > 0 {
+            facts.push(format!("the sending thread was late {} times", sent.stalls));
+        }
+        let duration = session.sending_time();
+        let concealed = finish_hearing(&mut session, &sink, &mut notes);
+        let shown = pictures.map(|pictures| pictures.finish(&session, &mut facts));
+        drop(session);
+        let mut log = Rc::into_inner(log).expect("the session had the other").into_inner();
+        log.finish(concealed);
+        let log = log.into_log();
+        NearResult {
+            pictures: shown.map(|shown| shown.measure(&log)),
+            log,
+            wire_bytes: path.bytes_sent + path.datagrams_sent * below,
+            media_bytes: sent.media_bytes,
+            cpu,
+            duration,
+            latency,
+            profile,
+            header_bytes,
+            facts,
+            notes,
+        }
     }
-    let duration = session.sending_time();
-    let concealed = finish_hearing(&mut session, &sink, &mut notes);
-    drop(session);
-    let mut log = Rc::into_inner(log).expect("the session had the other").into_inner();
-    log.finish(concealed);
-    Ok(NearResult {
-        log: log.into_log(),
-        wire_bytes: path.bytes_sent + path.datagrams_sent * below,
-        media_bytes: sent.media_bytes,
-        cpu: report.cpu,
-        duration,
-        latency: options.latency,
-        profile,
-        header_bytes,
-        facts,
-        notes,
-    })
 }
 
 /// The call to the reflector, in the place's namespace.

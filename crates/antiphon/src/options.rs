@@ -51,6 +51,10 @@ pub struct CompareOptions {
     pub current: Option<String>,
     /// URI of the source.
     pub source: String,
+    /// Files whose pictures are sent beside it, for the first three quarters of its length, as by [`SendOptions::video`].
+    pub video: Vec<PathBuf>,
+    /// Frames a second of a raw H.264 or JPEG stream, which holds no times.
+    pub video_rate: Option<FrameRate>,
     /// Seed of links and endpoints: the same seed gives the same losses at the same time.
     pub seed: u64,
     /// Directory of the report; `None` for none.
@@ -286,6 +290,8 @@ impl Default for CompareOptions {
             transports: Vec::new(),
             current: None,
             source: "clip:demo".into(),
+            video: Vec::new(),
+            video_rate: None,
             seed: 1,
             out: Some(default_out()),
             block_frames: 256,

@@ -65,6 +65,7 @@ pub fn reflect(
             bind: SocketAddr::new(options.listen.ip(), port),
             namespace: None,
             arrivals: None,
+            picture_arrivals: None,
             clock,
             socket,
             max_peers: options.max_peers,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use antiphon_measure::{LoggedPacket, Purpose};
+use antiphon_measure::{LoggedPacket, PictureLog, Purpose};
 use antiphon_report::{Clip, CompareReport, LatencyNote, Limit, LinkNote, TradeOff, TransportPanel};
 
 use crate::about;
@@ -103,6 +103,7 @@ fn write_json(
         "command": options.command,
         "seed": options.seed,
         "source": options.source,
+        "video": options.video,
         "link": comparison.link,
         "link_counters": comparison.crossed,
         "interrupted": comparison.interrupted,
@@ -182,6 +183,7 @@ fn panel(measured: &Measured, heard: Option<Clip>) -> TransportPanel {
     let rows: Vec<_> = measured.log.rows().collect();
     let first = rows.first().map_or(0, |row| row.sent.as_nanos());
     let millis = |nanos: u64| (nanos as f64 / 1e6) as f32;
+    let pictures = || measured.pictures.iter().flat_map(PictureLog::pictures);
     let fate: Vec<_> = rows.iter().map(|row| report_fate(row.fate)).collect();
     // The playout delay counts from an undelayed frame's arrival: on the scale of round trips, from the smallest.
     let target =
@@ -196,6 +198,12 @@ fn panel(measured: &Measured, heard: Option<Clip>) -> TransportPanel {
         fate,
         playout_target_ms: target,
         heard,
+        picture_due_ms: pictures()
+            .map(|picture| millis(picture.due.as_nanos().saturating_sub(first)))
+            .collect(),
+        picture_ms: pictures()
+            .map(|picture| picture.delay().map(|way| millis(way.as_nanos() as u64)))
+            .collect(),
     }
 }
 
@@ -248,6 +256,10 @@ fn meta(options: &CompareOptions, stream: &StreamPlan, ran: &Ran) -> Vec<(String
         pair("Playout delay", antiphon_core::units::format_duration(options.latency)),
         pair("Seed", options.seed.to_string()),
     ];
+    if !options.video.is_empty() {
+        let files: Vec<String> = options.video.iter().map(|file| file.display().to_string()).collect();
+        meta.push(pair("Pictures", files.join(", ")));
+    }
     if ran.interrupted {
         meta.push(pair("Interrupted", "the results cover what was streamed until then".into()));
     }

@@ -8,6 +8,7 @@ use antiphon_media::{SampleFormat, Source, StreamFormat};
 use antiphon_session::{converted, limited};
 use antiphon_sound::SourceSpec;
 
+use crate::pictures::PicturesPlan;
 use crate::{CompareOptions, Error};
 
 /// What is streamed, decided before anything is opened.
@@ -16,6 +17,8 @@ pub(crate) struct StreamPlan {
     pub format: StreamFormat,
     pub sample: SampleFormat,
     pub frames: Option<u64>,
+    /// Beside the sound.
+    pub pictures: Option<PicturesPlan>,
     block_frames: u32,
 }
 
@@ -47,7 +50,10 @@ impl StreamPlan {
         let sample = options.sample.unwrap_or(source.sample_format());
         // Settings that cannot make packets are refused before anything is opened.
         Packetiser::new(PacketConfig::new(format, sample, options.block_frames), options.seed)?;
-        Ok(StreamPlan { spec, format, sample, frames, block_frames: options.block_frames })
+        let block_frames = options.block_frames;
+        let mut plan = StreamPlan { spec, format, sample, frames, pictures: None, block_frames };
+        plan.pictures = PicturesPlan::new(options, plan.duration().unwrap_or_default())?;
+        Ok(plan)
     }
 
     /// Opens the source, converted for sending.

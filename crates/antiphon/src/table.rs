@@ -8,6 +8,7 @@ use antiphon_report::{Better, Cell, Row};
 pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
     let gave_up = figures.iter().any(|f| f.expired + f.refused > 0);
     let one_clock = figures.iter().any(|f| f.one_way_ms.is_some());
+    let has_pictures = figures.iter().any(|f| f.pictures.is_some());
     let mut rows = Vec::new();
     for (group, names) in GROUPS {
         let first = rows.len();
@@ -15,11 +16,13 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
             let shown = match *name {
                 "expired_percent" | "refused_percent" => gave_up,
                 "delay_p50_ms" | "delay_p99_ms" => one_clock,
+                "pictures_delay_p50_ms" | "pictures_delay_p99_ms" => has_pictures && one_clock,
+                name if is_of_pictures(name) => has_pictures,
                 _ => true,
             };
             rows.extend(figure(name).filter(|_| shown).map(|def| row(def, figures)));
         }
-        rows[first].group = group.into();
+        rows.get_mut(first).into_iter().for_each(|row| row.group = group.into());
     }
     let checks = figures.iter().map(|f| Cell::Text(if f.lip_sync.pass { "met" } else { "missed" }.into()));
     rows.push(Row {
@@ -33,7 +36,7 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
 }
 
 /// The rows by their names in the list of figures.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Packets",
         &[
@@ -64,13 +67,53 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     ("Jitter", &["jitter_mad_ms", "jitter_rfc3550_ms", "rolling_deviation_max_ms", "gap_max_ms"]),
     ("Cost", &["wire_kbit_per_s", "overhead_percent", "cpu_ms_per_s"]),
+    (
+        "Pictures",
+        &[
+            "frames_sent",
+            "pictures_left_out",
+            "frames_whole",
+            "pictures_whole_percent",
+            "pictures_too_late",
+            "pictures_frozen_percent",
+            "pictures_skew_p999_ms",
+            "pictures_lost_percent",
+            "pictures_rtt_p50_ms",
+            "pictures_rtt_p99_ms",
+            "pictures_delay_p50_ms",
+            "pictures_delay_p99_ms",
+            "pictures_kbit_per_s",
+        ],
+    ),
+    (
+        "Sound beside pictures",
+        &[
+            "sound_beside_missing_percent",
+            "sound_alone_missing_percent",
+            "sound_beside_rtt_p99_ms",
+            "sound_alone_rtt_p99_ms",
+        ],
+    ),
 ];
 
+/// Whether a figure is there with pictures alone.
+fn is_of_pictures(name: &str) -> bool {
+    ["pictures_", "frames_", "sound_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Figures that summarise.
-const KEYS: [&str; 4] = ["lost_percent", "late_percent", "rtt_p50_ms", "rtt_p99_ms"];
+const KEYS: [&str; 6] = [
+    "lost_percent",
+    "late_percent",
+    "rtt_p50_ms",
+    "rtt_p99_ms",
+    "pictures_whole_percent",
+    "pictures_frozen_percent",
+];
 
 fn row(def: &FigureDef, figures: &[TransportFigures]) -> Row {
     let samples: Option<fn(&TransportFigures) -> u64> = match def.unit {
+        _ if is_of_pictures(def.name) => None,
         Unit::Percent if def.name != "overhead_percent" => Some(|f| f.packets_sent),
         Unit::Millis => Some(|f| f.rtt_ms.count),
         _ => None,

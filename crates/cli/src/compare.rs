@@ -135,6 +135,7 @@ fn run_record(options: &CompareOptions) -> Value {
         "seed": options.seed,
         "link": link,
         "source": options.source,
+        "video": options.video,
         "seconds": options.length.map(|length| length.as_secs_f64()),
         "block_frames": options.block_frames,
         "latency_ms": options.latency.as_secs_f64() * 1e3,
@@ -265,6 +266,7 @@ mod tests {
             confidence: Some(0.987),
             playout_delay_ms: Some(12.0),
             commands: vec!["antiphon receive adaptive://:7710".into()],
+            pictures: Some("beside the pictures 0.25 % of the sound was missing".into()),
         };
         Comparison {
             figures: table::tests::synthetic(transports),

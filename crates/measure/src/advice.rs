@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::blocks::{Blocks, Sums, resample};
 use crate::figures::TransportFigures;
 use crate::packet_log::PacketLog;
+use crate::pictures::PicturesFigures;
 use crate::statistics::LEAST_HOLDING;
 
 mod criteria;
@@ -104,6 +105,9 @@ pub struct Advice {
     /// What to type to stream so, the receiver's command first; empty where none meets the bound. Filled in where the source is
     /// known.
     pub commands: Vec<String>,
+    /// What pictures beside the sound cost it over that transport, in a sentence; omitted without any, or if the run is too short to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<String>,
 }
 
 impl Advice {
@@ -112,12 +116,12 @@ impl Advice {
 
     /// Why, with those that would do as well.
     pub fn reason(&self) -> String {
+        let pictures = self.pictures.as_ref().map_or_else(String::new, |cost| format!("; {cost}"));
+        let because = format!("{}{pictures}", self.because);
         match &self.ties[..] {
-            [] => self.because.clone(),
-            [one] => format!("{one} would do as well; {}", self.because),
-            [first @ .., last] => {
-                format!("{} and {last} would do as well; {}", first.join(", "), self.because)
-            }
+            [] => because,
+            [one] => format!("{one} would do as well; {because}"),
+            [first @ .., last] => format!("{} and {last} would do as well; {because}", first.join(", ")),
         }
     }
 
@@ -226,6 +230,7 @@ fn advice(purpose: Purpose, run: &Run<'_>, weights: &[Weight], draws: &[Vec<Weig
             (delay - least).max(0.0)
         }),
         commands: Vec::new(),
+        pictures: candidates[at].figures.pictures.as_ref().and_then(PicturesFigures::cost),
     })
 }
 

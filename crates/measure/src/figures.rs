@@ -11,6 +11,7 @@ use crate::fate::Fate;
 use crate::histogram::{Distribution, millis};
 use crate::jitter::pdv;
 use crate::packet_log::PacketLog;
+use crate::pictures::PicturesFigures;
 use crate::playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 use crate::rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
 
@@ -25,6 +26,8 @@ pub struct RunFacts {
     pub wire_bytes: u64,
     /// Bytes of sound in the packets sent.
     pub media_bytes: u64,
+    /// The pictures beside it, if there were any.
+    pub pictures: Option<PicturesFigures>,
     /// Processor time of the stream; `None` if it can't be separated from that of others.
     pub cpu: Option<Duration>,
     /// How long the stream lasted.
@@ -133,7 +136,7 @@ pub struct TransportFigures {
     pub wire_bytes: u64,
     /// Bytes of sound.
     pub media_bytes: u64,
-    /// Wire beyond media, in percent of the media.
+    /// Wire beyond media, in percent of the media: the sound, and the packets of the pictures beside it.
     pub overhead_percent: Option<f64>,
     /// Mean rate on the wire.
     pub wire_kbit_per_s: Option<f64>,
@@ -151,6 +154,9 @@ pub struct TransportFigures {
     pub playout: PlayoutFigures,
     /// Whether every packet has a row in `packets.csv`.
     pub log_complete: bool,
+    /// The pictures beside the sound; omitted without any. All other figures but those of the wire and the processor are the sound's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesFigures>,
 }
 
 /// The playout trade-off of a run.
@@ -193,6 +199,7 @@ impl TransportFigures {
         let absent = of(Fate::Lost) + of(Fate::Late) + of(Fate::Expired) + of(Fate::Refused);
         let lengths = runs.run_lengths();
         let used = lengths.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+        let beside = facts.pictures.map_or(0, |pictures| pictures.media_bytes);
         TransportFigures {
             record: "transport".into(),
             schema: Self::SCHEMA,
@@ -243,7 +250,7 @@ impl TransportFigures {
             gaps_over_80ms: live.gaps.over_limit(),
             wire_bytes: facts.wire_bytes,
             media_bytes: facts.media_bytes,
-            overhead_percent: overhead_percent(facts.wire_bytes, facts.media_bytes),
+            overhead_percent: overhead_percent(facts.wire_bytes, facts.media_bytes + beside),
             wire_kbit_per_s: kbit_per_s(facts.wire_bytes, facts.duration),
             media_kbit_per_s: kbit_per_s(facts.media_bytes, facts.duration),
             cpu_ms_per_s: facts.cpu.and_then(|cpu| cpu_ms_per_s(cpu, facts.duration)),
@@ -252,6 +259,7 @@ impl TransportFigures {
             lip_sync: LipSync::judge(share(absent), &live.by_sequence),
             playout: PlayoutFigures::new(log, &blocks),
             log_complete: log.is_complete(),
+            pictures: facts.pictures,
         }
     }
 

@@ -24,6 +24,7 @@ mod histogram;
 mod jitter;
 mod list;
 mod packet_log;
+mod pictures;
 mod playout;
 mod rate;
 mod statistics;
@@ -45,6 +46,9 @@ pub use jitter::{
 };
 pub use list::{Better, FIGURES, FigureDef, STREAM_FIGURES, StreamFigures, Unit, figure};
 pub use packet_log::{LoggedPacket, PacketArrival, PacketLog, PacketLogConfig, Tallies};
+pub use pictures::{
+    Picture, PictureFacts, PictureLog, PicturesFigures, SentPicturePacket, SkewFigures, SoundPart,
+};
 pub use playout::{PlayoutCurve, PlayoutPoint, RequiredDelay};
 pub use rate::{cpu_ms_per_s, kbit_per_s, overhead_percent, percent};
 pub use statistics::{BlockMean, MeanInterval, student_t};

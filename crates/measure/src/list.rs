@@ -254,9 +254,10 @@ figures! {
         media_kbit_per_s "video received" KbitPerS Higher
             "Bytes of a video that were received, over the time from its first to its last arrival." |_| None;
         frames_sent "video frames sent" Count Neither
-            "Video frames that were handed to the transport; a sender that chooses the newest one leaves out others." |_| None;
+            "Video frames that were handed to the transport; a sender that chooses the newest one leaves out others."
+            |f| Some(f.pictures?.sent as f64);
         frames_whole "video frames whole" Count Higher
-            "Video frames of which every packet arrived." |_| None;
+            "Video frames of which every packet arrived." |f| Some(f.pictures?.whole as f64);
         frame_delay_mean_ms "delay of video frames" Millis Lower
             "From a whole video frame's due time to the arrival of its last packet, in the mean." |_| None;
         frame_gap_mean_ms "gap of video frames" Millis Lower
@@ -304,75 +305,38 @@ figures! {
             "Bytes on the wire in addition to the sound, in percent of the sound." |f| f.overhead_percent;
         cpu_ms_per_s "CPU" MsPerS Lower ["cpu"]
             "Processor time of the media thread per second of stream." |f| f.cpu_ms_per_s;
+        pictures_left_out "pictures left out" Count Lower
+            "Pictures that the sender left out, as they would have come too late, or could not be decoded." |f| Some(f.pictures?.left_out as f64);
+        pictures_whole_percent "pictures whole" Percent Higher ["pictures_whole"]
+            "Pictures of which every packet arrived, of those sent and left out." |f| f.pictures?.whole_percent;
+        pictures_too_late "pictures too late" Count Lower ["pictures_too_late"]
+            "Whole pictures that came too late to be shown with their sound." |f| Some(f.pictures?.too_late as f64);
+        pictures_frozen_percent "pictures frozen" Percent Lower ["pictures_frozen"]
+            "Time in which a picture stood still beyond its own time, of the time in which there are pictures." |f| f.pictures?.frozen_percent;
+        pictures_lost_percent "picture packets lost" Percent Lower ["pictures_loss"]
+            "Packets of pictures sent and lost by the network, of those sent." |f| f.pictures?.lost_percent;
+        pictures_delay_p50_ms "pictures one way, p50" Millis Lower
+            "The one-way delay of packets of pictures: half of them arrived sooner." |f| f.pictures?.one_way_ms?.p50_ms;
+        pictures_delay_p99_ms "pictures one way, p99" Millis Lower
+            "99 % of them arrived sooner." |f| f.pictures?.one_way_ms?.p99_ms;
+        pictures_rtt_p50_ms "pictures round trip, p50" Millis Lower
+            "From sending a packet of pictures until it is back: half of them were back sooner." |f| f.pictures?.rtt_ms.p50_ms;
+        pictures_rtt_p99_ms "pictures round trip, p99" Millis Lower ["pictures_p99"]
+            "99 % of them were back sooner." |f| f.pictures?.rtt_ms.p99_ms;
+        pictures_skew_p999_ms "skew, p99.9" Millis Lower ["skew"]
+            "How far 99.9 % of the pictures that were shown are from their sound at most." |f| Some(f.pictures?.skew?.p99_9_ms);
+        pictures_kbit_per_s "rate of pictures" KbitPerS Higher
+            "Bytes of the packets of pictures, while there are any." |f| f.pictures?.media_kbit_per_s;
+        sound_beside_missing_percent "sound missing beside pictures" Percent Lower
+            "Packets of sound that could not be played, of those sent while there are pictures." |f| Some(f.pictures?.sound_beside?.missing_percent);
+        sound_alone_missing_percent "sound missing alone" Percent Lower
+            "The same of those sent after the last picture." |f| Some(f.pictures?.sound_alone?.missing_percent);
+        sound_beside_rtt_p99_ms "sound back beside pictures, p99" Millis Lower
+            "99 % of the packets of sound that were sent while there are pictures were back sooner." |f| Some(f.pictures?.sound_beside?.rtt_p99_ms);
+        sound_alone_rtt_p99_ms "sound back alone, p99" Millis Lower
+            "The same of those sent after the last picture." |f| Some(f.pictures?.sound_alone?.rtt_p99_ms);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_go_out_and_come_back_in_the_order_of_the_list() {
-        let count = STREAM_FIGURES.len();
-        let values: Vec<_> = (0..count).map(|n| (n % 3 > 0).then_some(n as f64)).collect();
-        let figures = StreamFigures::from_values(&values);
-        assert_eq!(figures.values(), values);
-        assert_eq!((STREAM_FIGURES[1].name, figures.received), ("received", Some(1.0)));
-        assert_eq!(
-            (STREAM_FIGURES[count - 1].name, FIGURES[count].name),
-            ("changes_failed", "expired_percent")
-        );
-        assert_eq!(StreamFigures::from_values(&[]), StreamFigures::default());
-    }
-
-    #[test]
-    fn names_and_gates_are_unique() {
-        for (n, def) in FIGURES.iter().enumerate() {
-            let others = || FIGURES[..n].iter();
-            assert!(others().all(|other| other.name != def.name), "{}", def.name);
-            assert!(others().all(|other| def.gate.is_none() || other.gate != def.gate), "{}", def.name);
-        }
-    }
-
-    #[test]
-    fn every_figure_of_a_comparison_is_read() {
-        let figures = crate::figures::tests::figures();
-        let unread = [
-            "retransmissions",
-            "mac_exhausted",
-            "queue_dropped",
-            "broken",
-            "changes_failed",
-            "jitter_sd_ms",
-            "gap_mad_ms",
-            "duplicate_packet_late",
-            "duplicate_ack_late",
-            "duplicate_ack_lost",
-            "duplicate_ack_unread",
-            "watched_missing_percent",
-            "watched_jitter_mad_ms",
-            "rtt_timed_p999_ms",
-            "gaps_above_250ms",
-            "gaps_above_500ms",
-            "gap_shared_ms",
-            "gap_unshared_ms",
-            "gap_sd_mean_ms",
-            "gap_sd_max_ms",
-            "media_kbit_per_s",
-            "frames_sent",
-            "frames_whole",
-            "frame_delay_mean_ms",
-            "frame_gap_mean_ms",
-            "freeze_percent",
-        ];
-        for def in FIGURES {
-            let of_one_way = def.name.starts_with("delay_");
-            let of_playout = def.name.starts_with("missed_");
-            let unread = of_one_way
-                || of_playout
-                || unread.contains(&def.name)
-                || def.name == "gaps_above_80ms_per_1000";
-            assert_eq!((def.read)(&figures).is_none(), unread, "{}", def.name);
-        }
-    }
-}
+mod tests;

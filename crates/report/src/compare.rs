@@ -95,6 +95,10 @@ pub struct TransportPanel {
     pub playout_target_ms: Option<f32>,
     /// What a listener would have heard.
     pub heard: Option<Clip>,
+    /// When each picture beside the sound was due, in ms since the first packet of the run; empty without pictures.
+    pub picture_due_ms: Vec<f32>,
+    /// From then until all of it was back, in ms; `None` if a part never came. In the same order.
+    pub picture_ms: Vec<Option<f32>>,
 }
 
 /// The longest delay that a purpose allows.

@@ -4,7 +4,7 @@
 mod curves;
 
 use crate::cards::Card;
-use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale};
+use crate::chart::{Axis, Chart, Mark, MarkAxis, Scale, Series};
 use crate::compare::{CompareReport, TransportPanel};
 use crate::fate::LossMap;
 use crate::listen::{Clip, gaps};
@@ -20,6 +20,7 @@ impl CompareReport {
             self.listen_section(),
             self.trade_off_section(),
             self.latency_section(),
+            self.pictures_section(),
             self.loss_section(),
             self.table_section(),
             self.link_section(),
@@ -91,6 +92,29 @@ impl CompareReport {
             ticks_label: "missing".into(),
             ..Chart::default()
         }))
+    }
+
+    fn pictures_section(&self) -> Section {
+        let section = Section::new(
+            "Sound and pictures",
+            "Both over the same time, a chart for each transport: how long each packet of sound was under way, and each picture from the moment it was \
+             due until all of it was back. The sound goes first; after the last picture it goes alone.",
+        );
+        let shown = self.transports.iter().enumerate().filter(|(_, t)| !t.picture_due_ms.is_empty());
+        shown.fold(section, |section, (i, transport)| {
+            section.with(Part::Chart(Chart {
+                title: transport.name.clone(),
+                x: Axis::new("time of sending", "s"),
+                y: Axis::new("until it was back", "ms"),
+                series: vec![
+                    Series { name: "sound".into(), ..transport.over_time(i) },
+                    transport.pictures_over_time(PICTURES),
+                ],
+                log_toggle: true,
+                ticks_label: "missing".into(),
+                ..Chart::default()
+            }))
+        })
     }
 
     /// What the delays of the trade-off are.
@@ -294,6 +318,8 @@ fn class_name(from: usize, to: usize) -> String {
     }
 }
 
+/// The colour of pictures: the last of eight, which transports have only where there are eight of them.
+const PICTURES: usize = 7;
 /// With more overlaid series than this, dots hide each other.
 const OVERLAID: usize = 2;
 
@@ -316,6 +342,33 @@ mod tests {
         let own = with(&[Some(40.0), None, Some(60.0)]).targets();
         assert_eq!(own.iter().map(|m| m.colour).collect::<Vec<_>>(), [Some(0), Some(2)]);
         assert!(with(&[None]).targets().is_empty());
+    }
+
+    /// The packets of the sound and the pictures of a transport are in one chart, which only those with pictures have.
+    #[test]
+    fn sound_and_pictures_share_a_time_axis() {
+        let sound = TransportPanel {
+            name: "rtp".into(),
+            sent_ms: vec![0.0, 5.0],
+            latency_ms: vec![Some(20.0), None],
+            fate: vec![Fate::Received, Fate::Lost],
+            ..TransportPanel::default()
+        };
+        let both = TransportPanel {
+            name: "tcp".into(),
+            picture_due_ms: vec![0.0, 40.0, 80.0],
+            picture_ms: vec![Some(33.0), None, Some(35.0)],
+            ..sound.clone()
+        };
+        let report = CompareReport { transports: vec![sound, both], ..CompareReport::default() };
+        let parts = report.pictures_section().parts;
+        let [Part::Chart(chart)] = &parts[..] else { panic!("one chart") };
+        assert_eq!(chart.title, "tcp");
+        let [sound, pictures] = &chart.series[..] else { panic!("two series") };
+        assert_eq!((&sound.name[..], &sound.x[..]), ("sound", &[0.0, 0.005][..]));
+        assert_eq!((&pictures.name[..], &pictures.ticks[..]), ("pictures", &[0.04f32 as f64][..]));
+        assert_eq!(pictures.y, [Some(33.0), None, Some(35.0)]);
+        assert_ne!(sound.colour, pictures.colour);
     }
 
     #[test]

@@ -144,7 +144,11 @@ impl Observer for CallLog {
             Seen::Outcome { number, outcome: Outcome::Expired { .. } } => {
                 self.log.on_fate(*number, Fate::Expired);
             }
-            Seen::Began { .. } | Seen::Outcome { .. } | Seen::Broken { .. } => {}
+            Seen::Began { .. }
+            | Seen::Outcome { .. }
+            | Seen::Broken { .. }
+            | Seen::PictureSent(_)
+            | Seen::PictureArrived { .. } => {}
         }
     }
 }

@@ -66,7 +66,7 @@ pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, 
 pub use members::{Joined, Member};
 pub use mixer::MixerCounters;
 pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};
-pub use observer::{Arrived, Observer, Seen, Sent};
+pub use observer::{Arrived, Observer, PictureSent, Seen, Sent};
 pub use parties::{
     MOST_PARTIES, Parties, PartiesConfig, PartiesCounters, PartyFigures, PartyNotice, PartySinks, WhyGone,
 };

@@ -38,6 +38,15 @@ pub enum Seen {
         /// What became of it.
         outcome: Outcome,
     },
+    /// A packet of pictures was handed to the association of one peer.
+    PictureSent(PictureSent),
+    /// A packet of the pictures that are followed came.
+    PictureArrived {
+        /// RTP's sequence number.
+        sequence: u16,
+        /// When it arrived.
+        at: Instant,
+    },
     /// The path to a peer is broken, while the session is not ending.
     Broken {
         /// Why.
@@ -85,6 +94,27 @@ pub struct Sent {
     pub len: usize,
     /// When its last sample was captured.
     pub due: Instant,
+    /// Whether the transport took it.
+    pub result: Result<(), SendError>,
+}
+
+/// A packet of a video track, on its way to one peer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PictureSent {
+    /// Which video track it is of.
+    pub track: usize,
+    /// RTP's sequence number.
+    pub sequence: u16,
+    /// The number of its picture.
+    pub picture: u64,
+    /// Which of the picture's packets it is, counted from 0, and how many it has.
+    pub part: (u32, u32),
+    /// Whether what was sent since the last key frame is sent again, with this packet in it.
+    pub is_again: bool,
+    /// When its picture was due; of one that is sent again, when that was begun.
+    pub due: Instant,
+    /// Its size in bytes.
+    pub len: usize,
     /// Whether the transport took it.
     pub result: Result<(), SendError>,
 }

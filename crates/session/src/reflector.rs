@@ -8,11 +8,12 @@ use std::time::Duration;
 use antiphon_core::{
     CloseMode, Event, Input, Instant, Message, Participant, PathId, Stack, Tag, Transmit, WireId,
 };
-use antiphon_media::packet::mark_returned;
+use antiphon_media::packet::{ExtensionIds, PacketKind, classify, mark_returned, parse_rtp};
 
 use crate::arrivals::ArrivalTable;
 use crate::associations::{AdmissionCounters, AssociationId, Associations, Policy};
 use crate::send_track::messages_of_a_stall;
+use crate::session::PICTURES_PRIORITY;
 
 /// Returns every message that arrives, as received but for a mark where that is asked for (Schiavoni, Queiroz and Wanderley
 /// 2013, section 3: the loopback computer does not decode anything).
@@ -57,6 +58,8 @@ pub struct ReflectorConfig {
     pub marks: bool,
     /// Where to note arrivals.
     pub arrivals: Option<ArrivalTable>,
+    /// Where to note those of pictures, if they are another source's.
+    pub picture_arrivals: Option<ArrivalTable>,
     /// Counts associations, for another thread to see.
     pub peers: Option<Arc<AtomicU64>>,
     /// Counts messages returned, for another thread to see.
@@ -72,6 +75,7 @@ impl Default for ReflectorConfig {
             interval: None,
             marks: false,
             arrivals: None,
+            picture_arrivals: None,
             peers: None,
             returned: None,
         }
@@ -143,14 +147,16 @@ impl Reflector {
             let bytes = &mut self.buf[..received.len];
             self.counters.received += 1;
             self.counters.received_bytes += received.len as u64;
-            if let Some(table) = &self.config.arrivals {
+            for table in self.config.arrivals.iter().chain(&self.config.picture_arrivals) {
                 table.note(bytes, received.received_at);
             }
+            let priority = priority_of(bytes);
             if self.config.marks && !mark_returned(bytes) || !self.associations.on_used(now, id) {
                 self.counters.refused += 1;
                 continue;
             }
             let message = Message::new(Tag(0), bytes, Some(now + self.config.patience));
+            let message = Message { priority, ..message };
             match self.associations.send(now, id, message) {
                 Ok(()) => {
                     self.open[id.index()] += 1;
@@ -241,5 +247,42 @@ impl Participant for Reflector {
     }
 }
 
+/// Pictures go behind the sound on their way back, too.
+fn priority_of(bytes: &[u8]) -> u8 {
+    let is_rtp = classify(bytes) == Some(PacketKind::Rtp);
+    let view = is_rtp.then(|| parse_rtp(bytes, ExtensionIds::default()).ok()).flatten();
+    if view.is_some_and(|view| view.video.is_some()) { PICTURES_PRIORITY } else { 0 }
+}
+
 /// The most associations for which memory is reserved in advance.
 const MOST_RESERVED: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use antiphon_core::NtpTime;
+    use antiphon_media::packet::{EncodingName, Marking, VideoStream};
+
+    use super::*;
+
+    #[test]
+    fn pictures_are_returned_behind_the_sound() {
+        let mut buf = [0; 200];
+        let stream = VideoStream::new(EncodingName::new("H264").unwrap(), 127, 1, 2);
+        let marking = Marking {
+            start: true,
+            end: true,
+            independent: true,
+            discardable: false,
+            temporal_layer: 0,
+            base_pictures: 0,
+        };
+        let len = stream.packet((0, marking), NtpTime::default(), b"picture", &mut buf).unwrap();
+        assert_eq!(priority_of(&buf[..len]), PICTURES_PRIORITY);
+        // Without the extension that says so it is sound.
+        let sound = [&[0x80, 96][..], &buf[2..12], b"sound"].concat();
+        let goodbye = [0x81, 203, 0, 1, 0, 0, 0, 7];
+        for other in [&sound[..], &goodbye, &buf[..3], &[]] {
+            assert_eq!(priority_of(other), 0, "{other:?}");
+        }
+    }
+}

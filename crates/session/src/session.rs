@@ -76,6 +76,7 @@ use receipts::Receipts;
 use rtcp_wire::RtcpWire;
 use serving::Serving;
 use two_way::TwoWay;
+pub(crate) use video::PICTURES_PRIORITY;
 use video::Video;
 use video_apart::VideoApart;
 pub use video_apart::VideoEnd;

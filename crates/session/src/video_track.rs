@@ -13,6 +13,7 @@ use antiphon_core::{Epoch, Instant};
 use antiphon_media::packet::{EncodingName, Marking, VIDEO_CLOCK, VideoStream};
 
 use open::Open;
+pub(crate) use recent::Part;
 use recent::Recent;
 use source::Head;
 pub use source::{VideoPayload, VideoSource, VideoWay};
@@ -112,6 +113,8 @@ struct Unit {
 #[derive(Debug)]
 pub(crate) struct VideoPacket<'a> {
     pub unit: u64,
+    /// Which of the unit's packets it is, of how many.
+    pub part: (u32, u32),
     pub bytes: &'a mut [u8],
     /// RTP's number of it.
     pub number: u16,
@@ -231,6 +234,7 @@ impl VideoTrack {
             } else if let Some(len) = self.write(origin, &head) {
                 return Some(VideoPacket {
                     unit: head.unit,
+                    part: head.part,
                     number: self.stream.number(),
                     begins_key: self.begins_key,
                     payload: head.len,
@@ -342,12 +346,15 @@ impl VideoTrack {
 
     /// What [`Self::poll`] gave was handed over: to so many peers, who took and refused it.
     pub(crate) fn on_sent(&mut self, now: Instant, due: Instant, bytes: usize, (taken, refused): (u64, u64)) {
+        let head = self.source.next().as_ref().map(Head::of);
         self.source.take();
         self.stream.advance();
         if self.begins_key {
             self.recent.begin(now);
         }
-        self.recent.push(&self.buf[..bytes]);
+        if let Some(Head { unit, part: (part, parts), .. }) = head {
+            self.recent.push(&self.buf[..bytes], Part { unit, part, parts });
+        }
         if let Some(unit) = self.unit {
             self.open.add(now, (unit.number, due), taken, bytes as u64);
         }
@@ -367,7 +374,7 @@ impl VideoTrack {
     }
 
     /// One of them. Who sends it gives it a number.
-    pub(crate) fn recent_packet(&mut self, index: usize) -> Option<&mut [u8]> {
+    pub(crate) fn recent_packet(&mut self, index: usize) -> Option<(&mut [u8], Part)> {
         self.recent.packet(index)
     }
 

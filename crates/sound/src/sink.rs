@@ -348,6 +348,17 @@ pub fn play_film(
     Ok(OpenedSink { sink, notes, path: None, device: None })
 }
 
+/// Hands sound to a deposit as it is due, as [`play_film`] does; `name`: what it is called in messages.
+pub fn play_into(
+    deposit: Box<dyn Deposit>,
+    stream: StreamFormat,
+    name: &str,
+) -> Result<OpenedSink, OpenError> {
+    let notes = Notes::default();
+    let sink = RecordSink::start_live(deposit, stream, name, &notes)?;
+    Ok(OpenedSink { sink: Box::new(sink), notes, path: None, device: None })
+}
+
 /// Creates a file exclusively: another program could make one between a check and an opening.
 pub(crate) fn create(path: &Path, existing: Existing) -> Result<(File, PathBuf), OpenError> {
     const MOST: u32 = 9_999;

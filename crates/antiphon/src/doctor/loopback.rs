@@ -65,6 +65,7 @@ pub(crate) fn over_loopback(
         bind: LOOPBACK,
         namespace: None,
         arrivals: arrivals.clone(),
+        picture_arrivals: None,
         clock,
         socket: choice.socket(&options.socket),
         max_peers: 1,
@@ -75,9 +76,10 @@ pub(crate) fn over_loopback(
     let frames = usize::try_from(plan.frames.unwrap_or(0)).unwrap_or(usize::MAX);
     let (sink, mut memory) = MemorySink::new(plan.format, 2 * frames);
     let near = NearPlan {
-        place: Place { choice: choice.clone(), target: far.address, namespace: None, arrivals },
+        place: Place { arrivals, ..Place::elsewhere(choice.clone(), far.address) },
         source: plan.open()?,
         sink: Box::new(sink),
+        pictures: None,
         format: plan.format,
         sample: plan.sample,
         log_packets: plan.log_packets(),

@@ -44,7 +44,11 @@ impl PacketEvent {
                 PacketEvent::Sent { number: sent.number, at: now, len: sent.len }
             }
             Seen::Outcome { number, outcome } => PacketEvent::Outcome { number, at: now, outcome },
-            Seen::Arrived(_) | Seen::Sent(_) | Seen::Broken { .. } => return None,
+            Seen::Arrived(_)
+            | Seen::Sent(_)
+            | Seen::Broken { .. }
+            | Seen::PictureSent(_)
+            | Seen::PictureArrived { .. } => return None,
         })
     }
 }

@@ -4,6 +4,7 @@ mod chain;
 mod deposit;
 mod incoming;
 mod live;
+mod nowhere;
 mod sync;
 
 use std::io::BufWriter;
@@ -12,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use antiphon_measure::millis;
-use antiphon_media::StreamFormat;
+use antiphon_media::{Sink, StreamFormat};
 use antiphon_session::VideoSink;
-use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, record};
+use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, play_into, record};
 use antiphon_video::VideoDescription;
 
 use super::PicturesReceived;
@@ -22,7 +23,7 @@ use super::queue::{Out, queue};
 use crate::Latency;
 use deposit::FilmDeposit;
 use live::LiveDeposit;
-pub use sync::SkewFigures;
+use nowhere::Nowhere;
 use sync::SyncMeter;
 
 /// Sound and pictures that were asked for together.
@@ -93,6 +94,27 @@ impl Film {
                 })
             }
         }
+    }
+}
+
+/// A film that nobody is shown: what a player would have shown is measured.
+pub(crate) struct MeasuredFilm {
+    /// Where its pictures go.
+    pub pictures: Box<dyn VideoSink>,
+    /// Where its sound goes.
+    pub sound: Box<dyn Sink>,
+    pub counters: FilmCounters,
+}
+
+impl MeasuredFilm {
+    /// Beside sound of this format with this playout delay.
+    pub fn start(format: StreamFormat, latency: Duration) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::default());
+        let (to, from) = queue(shared.clone());
+        let grace = latency.min(MOST_GRACE);
+        let deposit = LiveDeposit::new(Nowhere, format, from, shared.clone(), grace);
+        let sound = play_into(Box::new(deposit), format, "pictures")?.sink;
+        Ok(MeasuredFilm { pictures: Box::new(to), sound, counters: FilmCounters(shared) })
     }
 }
 

@@ -8,6 +8,7 @@
 //! The media thread copies bytes and no more. Reading and cutting have a thread of their own; what is recorded is put together
 //! and written on the thread that writes the sound.
 
+mod compared;
 mod film;
 mod foreign;
 mod over;
@@ -15,7 +16,8 @@ mod queue;
 mod sending;
 mod versions;
 
-pub use film::SkewFigures;
+pub use antiphon_measure::SkewFigures;
+pub(crate) use compared::{BesidePlan, BesideRun, BothSinks, PicturesPlan};
 pub(crate) use film::{Film, FilmCounters, FilmPlan};
 pub(crate) use foreign::{ForeignNews, ForeignPictures};
 pub(crate) use over::{VIDEO_WIRE, VideoCall, VideoOver};

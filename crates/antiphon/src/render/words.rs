@@ -1,6 +1,6 @@
 //! The recommendations in plain words: a sentence for each, without the field's terms, for readers who want to act on them.
 
-use antiphon_measure::{Advice, Purpose};
+use antiphon_measure::{Advice, PicturesFigures, Purpose};
 use antiphon_report::Command;
 
 use crate::measured::Measured;
@@ -14,6 +14,7 @@ pub(super) fn card(advice: &Advice, measured: &[Measured]) -> antiphon_report::C
         gloss: named.map_or(String::new(), |one| one.choice.transport.plain.into()),
         sentence: named.map_or(String::new(), |one| sentence(advice, one)),
         others: others(&advice.ties),
+        caution: named.and_then(|one| one.figures.pictures.as_ref()).map_or(String::new(), beside_pictures),
         because: advice.because.clone(),
         confidence: advice.confidence,
         sureness: advice.sureness(),
@@ -160,6 +161,20 @@ fn unmet(advice: &Advice, heard: &Heard<'_>) -> String {
     }
 }
 
+/// What pictures beside the sound cost it; empty where too little was sent to tell.
+fn beside_pictures(pictures: &PicturesFigures) -> String {
+    let (Some(beside), Some(alone)) = (pictures.sound_beside, pictures.sound_alone) else {
+        return String::new();
+    };
+    format!(
+        "Beside the pictures {} of the sound was missing, and nearly all came back within {}; after them {} and {}.",
+        share(beside.missing_percent),
+        millis(beside.rtt_p99_ms),
+        share(alone.missing_percent),
+        millis(alone.rtt_p99_ms)
+    )
+}
+
 /// A delay for readers: tenths only where they are most of it.
 fn millis(ms: f64) -> String {
     if ms < 9.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
@@ -194,6 +209,7 @@ mod tests {
             confidence: None,
             playout_delay_ms: None,
             commands: Vec::new(),
+            pictures: None,
         }
     }
 

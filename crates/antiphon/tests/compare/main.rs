@@ -1,6 +1,7 @@
 //! `compare` on a small scale: real sockets over the embedded link, checked against the link's own counters.
 
 mod heard;
+mod pictures;
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;

@@ -8,7 +8,7 @@ use antiphon::link::DuplexSpec;
 use antiphon::media::SampleFormat;
 use antiphon::media::conceal::Concealment;
 use antiphon::session::Repetition;
-use antiphon::{CompareOptions, LinkMethod, Requirement};
+use antiphon::{CompareOptions, FrameRate, LinkMethod, Requirement};
 use clap::{Args, ValueHint};
 
 use super::{SocketArgs, WaitArgs};
@@ -68,6 +68,15 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "NAME", value_parser = completions::completed(values::compared, completions::sample_formats), hide_possible_values = true, help_heading = "Sound")]
     pub format: Option<SampleFormat>,
 
+    /// A file whose pictures are sent beside the first three quarters of the
+    /// sound over each transport: MP4, Matroska, WebM, IVF, raw H.264 or JPEGs;
+    /// again for the same film at a higher bit rate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Pictures")]
+    pub video: Vec<PathBuf>,
+    /// Frames a second of a raw stream of pictures: 25, 30000/1001 …
+    #[arg(long, value_name = "FPS", value_parser = antiphon::parse_frame_rate, requires = "video", help_heading = "Pictures")]
+    pub video_rate: Option<FrameRate>,
+
     /// Playout delay of the listener; packets that arrive later are late
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "80ms", help_heading = "Listener")]
     pub latency: Duration,
@@ -125,6 +134,8 @@ impl CompareArgs {
             rate: self.rate,
             transports: self.transports.clone(),
             source: self.source.clone(),
+            video: self.video.clone(),
+            video_rate: self.video_rate,
             seed: self.seed,
             out: self.out.0.clone(),
             block_frames: self.block,
@@ -151,6 +162,8 @@ Examples, as a musician:
       the same, and whether eight headsets fit on one Wi-Fi cell
   antiphon compare studio.local --source file:song.flac --seconds 30s
       over the real network, to a computer that runs antiphon reflect
+  antiphon compare --video film.mp4 --source file:film.flac
+      with pictures beside the sound, and what they cost it
 As an engineer:
   antiphon compare --link lte,loss=2%/4 --seed 7 --block 64 --out none
       a mobile network with 2 % loss in bursts of 4; packets of 1.3 ms

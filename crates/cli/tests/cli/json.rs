@@ -99,6 +99,51 @@ fn records_of_compare_and_replay_fit() {
 }
 
 #[test]
+fn records_of_compare_with_pictures_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let film = directory.path().join("film.mkv");
+    std::fs::write(&film, antiphon::video::Clip::H264.file()).unwrap();
+    let film = film.to_str().unwrap();
+    let ran = run_in(
+        directory.path(),
+        &[
+            "compare",
+            "--seconds",
+            "3s",
+            "--link-method",
+            "proxy",
+            "--link",
+            "ethernet",
+            "-t",
+            "rtp,tcp",
+            "--video",
+            film,
+        ],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let noted = ran.out.contains(r#"{"record":"note""#).then_some("note");
+    let always = ["run", "link", "link_counts", "transport", "advice", "end"];
+    verify("compare", &ran.out, &[&always[..], noted.as_slice()].concat());
+    let records: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| records.iter().filter(|record| record["record"] == kind).collect::<Vec<_>>();
+    assert_eq!(of("run")[0]["video"], serde_json::json!([film]));
+    for transport in of("transport") {
+        let pictures = &transport["pictures"];
+        assert!(pictures["whole"].as_u64() > Some(40), "{pictures}");
+        assert!(
+            pictures["one_way_ms"]["p99"].is_number() && pictures["skew"]["p99_9_ms"].is_number(),
+            "{pictures}"
+        );
+    }
+    for advice in of("advice") {
+        assert!(
+            advice["pictures"].as_str().is_some_and(|cost| cost.contains("of the sound was missing")),
+            "{advice}"
+        );
+    }
+}
+
+#[test]
 fn a_transport_that_cannot_be_measured_is_a_failure_that_fits() {
     // The reflector answers over rtp, and nobody listens for tcp.
     let at = format!("127.0.0.1:{}", free_ports(1));

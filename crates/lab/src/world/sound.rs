@@ -117,7 +117,7 @@ pub fn near(
         Seen::Sent(sent) => log.borrow_mut().on_sent(sent.group, sent.info.sequence, now, sent.result),
         Seen::Outcome { number, outcome } => log.borrow_mut().on_outcome(*number, *outcome),
         Seen::Broken { .. } => log.borrow_mut().broken = true,
-        Seen::Began { .. } | Seen::Arrived(_) => {}
+        Seen::Began { .. } | Seen::Arrived(_) | Seen::PictureSent(_) | Seen::PictureArrived { .. } => {}
     }));
     if let Some(pictures) = &builder.spec.pictures {
         pictures::send(builder, &mut session, pictures);

@@ -7,6 +7,7 @@ use crate::fate::Fate;
 use crate::figures::RunFacts;
 use crate::packet_log::PacketArrival;
 use crate::packet_log::tests::{arrival, log_of};
+use crate::pictures::SoundPart;
 
 mod confidence;
 
@@ -72,6 +73,22 @@ fn candidate(run: &Run) -> Candidate<'_> {
 
 fn advice(purpose: Purpose, rtp: &Run, tcp: &Run) -> Advice {
     advise_for(purpose, &[rtp, tcp].map(candidate)).unwrap()
+}
+
+/// What they cost is that of the transport which is taken.
+#[test]
+fn advice_says_what_pictures_cost_the_sound() {
+    let (mut rtp, mut tcp) = (measured("rtp", MINUTE), measured("tcp", Path { loss: 0.3, ..MINUTE }));
+    assert_eq!(advice(Purpose::Talk, &rtp, &tcp).pictures, None, "there were none");
+    let pictures = crate::pictures::tests::figures();
+    let part = |missing_percent| Some(SoundPart { missing_percent, ..pictures.sound_beside.unwrap() });
+    rtp.figures.pictures = Some(PicturesFigures { sound_beside: part(2.5), ..pictures });
+    tcp.figures.pictures = Some(PicturesFigures { sound_beside: part(7.5), ..pictures });
+    let advice = advice(Purpose::Talk, &rtp, &tcp);
+    assert_eq!(advice.transport, "rtp");
+    let cost = advice.pictures.clone().unwrap();
+    assert!(cost.contains("2.50 %") && !cost.contains("7.50 %"), "{cost}");
+    assert!(advice.reason().ends_with(&cost), "{}", advice.reason());
 }
 
 #[test]

@@ -27,13 +27,13 @@ fn facts() -> RunFacts {
         media_bytes: 2_880_000,
         cpu: Some(Duration::from_millis(30)),
         duration: Duration::from_secs(15),
-        notes: Vec::new(),
+        ..RunFacts::default()
     }
 }
 
-/// Figures of a known run, for other tests.
+/// Figures of a known run with pictures, for other tests.
 pub(crate) fn figures() -> TransportFigures {
-    TransportFigures::new(&log(), &facts())
+    TransportFigures::new(&log(), &RunFacts { pictures: Some(crate::pictures::tests::figures()), ..facts() })
 }
 
 #[test]

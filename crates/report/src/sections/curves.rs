@@ -20,6 +20,21 @@ impl TransportPanel {
         }
     }
 
+    /// The pictures beside the sound.
+    pub(super) fn pictures_over_time(&self, colour: usize) -> Series {
+        let seconds: Vec<f64> = self.picture_due_ms.iter().map(|ms| f64::from(*ms) / 1000.0).collect();
+        let never = seconds.iter().zip(&self.picture_ms).filter(|(_, l)| l.is_none()).map(|(x, _)| *x);
+        Series {
+            name: "pictures".into(),
+            colour,
+            style: Style::Points,
+            ticks: never.collect(),
+            y: self.picture_ms.iter().map(|l| l.map(f64::from)).collect(),
+            x: seconds,
+            ..Series::default()
+        }
+    }
+
     /// Drawn up to `end_ms`, even without further arrivals: what is missing by then stays missing.
     pub(super) fn distribution(&self, colour: usize, end_ms: f32) -> Series {
         let mut steps = not_there_after(self.delays(), DISTRIBUTION_POINTS);

@@ -9,10 +9,11 @@ use antiphon_core::{Instant, Message, SendError};
 use antiphon_media::packet::renumber;
 use antiphon_media::rtcp::PictureLoss;
 
-use super::Session;
-use super::video::PRIORITY;
+use super::video::PICTURES_PRIORITY;
+use super::{Session, tell};
 use crate::manager::{Budget, TrackId};
-use crate::video_track::again_tag;
+use crate::observer::{PictureSent, Seen};
+use crate::video_track::{Part, again_tag};
 
 /// What a peer gets of a track of pictures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +77,26 @@ impl PictureFlow {
 }
 
 impl Behind {
+    /// What observers are told of a packet of the track at `track`, sent again under this number.
+    fn seen(
+        &self,
+        (track, sequence): (usize, u16),
+        part: Part,
+        len: usize,
+        result: Result<(), SendError>,
+    ) -> Seen {
+        Seen::PictureSent(PictureSent {
+            track,
+            sequence,
+            picture: part.unit,
+            part: (part.part, part.parts),
+            is_again: true,
+            due: self.since,
+            len,
+            result,
+        })
+    }
+
     /// Whether so many more bytes may leave.
     fn may_send(&self, now: Instant, bytes: usize) -> bool {
         let passed = now.since(self.since);
@@ -177,7 +198,7 @@ impl Session {
             if to.is_some() && flow.open >= if is_last { MOST_OPEN / 4 } else { MOST_OPEN } {
                 break;
             }
-            let (Some(to), Some(packet)) = (to, track.recent_packet(behind.next)) else {
+            let (Some(to), Some((packet, part))) = (to, track.recent_packet(behind.next)) else {
                 // Where packets are missing, so is a number.
                 let is_cut = to.is_none() || track.since_key_frame().is_none();
                 flow.ahead = flow.ahead.wrapping_add(u16::from(is_cut));
@@ -190,7 +211,8 @@ impl Session {
             }
             renumber(packet, number);
             let deadline = useful.map(|useful| behind.since + useful);
-            let message = Message { priority: PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
+            let message =
+                Message { priority: PICTURES_PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
             let result = match !bounded || self.associations.may_stream(to, len) {
                 true => self.associations.send_media(now, to, stream, message),
                 false => Err(SendError::Blocked { queued: 0 }),
@@ -203,6 +225,8 @@ impl Session {
                 Err(SendError::Blocked { .. }) => break,
                 Err(_) => {}
             }
+            let sent = behind.seen((at, number), part, len, result);
+            tell(&mut self.observers, now, &sent);
             track.on_repeated(len, result.is_ok());
             *room = room.saturating_sub(len);
             (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);

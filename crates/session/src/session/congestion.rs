@@ -90,6 +90,12 @@ impl Session {
         }
         if now.since(last) >= SILENCE {
             self.arrivals.pictures = None;
+        } else if self.config.reflected.is_some() {
+            // What came back has its round trip behind it: it need not go another one.
+            let is_managed = !self.is_unmanaged(id);
+            if let Some(report) = ArrivalReport::parse(&self.report[..len]).filter(|_| is_managed) {
+                self.manager.on_report(now, id, &report);
+            }
         } else if !self.is_unmanaged(id) && self.associations.may_tell(now, id, len, SILENCE) {
             // The next ones tell it again.
             self.associations.send_control_until(now, id, None, &self.report[..len], now + LATEST);

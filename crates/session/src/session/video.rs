@@ -6,16 +6,17 @@ use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire, s
 use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp, renumber};
 use antiphon_media::rtcp::PlayoutDelay;
 
-use super::Session;
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
 use super::video_apart::VideoApart;
-use crate::associations::AssociationId;
-use crate::manager::{Budget, TrackId};
+use super::{Session, tell};
+use crate::associations::{AssociationId, Associations};
+use crate::manager::{Budget, CongestionManager, TrackId};
+use crate::observer::{Observer, PictureSent, Seen};
 use crate::peer::Peer;
 use crate::send_track::SendTrack;
 use crate::video_in::{VideoIn, VideoInCounters, VideoSink};
-use crate::video_track::{AGAIN, VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
+use crate::video_track::{AGAIN, VideoPacket, VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
 
 /// The pictures of a session.
 #[derive(Default)]
@@ -71,6 +72,11 @@ impl Session {
         self.video.tracks.push(track);
     }
 
+    /// The SSRC of each video track that is sent.
+    pub fn video_ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.video.ssrcs()
+    }
+
     /// Receives pictures into this sink.
     pub fn set_video_sink(&mut self, sink: Box<dyn VideoSink>) {
         self.video.receive = Some(VideoIn::new(sink));
@@ -123,15 +129,17 @@ impl Session {
 
     fn run_video_track(&mut self, now: Instant, origin: Instant, at: usize) {
         let id = TrackId(1 + at as u16);
-        // A single peer is waited for; one of many must not hold up the others.
-        let waits = self.peers.iter().flatten().count() == 1;
-        let is_apart = self.sends_video_apart();
-        let to = |peer: &Peer| Self::video_destination(is_apart, peer);
         let is_unmanaged = self.is_video_unmanaged();
         let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
         let way = self.way_of_pictures(at, is_unmanaged);
-        let before = self.streams_before_video();
-        let bounded = self.two_way.is_some();
+        let handing = Handing {
+            track: at,
+            stream: self.streams_before_video() + at,
+            // A single peer is waited for; one of many must not hold up the others.
+            waits: self.peers.iter().flatten().count() == 1,
+            is_apart: self.sends_video_apart(),
+            bounded: self.two_way.is_some(),
+        };
         let mut used = 0;
         let track = &mut self.video.tracks[at];
         loop {
@@ -141,31 +149,16 @@ impl Session {
                 return track.hold(again.max(now + SHORTEST_HOLD));
             }
             let Some(packet) = track.poll(now, origin, way) else { return };
-            let (number, begins_key) = (packet.number, packet.begins_key);
-            let (payload, len, bytes) = (packet.payload, packet.bytes.len(), packet.bytes);
-            let (due, deadline, tag) = (packet.due, packet.deadline, video_tag(at, packet.unit));
-            let (mut taken, mut refused) = (0, 0);
-            for peer in self.peers.iter_mut().flatten() {
-                let Some(to) = to(peer) else { continue };
-                let Some(number) = peer.pictures_of(at).number(now, number, begins_key) else { continue };
-                renumber(bytes, number);
-                let message = Message::new(tag, bytes, deadline);
-                let message = Message { priority: PRIORITY, ..message };
-                // Of a call, as the sound: an address that is not proved gets no more than it is good for.
-                let may = !bounded || self.associations.may_stream(to, len);
-                let result = match may {
-                    true => self.associations.send_media(now, to, before + at, message),
-                    false => Err(SendError::Blocked { queued: 0 }),
-                };
-                match result {
-                    Ok(()) => {
-                        self.manager.on_sent(now, to, id, bytes);
-                        taken += 1;
-                    }
-                    Err(SendError::Blocked { .. }) if waits => return track.on_blocked(now),
-                    Err(_) => refused += 1,
-                }
-            }
+            let (payload, len, due) = (packet.payload, packet.bytes.len(), packet.due);
+            let to = To {
+                peers: &mut self.peers,
+                associations: &mut self.associations,
+                manager: &mut *self.manager,
+                observers: &mut self.observers,
+            };
+            let Some((taken, refused)) = handing.hand_over(now, packet, to) else {
+                return track.on_blocked(now);
+            };
             // A peer that has come later gets it in its turn.
             used += if taken + refused > 0 { len } else { 0 };
             if taken > 0 {
@@ -275,11 +268,22 @@ impl Session {
         if self.on_party_picture(now, at, received, (&view, bytes)) {
             return true;
         }
+        // Only our own packets come back from a reflector.
+        let reflected = self.config.reflected.is_some();
+        if reflected && !self.video.ssrcs().any(|own| own == view.ssrc) {
+            self.foreign += 1;
+            return true;
+        }
         // Those that nobody wants, and those of several tracks of which one is followed, take as much of the path, and of what the sound needs.
         self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
         let Some(video) = &mut self.video.receive else { return false };
         let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
-        if let (true, Some(peer)) = (followed, &mut self.peers[at]) {
+        if followed {
+            let at = received.received_at;
+            tell(&mut self.observers, now, &Seen::PictureArrived { sequence: view.sequence, at });
+        }
+        // A session sends no report on its own pictures.
+        if let (true, Some(peer)) = (followed && !reflected, &mut self.peers[at]) {
             let numbers = (view.sequence, view.timestamp);
             peer.rtcp.on_received_at(received.received_at, view.ssrc, numbers, VIDEO_CLOCK);
         }
@@ -287,7 +291,70 @@ impl Session {
     }
 }
 
+/// How the packets of a track are handed over.
+struct Handing {
+    track: usize,
+    /// The transport's stream that it uses.
+    stream: usize,
+    /// A peer whose transport has no room is waited for.
+    waits: bool,
+    is_apart: bool,
+    /// An address that is not proved gets no more than it is good for.
+    bounded: bool,
+}
+
+/// Where packets are handed over to.
+struct To<'a> {
+    peers: &'a mut [Option<Box<Peer>>],
+    associations: &'a mut Associations,
+    manager: &'a mut dyn CongestionManager,
+    observers: &'a mut [Box<dyn Observer>],
+}
+
+impl Handing {
+    /// Hands a packet to all peers; returns how many took it and refused it, or `None` if it waits.
+    fn hand_over(&self, now: Instant, packet: VideoPacket<'_>, to: To<'_>) -> Option<(u64, u64)> {
+        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, due, deadline, .. } = packet;
+        let To { peers, associations, manager, observers } = to;
+        let (mut taken, mut refused) = (0, 0);
+        for peer in peers.iter_mut().flatten() {
+            let Some(id) = Session::video_destination(self.is_apart, peer) else { continue };
+            let Some(sequence) = peer.pictures_of(self.track).number(now, number, begins_key) else {
+                continue;
+            };
+            renumber(bytes, sequence);
+            let message = Message::new(video_tag(self.track, unit), bytes, deadline);
+            let message = Message { priority: PICTURES_PRIORITY, ..message };
+            // Of a call, as the sound.
+            let result = match !self.bounded || associations.may_stream(id, bytes.len()) {
+                true => associations.send_media(now, id, self.stream, message),
+                false => Err(SendError::Blocked { queued: 0 }),
+            };
+            match result {
+                Ok(()) => {
+                    manager.on_sent(now, id, TrackId(1 + self.track as u16), bytes);
+                    taken += 1;
+                }
+                Err(SendError::Blocked { .. }) if self.waits => return None,
+                Err(_) => refused += 1,
+            }
+            let sent = PictureSent {
+                track: self.track,
+                sequence,
+                picture: unit,
+                part: (part, parts),
+                is_again: false,
+                due,
+                len: bytes.len(),
+                result,
+            };
+            tell(observers, now, &Seen::PictureSent(sent));
+        }
+        Some((taken, refused))
+    }
+}
+
 /// Sound goes first, where a transport or a router can choose.
-pub(super) const PRIORITY: u8 = 1;
+pub(crate) const PICTURES_PRIORITY: u8 = 1;
 /// For how long pictures wait of which none is too late.
 const USUAL_PATIENCE: Duration = Duration::from_secs(1);

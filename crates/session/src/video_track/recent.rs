@@ -4,11 +4,19 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
+/// Which part of which unit a packet is, of how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub unit: u64,
+    pub part: u32,
+    pub parts: u32,
+}
+
 /// They, in the order of sending. Each key frame begins anew.
 pub(super) struct Recent {
     bytes: Vec<u8>,
-    /// Where each packet ends.
-    ends: Vec<usize>,
+    /// Where each packet ends, and which part of which unit it is.
+    ends: Vec<(usize, Part)>,
     /// More came than there is room for.
     is_full: bool,
     /// When the key frame began.
@@ -33,12 +41,12 @@ impl Recent {
     }
 
     /// A packet was sent.
-    pub fn push(&mut self, packet: &[u8]) {
+    pub fn push(&mut self, packet: &[u8], part: Part) {
         let (begin, end) = (self.len(), self.len() + packet.len());
         match self.bytes.get_mut(begin..end) {
             Some(place) if !self.is_full && self.ends.len() < MOST_PACKETS => {
                 place.copy_from_slice(packet);
-                self.ends.push(end);
+                self.ends.push((end, part));
             }
             _ => self.is_full = true,
         }
@@ -51,7 +59,7 @@ impl Recent {
 
     /// Bytes of all.
     pub fn len(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
+        self.ends.last().map_or(0, |(end, _)| *end)
     }
 
     /// How many bytes a second they are, by now.
@@ -60,10 +68,10 @@ impl Recent {
     }
 
     /// One of the packets.
-    pub fn packet(&mut self, index: usize) -> Option<&mut [u8]> {
-        let end = *self.ends.get(index)?;
-        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.bytes.get_mut(begin..end)
+    pub fn packet(&mut self, index: usize) -> Option<(&mut [u8], Part)> {
+        let (end, part) = *self.ends.get(index)?;
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before].0);
+        self.bytes.get_mut(begin..end).map(|packet| (packet, part))
     }
 }
 
@@ -78,20 +86,22 @@ const MOST_PACKETS: usize = 2 * MOST_BYTES / 1200;
 mod tests {
     use super::*;
 
+    const PART: Part = Part { unit: 3, part: 0, parts: 2 };
+
     #[test]
     fn packets_are_kept_since_the_last_key_frame() {
         let mut recent = Recent::new();
         assert!(!recent.is_whole());
         for n in 0..3 {
-            recent.push(&[n; 5]);
+            recent.push(&[n; 5], PART);
         }
         assert_eq!((recent.is_whole(), recent.len()), (true, 15));
         let rates = [0, 500, 1_500].map(|millis| recent.rate(Instant::from_millis(millis)));
         assert_eq!(rates, [30.0, 30.0, 10.0]);
-        assert_eq!(recent.packet(1).unwrap(), [1; 5]);
+        assert_eq!(recent.packet(1).unwrap(), (&mut [1; 5][..], PART));
         recent.begin(Instant::ZERO);
-        recent.push(&[7; 3]);
-        assert_eq!(recent.packet(0).unwrap(), [7; 3]);
+        recent.push(&[7; 3], PART);
+        assert_eq!(recent.packet(0).unwrap(), (&mut [7; 3][..], PART));
         assert!(recent.packet(1).is_none());
     }
 
@@ -101,14 +111,14 @@ mod tests {
             let mut recent = Recent::new();
             let packet = vec![1; bytes];
             for _ in 0..packets {
-                recent.push(&packet);
+                recent.push(&packet, PART);
                 assert!(recent.is_whole());
             }
-            recent.push(&[2; 1000]);
-            recent.push(&[3]);
+            recent.push(&[2; 1000], PART);
+            recent.push(&[3], PART);
             assert!(!recent.is_whole() && recent.packet(packets).is_none());
             recent.begin(Instant::ZERO);
-            recent.push(&packet);
+            recent.push(&packet, PART);
             assert!(recent.is_whole());
         }
     }

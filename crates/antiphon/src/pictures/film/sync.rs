@@ -7,22 +7,7 @@
 
 use std::time::Duration;
 
-use antiphon_measure::{Histogram, LipSync, millis};
-
-/// Skew of pictures against their sound, without its sign, of those that were shown.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
-pub struct SkewFigures {
-    /// Half of the pictures are within it, in milliseconds.
-    pub median_ms: f64,
-    /// 95 % of them.
-    pub p95_ms: f64,
-    /// 99.9 % of them.
-    pub p99_9_ms: f64,
-    /// The largest.
-    pub worst_ms: f64,
-    /// How many are beyond the bound of 80 ms, in percent.
-    pub beyond_percent: f64,
-}
+use antiphon_measure::{Histogram, LipSync, SkewFigures, millis};
 
 /// Measures one stream of pictures. Allocates nothing after it was made.
 #[derive(Debug)]
