@@ -80,6 +80,7 @@ impl SocketArgs {
             busy_poll_us: self.kernel_poll.as_micros().min(i32::MAX as u128) as u32,
             congestion: self.congestion.clone(),
             fragment: self.fragment,
+            segments: false,
             multicast: Multicast { ttl: self.ttl, interface: self.iface.clone(), ..Multicast::default() },
             other_peers: Vec::new(),
             allow: AllowList::default(),
