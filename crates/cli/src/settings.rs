@@ -335,7 +335,8 @@ mod tests {
         // Other addresses of a peer are in its URI (`peers=`), as is the one source of a group (`source=`); `compare` has
         // none of them, and hears only its own run. Whether a group has members with addresses of their own follows from the
         // transport, and only a call joins a group that it sends to (`joins`). The one in use (`current`) is known to a running stream
-        // that measures again, which has no time for the part of the hosts (`hosts_part`).
+        // that measures again, which has no time for the part of the hosts (`hosts_part`). Films are files that must be there, and have
+        // tests of their own (`video`). Segmented sends are chosen by what sends, not by a person (`segments`).
         let known = [
             "command",
             "current: None",
@@ -344,6 +345,9 @@ mod tests {
             "members: false",
             "joins: false",
             "source: None",
+            "segments: false",
+            "video: []",
+            "video_rate: None",
             "allow: AllowList",
             "denied",
         ];
