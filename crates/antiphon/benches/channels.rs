@@ -111,7 +111,8 @@ struct Out<'a> {
 impl Wires for Out<'_> {
     fn flush(&mut self, now: Instant, wire: WireId, participant: &mut dyn Participant) {
         loop {
-            let mut bytes = self.flight.free.pop().unwrap_or_default();
+            // Until as many buffers exist as are under way, a new one: only before the measured time.
+            let mut bytes = self.flight.free.pop().unwrap_or_else(|| Vec::with_capacity(MAX_DATAGRAM));
             bytes.resize(MAX_DATAGRAM, 0);
             let Some(transmit) = participant.poll_transmit(now, wire, &mut bytes) else {
                 return self.flight.free.push(bytes);

@@ -357,7 +357,7 @@ fn snapshot(running: &mut [(Running, mpsc::Sender<()>)], stream: &StreamPlan, el
         let CallProgress { sent, received, late, round_trip } = end.progress;
         TransportProgress { transport: end.choice.label.clone(), sent, received, late, rtt: round_trip }
     };
-    Progress { elapsed, total: stream.duration(), transports: running.iter_mut().map(one).collect() }
+    Progress { elapsed, total: Some(stream.duration()), transports: running.iter_mut().map(one).collect() }
 }
 
 fn finish(

@@ -10,18 +10,17 @@ use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::DuplexSpec;
 use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
-use antiphon_media::playout::AdaptiveDelay;
 use antiphon_media::{Coding, SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
-use antiphon_sound::{SinkKind, SinkSpec};
+use antiphon_sound::SinkSpec;
 use antiphon_video::{VideoDescription, VideoSdpError};
 
 use crate::backup::Backup;
 use crate::change::Switch;
 use crate::complete::CompleteOver;
 use crate::programmes::{ProgrammeChoice, ProgrammeSource};
-use crate::receive::unasked_latency;
+use crate::receive::{asked_latency, device_latency, playout_delay};
 
 /// The port that `reflect` listens on and `compare HOST` calls, where none is given. Outside the ephemeral range of
 /// Linux and away from the neighbours' defaults.
@@ -357,14 +356,14 @@ impl Default for SendOptions {
 
 impl ReceiveOptions {
     /// The playout delay that holds unless the URI or the sender says another one: the asked one, or the usual one of the sink; no sink stands for
-    /// the default device. `None`: a recording has none.
+    /// the default device. `None`: a recording has none, and nothing is played to a sink that can't be read.
     pub fn playout_delay(&self) -> Option<Latency> {
         if self.sink.is_empty() {
-            return self.latency.or(Some(Latency::Auto(AdaptiveDelay::default())));
+            return self.latency.or(Some(device_latency()));
         }
+        // What is wrong with it `receive` says.
         let sink: SinkSpec = self.sink.parse().ok()?;
-        let records = matches!(sink.kind, SinkKind::File { .. });
-        self.latency.or((!records).then(|| unasked_latency(&sink)))
+        playout_delay(asked_latency(self.latency, &sink), &sink, self.clock)
     }
 }
 

@@ -44,7 +44,9 @@ use calling::no_sender;
 pub use delay::{AdaptedDelay, TradeOff};
 pub use gap::{Gap, GapCause};
 pub use missing::{MissingSound, Recording};
-pub(crate) use plan::{ReceivePlan, listening, unasked_latency};
+pub(crate) use plan::{
+    ReceivePlan, asked_latency, device_latency, listening, playout_delay, unasked_latency,
+};
 pub(crate) use snapshot::{Snapshot, describe_notice};
 pub use step::StepStatus;
 pub(crate) use step::playback;

@@ -16,7 +16,7 @@ pub(crate) struct StreamPlan {
     pub spec: SourceSpec,
     pub format: StreamFormat,
     pub sample: SampleFormat,
-    pub frames: Option<u64>,
+    pub frames: u64,
     /// Beside the sound.
     pub pictures: Option<PicturesPlan>,
     block_frames: u32,
@@ -37,29 +37,25 @@ impl StreamPlan {
         let format = StreamFormat::new(rate, channels)?;
         let source = converted(opened, format, None)?;
         let limit = options.length.map(|length| (length.as_secs_f64() * f64::from(rate)).round() as u64);
-        let frames = match (source.length(), limit) {
-            (Some(length), Some(limit)) => Some(length.min(limit)),
-            (length, limit) => length.or(limit),
-        };
-        if frames.is_none() {
+        let Some(frames) = source.length().into_iter().chain(limit).min() else {
             return Err(Error::usage(format!(
                 "{} never ends: limit it, for example with --seconds 20s",
                 options.source
             )));
-        }
+        };
         let sample = options.sample.unwrap_or(source.sample_format());
         // Settings that cannot make packets are refused before anything is opened.
         Packetiser::new(PacketConfig::new(format, sample, options.block_frames), options.seed)?;
         let block_frames = options.block_frames;
         let mut plan = StreamPlan { spec, format, sample, frames, pictures: None, block_frames };
-        plan.pictures = PicturesPlan::new(options, plan.duration().unwrap_or_default())?;
+        plan.pictures = PicturesPlan::new(options, plan.duration())?;
         Ok(plan)
     }
 
     /// Opens the source, converted for sending.
     pub fn open(&self) -> Result<Box<dyn Source>, Error> {
         let source = converted(self.spec.open()?.source, self.format, None)?;
-        Ok(limited(source, self.frames.unwrap_or(u64::MAX)))
+        Ok(limited(source, self.frames))
     }
 
     /// The most packets that a block takes.
@@ -76,13 +72,13 @@ impl StreamPlan {
 
     /// Rows of a log with one row for each packet.
     pub fn log_packets(&self) -> usize {
-        let blocks = self.frames.unwrap_or(0).div_ceil(u64::from(self.block_frames));
+        let blocks = self.frames.div_ceil(u64::from(self.block_frames));
         (blocks as usize + 1).saturating_mul(self.most_packets()).min(MOST_ROWS)
     }
 
     /// How long it lasts.
-    pub fn duration(&self) -> Option<Duration> {
-        self.frames.map(|frames| MediaTime::new(frames, self.format.rate()).duration())
+    pub fn duration(&self) -> Duration {
+        MediaTime::new(self.frames, self.format.rate()).duration()
     }
 }
 

@@ -22,7 +22,10 @@ pub fn figure_rows(figures: &[TransportFigures]) -> Vec<Row> {
             };
             rows.extend(figure(name).filter(|_| shown).map(|def| row(def, figures)));
         }
-        rows.get_mut(first).into_iter().for_each(|row| row.group = group.into());
+        // A group of which nothing is shown has no first row.
+        if let Some(row) = rows.get_mut(first) {
+            row.group = group.into();
+        }
     }
     let checks = figures.iter().map(|f| Cell::Text(if f.lip_sync.pass { "met" } else { "missed" }.into()));
     rows.push(Row {

@@ -73,7 +73,7 @@ pub(crate) fn over_loopback(
         seed: options.seed ^ 1,
         taps: None,
     })?;
-    let frames = usize::try_from(plan.frames.unwrap_or(0)).unwrap_or(usize::MAX);
+    let frames = usize::try_from(plan.frames).unwrap_or(usize::MAX);
     let (sink, mut memory) = MemorySink::new(plan.format, 2 * frames);
     let near = NearPlan {
         place: Place { arrivals, ..Place::elsewhere(choice.clone(), far.address) },

@@ -120,7 +120,7 @@ impl BesideRun {
     /// Takes what the session and its sink, which has ended, know of them.
     pub fn finish(self, session: &Session, facts: &mut Vec<String>) -> BesideEnded {
         facts.extend(self.troubles.iter().filter_map(VideoTrouble::note));
-        let sent = session.video_sent().next().unwrap_or_default();
+        let sent = session.video_sent().next().expect("the session has had the track since it was joined");
         let shown = self.shown.get();
         let known = PictureFacts {
             sent: sent.units,

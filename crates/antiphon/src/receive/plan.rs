@@ -193,24 +193,29 @@ impl ReceivePlan {
 }
 
 /// What is asked for, as far as the sink can have it: a delay that adapts changes the sound, and a file gets it as it was sent.
-fn asked_latency(asked: Option<Latency>, sink: &SinkSpec) -> Option<Latency> {
+pub(crate) fn asked_latency(asked: Option<Latency>, sink: &SinkSpec) -> Option<Latency> {
     let is_file = matches!(sink.kind, SinkKind::File { .. });
     asked.filter(|asked| !is_file || matches!(asked, Latency::Of(_)))
 }
 
 /// The playout delay in force; `None` for a recording, which waits for everything.
-fn playout_delay(asked: Option<Latency>, sink: &SinkSpec, clock: SinkClock) -> Option<Latency> {
+pub(crate) fn playout_delay(asked: Option<Latency>, sink: &SinkSpec, clock: SinkClock) -> Option<Latency> {
     match (&sink.kind, clock) {
         (SinkKind::File { .. }, SinkClock::Sender) => asked,
         _ => Some(asked.unwrap_or_else(|| unasked_latency(sink))),
     }
 }
 
+/// The playout delay of a device where nobody asks for one.
+pub(crate) fn device_latency() -> Latency {
+    Latency::Auto(AdaptiveDelay::default())
+}
+
 /// The playout delay of sound that is not waited for, where nobody asks for one: a device's adapts to the path. What reads a pipe, and a player,
 /// which gets pictures as well, get the samples that were sent.
 pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
     match sink.kind {
-        SinkKind::Jack(_) | SinkKind::Pulse(_) | SinkKind::Card(_) => Latency::Auto(AdaptiveDelay::default()),
+        SinkKind::Jack(_) | SinkKind::Pulse(_) | SinkKind::Card(_) => device_latency(),
         SinkKind::File { .. }
         | SinkKind::Stdout(_)
         | SinkKind::StdoutFilm

@@ -88,23 +88,29 @@ impl Drop for Server {
     }
 }
 
-/// A tone is played into a server, sent over loopback and played into another server, where a client records it.
-/// Returns what both ends say at the end.
-fn carry(periods: (u32, u32), rates: (u32, u32), recording: &Path) -> (Value, Value) {
-    let from = Server::start("from", rates.0, periods.0);
-    let to = Server::start("to", rates.1, periods.1);
+/// A tone that is played into a server, and a receiver into another one which listens on the address returned.
+fn tone_and_listener(from: &Server, to: &Server, deadline: Duration) -> (Child, Child, String) {
     let mut tone = from.client(program(&format!(
         "gst-launch-1.0 audiotestsrc freq={FREQUENCY} volume={LEVEL} ! audio/x-raw,channels=2 ! jackaudiosink connect=0 \
          client-name=tone"
     )));
-    let mut tone = Child::start(&mut tone, DEADLINE);
+    let mut tone = Child::start(&mut tone, deadline);
     tone.wait_for("New clock");
     let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
     let sink = "jack:?name=listener&connect=no";
     let mut receiver =
         to.client(antiphon(["receive", address.as_str(), sink, "--latency", "60ms", "--json"]));
-    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    let mut receiver = Child::start(&mut receiver, deadline);
     receiver.wait_for("listening on");
+    (tone, receiver, address)
+}
+
+/// A tone is played into a server, sent over loopback and played into another server, where a client records it.
+/// Returns what both ends say at the end.
+fn carry(periods: (u32, u32), rates: (u32, u32), recording: &Path) -> (Value, Value) {
+    let from = Server::start("from", rates.0, periods.0);
+    let to = Server::start("to", rates.1, periods.1);
+    let (tone, mut receiver, address) = tone_and_listener(&from, &to, DEADLINE);
     let source = "jack:?name=musician&connect=tone:.*";
     let mut sender = from.client(antiphon(["send", source, address.as_str(), "--seconds", "9s", "--json"]));
     let sender = Child::start(&mut sender, DEADLINE);
@@ -183,18 +189,7 @@ fn carry_drifting((settled, seconds): (Duration, u32), recording: &Path) -> (Val
     let deadline = settled * 2 + Duration::from_secs(u64::from(seconds) * 2);
     let from = Server::start_faster("slow", 48_000, 1024, -300);
     let to = Server::start_faster("fast", 48_000, 1024, 200);
-    let mut tone = from.client(program(&format!(
-        "gst-launch-1.0 audiotestsrc freq={FREQUENCY} volume={LEVEL} ! audio/x-raw,channels=2 ! jackaudiosink connect=0 \
-         client-name=tone"
-    )));
-    let mut tone = Child::start(&mut tone, deadline);
-    tone.wait_for("New clock");
-    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
-    let sink = "jack:?name=listener&connect=no";
-    let mut receiver =
-        to.client(antiphon(["receive", address.as_str(), sink, "--latency", "60ms", "--json"]));
-    let mut receiver = Child::start(&mut receiver, deadline);
-    receiver.wait_for("listening on");
+    let (tone, mut receiver, address) = tone_and_listener(&from, &to, deadline);
     let mut sender =
         from.client(antiphon(["send", "jack:?name=musician&connect=tone:.*", &address, "--json"]));
     let sender = Child::start(&mut sender, deadline);
