@@ -113,6 +113,41 @@ fn intervals(cell: &Compared) -> Option<[(f64, f64); 2]> {
     Some([(printed.value, wide), (ours.value, ours.half_width?)])
 }
 
+impl PaperFidelity {
+    /// The classes of cells, then the tables; `rules_out`: some cells of the paper rule out others. Intervals are left out where print has none.
+    fn table(&self, rules_out: bool) -> Table {
+        let column =
+            |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
+        let mut columns = vec![
+            column("Cells", "not zero, of all"),
+            column("Median error", ""),
+            column("Within 10 %", ""),
+            column("25 %", ""),
+            column("50 %", ""),
+        ];
+        if self.free.intervals > 0 {
+            columns.extend([column("Interval", "of print's"), column("Overlap", "")]);
+        }
+        let row = |label: &str, of: &Fidelity| {
+            let values = of.values().into_iter().take(columns.len()).collect();
+            Row { label: label.into(), values, ..Row::default() }
+        };
+        let free =
+            if rules_out { "Modelled, neither fitted nor ruled out" } else { "Modelled and not fitted" };
+        let ruled_out = rules_out.then_some(("Ruled out by others of the paper", &self.ruled_out));
+        let measured = ("Measured on this machine", &self.measured);
+        let measured = Some(measured).filter(|(_, of)| of.comparable > 0);
+        let classes =
+            [(free, &self.free), ("Fitted", &self.fitted)].into_iter().chain(ruled_out).chain(measured);
+        let tables = self.tables.iter().map(|(name, table)| (name.as_str(), table));
+        Table {
+            caption: "The farthest table first.".into(),
+            rows: classes.chain(tables).map(|(label, of)| row(label, of)).collect(),
+            columns,
+        }
+    }
+}
+
 impl PaperResults {
     /// How near its results come to print.
     pub fn fidelity(&self) -> PaperFidelity {
@@ -160,42 +195,16 @@ impl PaperResults {
         if fidelity.free.comparable + fidelity.fitted.comparable == 0 {
             return None;
         }
-        let column =
-            |title: &str, note: &str| Column { title: title.into(), note: note.into(), colour: None };
-        let row =
-            |label: &str, of: &Fidelity| Row { label: label.into(), values: of.values(), ..Row::default() };
         let contradictions = self.paper.contradictions();
-        let ruled_out = (!contradictions.is_empty())
-            .then(|| row("Cells that others of the paper rule out", &fidelity.ruled_out));
-        let measured = (fidelity.measured.comparable > 0)
-            .then(|| row("Cells measured on this machine, not modelled", &fidelity.measured));
-        let free = match ruled_out {
-            Some(_) => "All modelled cells that are neither fitted nor ruled out",
-            None => "All modelled cells that are not fitted",
-        };
-        let ends = [row(free, &fidelity.free), row("Fitted cells", &fidelity.fitted)];
-        let tables = fidelity.tables.iter().map(|(name, table)| row(name, table));
         let section = Section::new(
             "Fidelity",
             "How near our figures come to the printed ones, over all cells that are printed and that we have. A relative error is \
              our distance from the printed value, as a share of that value; cells that are printed as zero have none. A cell is \
              fitted if a number of the model was set so that this cell comes out: such cells say nothing for the model. Nor do cells that \
-             other printed cells rule out, and what sockets of this machine measured says nothing of the model either. Where both have a 95 % confidence interval: how wide ours is beside the printed one, in the median, \
-             and how many of them overlap. Ours says how far chance moves the model, which has the same hosts and the same day in each run.",
+             other printed cells rule out, and what sockets of this machine measured says nothing of the model either. Where both \
+             have a 95 % confidence interval: how wide ours is beside the printed one, in the median, and how many of them overlap. Ours says how far chance moves the model, which has the same hosts and the same day in each run.",
         )
-        .with(Part::Table(Table {
-            caption: "The farthest table first.".into(),
-            columns: vec![
-                column("Cells", "not zero, of all"),
-                column("Median error", ""),
-                column("Within 10 %", ""),
-                column("25 %", ""),
-                column("50 %", ""),
-                column("Our interval", "of the printed one's width"),
-                column("Overlap", "of the intervals"),
-            ],
-            rows: ends.into_iter().chain(ruled_out).chain(measured).chain(tables).collect(),
-        }));
+        .with(Part::Table(fidelity.table(!contradictions.is_empty())));
         let section = contradictions.iter().fold(section, |section, one| {
             section.with(Part::Prose(format!("Ruled out are {}. {}", one.stated, one.proof)))
         });

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(chart.title, "tcp");
         let [sound, pictures] = &chart.series[..] else { panic!("two series") };
         assert_eq!((&sound.name[..], &sound.x[..]), ("sound", &[0.0, 0.005][..]));
-        assert_eq!((&pictures.name[..], &pictures.ticks[..]), ("pictures", &[0.04f32 as f64][..]));
+        assert_eq!((&pictures.name[..], &pictures.ticks[..]), ("pictures", &[0.04][..]));
         assert_eq!(pictures.y, [Some(33.0), None, Some(35.0)]);
         assert_ne!(sound.colour, pictures.colour);
     }

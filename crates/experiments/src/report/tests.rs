@@ -58,7 +58,7 @@ fn the_page_begins_with_its_fidelity_and_its_links_lead_somewhere() {
     let fidelity = some_results().fidelity();
     assert_eq!((fidelity.free.non_zero, fidelity.free.within), (3, [2, 2, 2]));
     assert_eq!((fidelity.fitted.non_zero, fidelity.fitted.within), (1, [1, 1, 1]));
-    assert!(html.contains("Cells that others of the paper rule out") && html.contains("Samuelson"));
+    assert!(html.contains("Ruled out by others of the paper") && html.contains("Samuelson"));
 }
 
 /// Cells that can't be are counted apart, whatever ours are.
