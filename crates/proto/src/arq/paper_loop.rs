@@ -2,8 +2,8 @@
 //!
 //! One turn: retransmit what is due; if at least `pace` has passed since the last new packet, send the next and
 //! *discard the excess time*, so that the stream runs slow; then wait at most `tick` for **one** acknowledgement. With
-//! `turn`, the work of a turn takes time, in which acknowledgements accumulate: the report's was an interpreted
-//! program.
+//! `turn` and `repetition`, the work of a turn and of each repetition takes time, in which acknowledgements accumulate:
+//! the report's was an interpreted program.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub(super) struct LoopSettings {
     pub pace: Option<Duration>,
     /// Time that the work of a turn takes: not published; zero by default.
     pub turn: Duration,
+    /// Time that the work of each repetition takes beside that: not published; zero by default.
+    pub repetition: Duration,
 }
 
 /// State of the loop.
@@ -33,6 +35,8 @@ pub(super) struct PaperLoop {
     unread: VecDeque<u64>,
     last_new: Option<Instant>,
     may_send: bool,
+    /// Until then it works on a repetition.
+    busy_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +50,7 @@ enum Phase {
 impl PaperLoop {
     pub fn new(settings: LoopSettings) -> Self {
         let unread = VecDeque::with_capacity(LEAN_PLACES);
-        PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false }
+        PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false, busy_until: None }
     }
 
     /// Makes room for so many acknowledgements in the socket.
@@ -73,6 +77,23 @@ impl PaperLoop {
         self.phase = Phase::Resting;
         self.unread.clear();
         self.may_send = false;
+        self.busy_until = None;
+    }
+
+    /// Until when the work of a repetition keeps it from sending anything else.
+    pub fn busy_until(&self) -> Option<Instant> {
+        self.busy_until
+    }
+
+    /// Forgets work that is done by `now`.
+    pub fn end_work(&mut self, now: Instant) {
+        self.busy_until = self.busy_until.filter(|until| *until > now);
+    }
+
+    /// A repetition goes out.
+    pub fn on_repeated(&mut self, now: Instant) {
+        let work = self.settings.repetition;
+        self.busy_until = (!work.is_zero()).then(|| now + work);
     }
 
     /// Whether the next turn has begun by `now`.
@@ -97,15 +118,15 @@ impl PaperLoop {
         }
     }
 
-    /// Steps 1 and 3 of a turn that begins at `now`.
-    pub fn turn(&mut self, now: Instant, something_waits: bool) {
+    /// Steps 1 and 3 of a turn that begins at `now` and repeats so many packets.
+    pub fn turn(&mut self, now: Instant, something_waits: bool, repeated: u32) {
         let elapsed =
             self.settings.pace.zip(self.last_new).is_none_or(|(pace, last)| now.since(last) >= pace);
         if elapsed && something_waits && !self.may_send {
             self.may_send = true;
             self.last_new = Some(now);
         }
-        let from = now + self.settings.turn;
+        let from = now + self.settings.turn + self.settings.repetition * repeated;
         self.phase = Phase::Reading { from, until: from + self.settings.tick };
     }
 

@@ -109,11 +109,13 @@ impl Published {
         }
     }
 
-    /// Step 2 of the published loop: packets that are due are retransmitted, or forgotten.
-    fn repeat_due(&mut self, now: Instant) {
+    /// Step 2 of the published loop: packets that are due are retransmitted, or forgotten. Returns how many are
+    /// retransmitted.
+    fn repeat_due(&mut self, now: Instant) -> u32 {
         if self.next_due.is_none_or(|due| due > now) {
-            return;
+            return 0;
         }
+        let mut repeated = 0;
         let mut soonest: Option<Instant> = None;
         for number in numbers(self.flight.first(), self.flight.next()) {
             let Some(entry) = self.flight.entry_mut(number) else { continue };
@@ -130,27 +132,35 @@ impl Published {
                 entry.repetitions_left -= 1;
                 entry.waits = true;
                 self.repeats.push_back(number);
+                repeated += 1;
             } else {
                 soonest = sooner(soonest, Some(entry.due));
             }
         }
         self.next_due = soonest;
+        repeated
     }
 
     /// Runs the published loop up to `now`.
     fn run_loop(&mut self, now: Instant) {
         let Some(mut paper_loop) = self.paper_loop.take() else { return };
+        paper_loop.end_work(now);
         while paper_loop.is_due(now) {
             if let Some(number) = paper_loop.read_ack(now) {
                 self.settle(number);
             }
-            self.repeat_due(now);
-            paper_loop.turn(now, !self.common.queue.is_empty());
+            let repeated = self.repeat_due(now);
+            paper_loop.turn(now, !self.common.queue.is_empty(), repeated);
         }
         if self.flight.is_empty() && self.common.queue.is_empty() {
             paper_loop.rest();
         }
         self.paper_loop = Some(paper_loop);
+    }
+
+    /// Whether the published loop is busy with the repetition that it sent last.
+    fn is_at_work(&self) -> bool {
+        self.paper_loop.as_ref().is_some_and(|paper_loop| paper_loop.busy_until().is_some())
     }
 
     fn write_repeat(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
@@ -163,6 +173,9 @@ impl Published {
             entry.due = if next > now { next } else { now + self.settings.timeout };
             self.next_due = sooner(self.next_due, Some(entry.due));
             self.common.tally.on_repeat();
+            if let Some(paper_loop) = &mut self.paper_loop {
+                paper_loop.on_repeated(now);
+            }
             return Some(text::emit_data(number, &entry.message.bytes, buf));
         }
         None
@@ -236,6 +249,9 @@ impl Protocol for Published {
 
     fn write(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         let ack = self.acks.pop_front().map(|number| text::emit_ack(number, buf));
+        if ack.is_none() && self.is_at_work() {
+            return None;
+        }
         ack.or_else(|| self.write_repeat(now, buf)).or_else(|| self.write_first(now, buf))
     }
 
@@ -255,7 +271,7 @@ impl Protocol for Published {
 
     fn next_timeout(&self) -> Option<Instant> {
         match &self.paper_loop {
-            Some(paper_loop) => paper_loop.poll_timeout(),
+            Some(paper_loop) => sooner(paper_loop.busy_until(), paper_loop.poll_timeout()),
             None => self.next_due,
         }
     }

@@ -26,6 +26,10 @@ pub(super) const KEYS: &[Key] = &[
     Key { name: "tick", help: "as-published: the report's sender loop with this longest wait: tick=1ms" },
     Key { name: "pace", help: "as-published, with tick: least time between new packets: pace=7.4ms" },
     Key { name: "turn", help: "as-published, with tick: what the work of a turn takes: turn=100us" },
+    Key {
+        name: "repetition",
+        help: "as-published, with tick: what the work of a repetition takes beside that: repetition=1ms",
+    },
     Key { name: "rto-floor", help: "improved: least retransmission time-out: rto-floor=10ms" },
     Key {
         name: "ack-delay",
@@ -71,17 +75,23 @@ fn read_published(query: &Query) -> Result<published::Settings, UriError> {
     let tick = time(query, "tick", SHORTEST, LONGEST)?;
     let pace = time(query, "pace", Duration::ZERO, LONGEST)?;
     let turn = time(query, "turn", Duration::ZERO, LONGEST)?;
+    let repetition = time(query, "repetition", Duration::ZERO, LONGEST)?;
     if tick.is_none() {
-        refuse(query, &["pace", "turn"], "belongs to the report's sender loop: add tick=1ms")?;
+        refuse(query, &["pace", "turn", "repetition"], "belongs to the report's sender loop: add tick=1ms")?;
     }
-    let paper_loop = tick.map(|tick| LoopSettings { tick, pace, turn: turn.unwrap_or(Duration::ZERO) });
+    let paper_loop = tick.map(|tick| LoopSettings {
+        tick,
+        pace,
+        turn: turn.unwrap_or(Duration::ZERO),
+        repetition: repetition.unwrap_or(Duration::ZERO),
+    });
     Ok(published::Settings { timeout, repetitions, paper_loop })
 }
 
 fn read_improved(query: &Query) -> Result<improved::Settings, UriError> {
     refuse(
         query,
-        &["timeout", "give-up", "tick", "pace", "turn"],
+        &["timeout", "give-up", "tick", "pace", "turn", "repetition"],
         "needs mode=as-published: omit it or change the mode",
     )?;
     let full = is_full(query)?;

@@ -45,8 +45,6 @@ pub(super) const MODULE: Module = Module {
         "duplicates" "where the duplicates of simple retransmission come from", None, &["arq"], &[],
             shows "duplicate" "duplicate_packet_late" "duplicate_ack_late" "duplicate_ack_lost" "duplicate_ack_unread",
             includes "room.toml";
-        "hosts" "the delay of a radio without a load, by the time that drivers take", None, &["rtp"], &[],
-            shows "rtt_mean_ms" "jitter_sd_ms", includes "room.toml";
     },
     checks: checks::CHECKS,
     names: &[(PUBLISHED, "arq as published")],
@@ -69,12 +67,11 @@ const ACCESS: &str = "access";
 const HEADSETS: &str = "headsets";
 const PROTECT: &str = "protect";
 const TICK: &str = "tick";
-const TURN: &str = "turn";
-const WAKE: &str = "wake";
+const WORK: &str = "work";
 /// What reaches one headset.
 const HEADSET_TRANSPORTS: &[&str] = &["rtp", "tcp", "sctp", "dccp", "srp", "arq"];
 /// The simple retransmission protocol as our experiments have it: the report's, and ours.
-const PUBLISHED: &str = "arq?mode=as-published&tick=100us&pace=7.4ms";
+const PUBLISHED: &str = "arq?mode=as-published&tick=100us&repetition=3ms&pace=7.4ms";
 const IMPROVED: &str = "arq";
 
 /// A disturbance in Mbit/s as the scenarios write it.

@@ -228,8 +228,7 @@ fn each_claim_falls_with_each_of_its_conditions() {
             "ours-tv-7",
             "ours-tv-8",
             "ours-tv-9",
-            "ours-tv-10",
-            "ours-tv-11"
+            "ours-tv-10"
         ],
         "ours have tests of their own"
     );
@@ -498,16 +497,16 @@ fn our_claims_on_duplicates_fall_with_each_cause() {
         ["duplicate", "duplicate_packet_late", "duplicate_ack_lost", "duplicate_ack_unread"];
     let verdict = |id: &str, spoilt: (&str, &str, u32), values: [f64; 4]| {
         let mut runs = Vec::new();
-        for turn in ["0ms", "4.7ms"] {
+        for work in ["turn=0ms", "turn=4.7ms", "repetition=3ms"] {
             for tick in ["0.1ms", "0.3ms", "1ms", "3ms", "10ms"] {
                 for rate in [6, 10, 12, 14, 20] {
-                    let usual = match (turn, rate) {
-                        ("0ms", 6) => [20.0, 20.0, 0.0, 0.0],
-                        ("0ms", _) => [1000.0, 900.0, 0.0, 0.0],
+                    let usual = match (work, rate) {
+                        ("turn=0ms" | "repetition=3ms", 6) => [20.0, 20.0, 0.0, 0.0],
+                        ("turn=0ms", _) => [1000.0, 900.0, 0.0, 0.0],
                         _ => [5000.0, 1000.0, 0.0, 3000.0],
                     };
-                    let values = if (turn, tick, rate) == spoilt { values } else { usual };
-                    let point = vec![(TURN, turn.into()), (TICK, tick.into()), at_rate(&rate.to_string())];
+                    let values = if (work, tick, rate) == spoilt { values } else { usual };
+                    let point = vec![(WORK, work.into()), (TICK, tick.into()), at_rate(&rate.to_string())];
                     runs.push((AUDIO.into(), point, FIGURES.into_iter().zip(values).collect()));
                 }
             }
@@ -516,48 +515,23 @@ fn our_claims_on_duplicates_fall_with_each_cause() {
     };
     let none = ("", "", 0);
     assert_eq!(verdict("ours-tv-9", none, [0.0; 4]), Some(true));
-    assert_eq!(verdict("ours-tv-9", ("0ms", "10ms", 12), [1000.0, 790.0, 0.0, 0.0]), Some(false));
-    assert_eq!(verdict("ours-tv-9", ("0ms", "0.1ms", 20), [1000.0, 900.0, 11.0, 0.0]), Some(false));
-    assert_eq!(verdict("ours-tv-9", ("0ms", "3ms", 14), [1000.0, 900.0, 5.0, 6.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "10ms", 12), [1000.0, 790.0, 0.0, 0.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "0.1ms", 20), [1000.0, 900.0, 11.0, 0.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "3ms", 14), [1000.0, 900.0, 5.0, 6.0]), Some(false));
     assert_eq!(
-        verdict("ours-tv-9", ("0ms", "3ms", 10), [1000.0, 0.0, 0.0, 0.0]),
+        verdict("ours-tv-9", ("turn=0ms", "3ms", 10), [1000.0, 0.0, 0.0, 0.0]),
         Some(true),
         "from 12 Mbit/s"
     );
     assert_eq!(verdict("ours-tv-10", none, [0.0; 4]), Some(true));
-    assert_eq!(verdict("ours-tv-10", ("0ms", "1ms", 6), [100.0, 100.0, 0.0, 0.0]), Some(false));
-    assert_eq!(verdict("ours-tv-10", ("4.7ms", "1ms", 6), [4055.0, 0.0, 0.0, 4055.0]), Some(false));
+    assert_eq!(verdict("ours-tv-10", ("turn=0ms", "1ms", 6), [100.0, 100.0, 0.0, 0.0]), Some(false));
+    assert_eq!(verdict("ours-tv-10", ("turn=4.7ms", "1ms", 6), [4055.0, 0.0, 0.0, 4055.0]), Some(false));
+    let repeated = ("repetition=3ms", "1ms", 6);
+    assert_eq!(verdict("ours-tv-10", repeated, [100.0, 100.0, 0.0, 0.0]), Some(false));
     for rate in [6, 12] {
         let half = [9000.0, 4500.0, 0.0, 4500.0];
-        assert_eq!(verdict("ours-tv-10", ("4.7ms", "1ms", rate), half), Some(false), "{rate}");
+        assert_eq!(verdict("ours-tv-10", ("turn=4.7ms", "1ms", rate), half), Some(false), "{rate}");
     }
-}
-
-/// Half round trips of 2.35 and 2.90 ms are printed, and at no load a spread of 1.62.
-#[test]
-fn our_claim_on_drivers_falls_with_each_figure() {
-    let verdict = |spoilt: (&str, &str), values: [f64; 2]| {
-        let mut runs = Vec::new();
-        for (wake, rate, usual) in [
-            ("0ms", "0", [1.0, 0.3]),
-            ("0ms", "2", [1.2, 0.4]),
-            ("0.975ms", "0", [4.7, 1.6]),
-            ("0.975ms", "2", [5.0, 2.0]),
-        ] {
-            let values = if (wake, rate) == spoilt { values } else { usual };
-            let point = vec![(WAKE, wake.into()), at_rate(rate)];
-            let figures = ["rtt_mean_ms", "jitter_sd_ms"].into_iter().zip(values).collect();
-            runs.push((PING.into(), point, figures));
-        }
-        own_claim("ours-tv-11", "hosts", &runs)
-    };
-    assert_eq!(verdict(("", ""), [0.0; 2]), Some(true));
-    assert_eq!(verdict(("0ms", "0"), [1.2, 0.3]), Some(false), "the air alone takes a quarter");
-    assert_eq!(verdict(("0.975ms", "0"), [3.7, 1.6]), Some(false));
-    assert_eq!(verdict(("0.975ms", "0"), [5.7, 1.6]), Some(false));
-    assert_eq!(verdict(("0.975ms", "0"), [4.7, 9.0]), Some(true), "a spread that is not claimed");
-    assert_eq!(verdict(("0.975ms", "2"), [4.6, 2.0]), Some(false));
-    assert_eq!(verdict(("0.975ms", "2"), [5.0, 1.9]), Some(false));
 }
 
 /// One description of a room: where there is no access point, the laptops, their IPerf and the air are the same.
@@ -597,6 +571,8 @@ fn the_experiment_without_an_access_point_has_the_same_laptops() {
 fn tables_of_gaps_are_ruled_out_by_the_table_of_losses() {
     const RUNS: f64 = 30.0;
     const PACKETS: f64 = 4055.0;
+    // 4055 packets of 17 ms last 69 s.
+    const LONGEST_RUN_S: f64 = 80.0;
     // Of 29 degrees of freedom, two-sided 95 %.
     const STUDENT: f64 = 2.045;
     let printed =
@@ -616,20 +592,21 @@ fn tables_of_gaps_are_ruled_out_by_the_table_of_losses() {
         let sd = printed(lost, row, "confidence [%]") * RUNS.sqrt() / STUDENT;
         let most_lost = printed(lost, row, "lost [%]") + (RUNS - 1.0) / RUNS.sqrt() * sd;
         let received = PACKETS * (1.0 - most_lost / 100.0);
-        let later = |gap: f64| gap / 0.007_45 - PACKETS * most_lost / 100.0;
+        // As slow as the program is in the model at 20 Mbit/s, where it is the slowest.
+        let later = |gap: f64| gap / 0.017 - PACKETS * most_lost / 100.0;
         for (file, column, out) in [
-            (means, "mean delay [s]", printed(means, row, "mean delay [s]") * (received - 1.0) > 60.0),
+            (means, "mean delay [s]", printed(means, row, "mean delay [s]") * (received - 1.0) > LONGEST_RUN_S),
             (
                 above,
                 "above 80 ms [per 1000]",
-                printed(above, row, "above 80 ms [per 1000]") * received / 1000.0 * 0.08 > 60.0,
+                printed(above, row, "above 80 ms [per 1000]") * received / 1000.0 * 0.08 > LONGEST_RUN_S,
             ),
-            (gaps, "mean max delay [s]", later(printed(gaps, row, "mean max delay [s]")) > 550.0),
-            (gaps, "max delay [s]", later(printed(gaps, row, "max delay [s]")) > 550.0),
+            (gaps, "mean max delay [s]", later(printed(gaps, row, "mean max delay [s]")) > 400.0),
+            (gaps, "max delay [s]", later(printed(gaps, row, "max delay [s]")) > 400.0),
         ] {
             assert_eq!(is_stated(file, row, column), out, "{file}, row {row}, {column}");
             ruled_out += usize::from(out);
         }
     }
-    assert_eq!(ruled_out, 14);
+    assert_eq!(ruled_out, 11);
 }
