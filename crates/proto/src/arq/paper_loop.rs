@@ -50,7 +50,14 @@ enum Phase {
 impl PaperLoop {
     pub fn new(settings: LoopSettings) -> Self {
         let unread = VecDeque::with_capacity(LEAN_PLACES);
-        PaperLoop { settings, phase: Phase::Resting, unread, last_new: None, may_send: false, busy_until: None }
+        PaperLoop {
+            settings,
+            phase: Phase::Resting,
+            unread,
+            last_new: None,
+            may_send: false,
+            busy_until: None,
+        }
     }
 
     /// Makes room for so many acknowledgements in the socket.

@@ -142,13 +142,14 @@ mod tests {
         let improved =
             improved::Settings { rto_floor: RTO_FLOOR, ack_delay: ACK_DELAY, window: false, full: false };
         assert_eq!(settings(""), Ok(Settings::Improved(improved)));
-        let Ok(Settings::Published(whole)) =
-            settings("mode=as-published&timeout=25ms&give-up=60ms&tick=1ms&pace=7.4ms&turn=100us")
-        else {
+        let Ok(Settings::Published(whole)) = settings(
+            "mode=as-published&timeout=25ms&give-up=60ms&tick=1ms&pace=7.4ms&turn=100us&repetition=3ms",
+        ) else {
             panic!("refused");
         };
         assert_eq!((whole.timeout, whole.repetitions), (Duration::from_millis(25), 2));
         assert_eq!(whole.paper_loop.unwrap().pace, Some(Duration::from_micros(7400)));
+        assert_eq!(whole.paper_loop.unwrap().repetition, Duration::from_millis(3));
     }
 
     #[test]
@@ -159,6 +160,7 @@ mod tests {
             ("mode=as-published&ack-delay=1ms", "mode=improved"),
             ("mode=as-published&congestion=aimd", "mode=improved"),
             ("mode=as-published&pace=7.4ms", "tick=1ms"),
+            ("mode=as-published&repetition=3ms", "tick=1ms"),
             ("mode=as-published&timeout=20", "20ms"),
             ("mode=as-published&timeout=0ms", "use 100µs to 60s"),
             ("mode=as-published&timeout=1ms", "more than 16"),

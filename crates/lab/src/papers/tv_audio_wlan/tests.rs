@@ -502,7 +502,7 @@ fn our_claims_on_duplicates_fall_with_each_cause() {
                 for rate in [6, 10, 12, 14, 20] {
                     let usual = match (work, rate) {
                         ("turn=0ms" | "repetition=3ms", 6) => [20.0, 20.0, 0.0, 0.0],
-                        ("turn=0ms", _) => [1000.0, 900.0, 0.0, 0.0],
+                        ("turn=0ms" | "repetition=3ms", _) => [1000.0, 900.0, 0.0, 0.0],
                         _ => [5000.0, 1000.0, 0.0, 3000.0],
                     };
                     let values = if (work, tick, rate) == spoilt { values } else { usual };
@@ -515,23 +515,26 @@ fn our_claims_on_duplicates_fall_with_each_cause() {
     };
     let none = ("", "", 0);
     assert_eq!(verdict("ours-tv-9", none, [0.0; 4]), Some(true));
-    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "10ms", 12), [1000.0, 790.0, 0.0, 0.0]), Some(false));
-    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "0.1ms", 20), [1000.0, 900.0, 11.0, 0.0]), Some(false));
-    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "3ms", 14), [1000.0, 900.0, 5.0, 6.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "10ms", 12), [1000.0, 690.0, 0.0, 0.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "0.1ms", 20), [1000.0, 900.0, 101.0, 0.0]), Some(false));
+    assert_eq!(verdict("ours-tv-9", ("turn=0ms", "3ms", 14), [1000.0, 900.0, 50.0, 60.0]), Some(false));
     assert_eq!(
         verdict("ours-tv-9", ("turn=0ms", "3ms", 10), [1000.0, 0.0, 0.0, 0.0]),
         Some(true),
         "from 12 Mbit/s"
+    );
+    assert_eq!(
+        verdict("ours-tv-9", ("repetition=3ms", "1ms", 12), [1000.0, 690.0, 0.0, 0.0]),
+        Some(false),
+        "the program that is slow where it repeats"
     );
     assert_eq!(verdict("ours-tv-10", none, [0.0; 4]), Some(true));
     assert_eq!(verdict("ours-tv-10", ("turn=0ms", "1ms", 6), [100.0, 100.0, 0.0, 0.0]), Some(false));
     assert_eq!(verdict("ours-tv-10", ("turn=4.7ms", "1ms", 6), [4055.0, 0.0, 0.0, 4055.0]), Some(false));
     let repeated = ("repetition=3ms", "1ms", 6);
     assert_eq!(verdict("ours-tv-10", repeated, [100.0, 100.0, 0.0, 0.0]), Some(false));
-    for rate in [6, 12] {
-        let half = [9000.0, 4500.0, 0.0, 4500.0];
-        assert_eq!(verdict("ours-tv-10", ("turn=4.7ms", "1ms", rate), half), Some(false), "{rate}");
-    }
+    let half = [9000.0, 4500.0, 0.0, 4500.0];
+    assert_eq!(verdict("ours-tv-10", ("turn=4.7ms", "1ms", 6), half), Some(false));
 }
 
 /// One description of a room: where there is no access point, the laptops, their IPerf and the air are the same.
@@ -595,7 +598,11 @@ fn tables_of_gaps_are_ruled_out_by_the_table_of_losses() {
         // As slow as the program is in the model at 20 Mbit/s, where it is the slowest.
         let later = |gap: f64| gap / 0.017 - PACKETS * most_lost / 100.0;
         for (file, column, out) in [
-            (means, "mean delay [s]", printed(means, row, "mean delay [s]") * (received - 1.0) > LONGEST_RUN_S),
+            (
+                means,
+                "mean delay [s]",
+                printed(means, row, "mean delay [s]") * (received - 1.0) > LONGEST_RUN_S,
+            ),
             (
                 above,
                 "above 80 ms [per 1000]",

@@ -68,6 +68,26 @@ fn an_answer_to_the_last_repetition_still_counts() {
     assert_eq!(sender.stats().counters.malformed, 2);
 }
 
+/// The report's loop whose repetitions take 3 ms each: what is due meanwhile, and what is new, comes after that.
+#[test]
+fn a_repetition_keeps_the_loop_from_anything_else() {
+    let ms_long = Duration::from_millis;
+    let paper_loop =
+        LoopSettings { tick: ms_long(1), pace: None, turn: Duration::ZERO, repetition: ms_long(3) };
+    let settings = Settings { paper_loop: Some(paper_loop), ..SETTINGS };
+    let mut sender = Published::open(settings, Role::Caller, 1452, 1);
+    let mut sent = Vec::new();
+    for at in 0..28 {
+        if [0, 1, 21].contains(&at) {
+            sender.send(ms(at), Message::new(Tag::NONE, b"sound", None)).unwrap();
+        }
+        sent.extend(transmit(&mut sender, at).into_iter().map(|_| at));
+    }
+    // The second was due at 21, and the third was given then. Each turn ends with a wait of 1 ms for an acknowledgement.
+    assert_eq!(sent, [0, 1, 20, 24, 27]);
+    assert_eq!(sender.stats().counters.retransmitted, 2);
+}
+
 #[test]
 fn numbers_wrap_after_the_largest() {
     let mut sender = Published::open(SETTINGS, Role::Caller, 1452, u64::MAX - 1);
