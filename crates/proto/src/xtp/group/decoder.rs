@@ -12,10 +12,11 @@ pub(super) struct Decoder {
     /// Packets that have come, ascending by position: those that a repair of what is missing may name, [`LEAST_KEPT`] at least and [`MOST_KEPT`]
     /// at most.
     kept: VecDeque<Kept>,
-    /// Combinations reduced to what is missing. Each begins with an unknown that no other has.
+    /// Combinations reduced to what is missing. Each begins with its first unknown in the stream, which no other has.
     equations: Vec<Equation>,
     /// Equations that are not used now.
     spare: Vec<Equation>,
+    seen: Vec<u64>,
     pool: Pool,
     /// Packets found, to be fetched.
     found: VecDeque<Kept>,
@@ -90,6 +91,7 @@ impl Decoder {
             kept: VecDeque::new(),
             equations: Vec::new(),
             spare: Vec::new(),
+            seen: Vec::new(),
             pool: Pool::new(MOST_KEPT),
             found: VecDeque::new(),
         }
@@ -100,6 +102,7 @@ impl Decoder {
         self.kept.reserve_exact((LEAST_KEPT + 1).saturating_sub(self.kept.len()));
         self.found.reserve_exact(MOST_EQUATIONS);
         self.equations.reserve_exact(MOST_EQUATIONS);
+        self.seen.reserve_exact(MOST_EQUATIONS);
         self.spare.reserve_exact(MOST_EQUATIONS + 1);
         self.pool.fill(LEAST_KEPT + 1, LEAST_KEPT + 1, typical);
         while self.spare.len() + self.equations.len() <= MOST_EQUATIONS {
@@ -193,6 +196,9 @@ impl Decoder {
             self.give_back(equation);
             return false;
         }
+        // What is missing first may be played first: so that this is found, the others are asked for.
+        let first = (0..equation.unknown.len()).min_by_key(|at| equation.unknown[*at].from).unwrap_or(0);
+        equation.unknown.swap(0, first);
         let inverse = gf256::inverse(equation.unknown[0].factor);
         gf256::scale(&mut equation.sum, inverse);
         equation
@@ -230,9 +236,12 @@ impl Decoder {
         }
     }
 
-    /// Combinations that wait for others.
-    pub fn waiting(&self) -> usize {
-        self.equations.len()
+    /// First bytes of the packets that follow from combinations as soon as the others of these have come, ascending: one for each combination.
+    pub fn seen(&mut self) -> &[u64] {
+        self.seen.clear();
+        self.seen.extend(self.equations.iter().map(|equation| equation.unknown[0].from));
+        self.seen.sort_unstable();
+        &self.seen
     }
 
     /// A packet that was found, to be given to [`Self::return_found`].
@@ -271,7 +280,7 @@ const MOST_UNKNOWN: usize = 2 * MOST_EQUATIONS;
 mod tests {
     use antiphon_core::Rng;
 
-    use super::super::combination::{names, write_names};
+    use super::super::combination::Names;
     use super::*;
 
     /// Packets of a stream: positions and data.
@@ -295,11 +304,11 @@ mod tests {
     fn combine(packets: &[(u64, Vec<u8>)], included: &[bool], index: u32) -> Vec<u8> {
         let of = packets.iter().zip(included).filter(|(_, included)| **included);
         let longest = of.clone().map(|(packet, _)| packet.1.len()).max().expect("one");
-        let mut body = vec![0; names(packets.len()) + FIXED + longest];
-        let named: Vec<_> = packets.iter().zip(included).map(|(packet, on)| (packet.1.len(), *on)).collect();
-        write_names(&mut body, index, packets.len(), named.into_iter());
+        let names = Names::of(packets.iter().map(|packet| packet.1.len()));
+        let mut body = vec![0; names.len() + FIXED + longest];
+        names.write(&mut body, index, packets.iter().zip(included).map(|(packet, on)| (packet.1.len(), *on)));
         of.for_each(|(packet, _)| {
-            content(packet).add_to(&mut body[names(packets.len())..], coefficient(index, packet.0));
+            content(packet).add_to(&mut body[names.len()..], coefficient(index, packet.0));
         });
         body
     }

@@ -238,7 +238,7 @@ impl Held {
         }
     }
 
-    fn packets(&self, range: Range<usize>) -> impl Iterator<Item = Packet<'_>> {
+    fn packets(&self, range: Range<usize>) -> impl Iterator<Item = Packet<'_>> + Clone {
         let packet = |at| {
             let entry = self.entries.get(at)?;
             let from = self.position(entry);
@@ -288,7 +288,7 @@ impl Held {
     }
 
     /// The 64 packets from this ordinal on, as far as they are held, each with how far behind `first` it is.
-    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, Packet<'_>)> {
+    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, Packet<'_>)> + Clone {
         let gone = self.first_ordinal().saturating_sub(first) as usize;
         let at = first.saturating_sub(self.first_ordinal()) as usize;
         (gone..64).zip(self.packets(at..self.entries.len()))

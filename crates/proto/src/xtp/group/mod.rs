@@ -33,6 +33,7 @@ mod backoff;
 mod blocks;
 mod combination;
 mod decoder;
+mod gaps;
 mod held;
 mod join;
 mod member;

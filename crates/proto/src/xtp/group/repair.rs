@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::combination::{FIXED, MOST_NAMED, coefficient, names, write_names};
+use super::combination::{FIXED, MOST_NAMED, Names, coefficient};
 use super::decoder::MOST_KEPT;
 use super::held::{Held, Packet};
 use super::roster::Roster;
@@ -32,6 +32,8 @@ pub(super) struct Repairs {
     rate: f64,
     /// The same over a shorter time.
     recent: f64,
+    /// Bytes of a packet, smoothed.
+    usual_len: f64,
     counted: Instant,
     /// Up to when silence has been granted bytes, and how many since the last data.
     granted: Instant,
@@ -42,8 +44,6 @@ pub(super) struct Repairs {
     index: u32,
     wanted: Wanted,
     unasked: Unasked,
-    /// Combinations that each member has and that are not yet counted for a stretch.
-    spare: Vec<usize>,
 }
 
 /// Repairs to be sent, of the packets that a mask chooses from this ordinal on.
@@ -79,6 +79,7 @@ impl Repairs {
             credit: INITIAL_CREDIT,
             rate: 0.0,
             recent: 0.0,
+            usual_len: 1000.0,
             counted: now,
             granted: now,
             ahead: 0.0,
@@ -86,7 +87,6 @@ impl Repairs {
             index: 0,
             wanted: Wanted::default(),
             unasked: Unasked::new(parity),
-            spare: Vec::new(),
         }
     }
 
@@ -94,7 +94,6 @@ impl Repairs {
         // Each is of up to 64, and some begin within those of another.
         self.queue.reserve_exact((packets / 16).saturating_sub(self.queue.len()));
         self.wanted.reserve(packets);
-        self.spare.reserve_exact(FEW_MEMBERS.saturating_sub(self.spare.len()));
     }
 
     /// A data packet of so many bytes leaves for the first time.
@@ -113,12 +112,13 @@ impl Repairs {
             }
         }
         self.counted = now;
+        self.usual_len += (len as f64 - self.usual_len) / MOST_NAMED as f64;
     }
 
-    /// The data packet sent last may make a combination due. `asks`: members may ask for repairs.
-    pub fn add_unasked(&mut self, asks: bool, held: &Held) {
+    /// The data packet sent last may make a combination due. `hurries`: members may ask for repairs, but what is asked for may come too late.
+    pub fn add_unasked(&mut self, hurries: bool, held: &Held) {
         // What is asked for may go beyond what is granted by one packet.
-        let may = asks && self.credit > -MOST_OVERDRAWN;
+        let may = hurries && self.credit > -MOST_OVERDRAWN;
         self.unasked.follow(if may { SHARE * self.scarcity(SCARCE_CREDIT) } else { 0.0 });
         let due = self.unasked.on_data(held.count() - 1);
         self.queue_unasked(due);
@@ -170,11 +170,18 @@ impl Repairs {
         self.rate(now).max(self.recent)
     }
 
+    /// How long so many packets take to be sent at the present rate.
+    fn time_of(&self, packets: f64) -> Duration {
+        let seconds = packets * self.usual_len / self.rate.max(self.recent).max(1.0);
+        Duration::from_secs_f64(seconds.min(1.0))
+    }
+
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
         // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
         let share = SHORT_ROUND + self.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
-        let most = deadline.map_or(UNHURRIED, |deadline| deadline.since(now).mul_f64(share)).min(UNHURRIED);
+        let unhurried = UNHURRIED.min(self.time_of(ENOUGH_PACKETS));
+        let most = deadline.map_or(unhurried, |deadline| deadline.since(now).mul_f64(share)).min(unhurried);
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
     }
@@ -205,8 +212,6 @@ impl Repairs {
             let wanted = member.missing.all().filter_map(|ordinal| held.wanted(now, ordinal, member.echo));
             wanted.for_each(|packet| self.wanted.insert(packet.ordinal));
         }
-        self.spare.clear();
-        self.spare.extend(roster.all().map(|member| member.combinations));
         while let Some(stretch) = self.wanted.take_stretch() {
             self.add_stretch(now, stretch, held, roster, whole_stretches);
         }
@@ -223,7 +228,11 @@ impl Repairs {
     ) {
         let Some(packet) = held.get(first) else { return };
         let count = wanted.count_ones();
-        let needed = self.needed(now, first, held, roster);
+        let needed = Self::needed(now, first, held, roster);
+        if needed == 0 {
+            // It follows from what is behind this stretch.
+            return;
+        }
         // Of packets that long ago a member may no longer have those that come in the combination besides the missing ones.
         let is_old = held.count() - first > MOST_KEPT as u64 / 2;
         let alone = needed >= count || is_old;
@@ -247,18 +256,16 @@ impl Repairs {
         held.set_queued(first, wanted, true);
     }
 
-    /// Combinations of the 64 packets from an ordinal on that the member needs which lacks most of them. Those that members have are used up.
-    fn needed(&mut self, now: Instant, first: u64, held: &Held, roster: &Roster) -> u32 {
-        let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
-            let of_stretch = member.missing.from(first).take_while(|ordinal| *ordinal < first + 64);
+    /// Combinations of the 64 packets from an ordinal on that must leave, so that as many come as the member needs which lacks most of them.
+    fn needed(now: Instant, first: u64, held: &Held, roster: &Roster) -> u32 {
+        let needed = roster.all().map(|member| {
+            let of_stretch = member.missing.unseen_from(first).take_while(|ordinal| *ordinal < first + 64);
             let lacks =
                 of_stretch.filter(|ordinal| held.wanted(now, *ordinal, member.echo).is_some()).count();
-            // The combinations that it has were not enough, so it needs one more at least.
-            let has = (*spare).min(lacks.saturating_sub(1));
-            *spare -= has;
-            (lacks - has) as u32
+            // Of these, too, it loses a part.
+            (lacks as f64 / (1.0 - member.loss().min(MOST_ADDED))).round() as u32
         });
-        lacking.max().unwrap_or(0)
+        needed.max().unwrap_or(0)
     }
 
     /// The next repair that can still be of use, if its bytes are granted: one combination, or one packet.
@@ -350,10 +357,11 @@ fn of_use(now: Instant, held: &Held, first: u64, mask: u64) -> Option<(u64, u64)
 fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: u64) -> usize {
     let count = 64 - mask.leading_zeros() as usize;
     let longest = held.chosen(first, mask).map(|packet| packet.len()).max().unwrap_or(0);
-    let body = writer.space(names(count) + FIXED + longest);
     let named = held.ordinals(first).take(count);
-    write_names(body, index, count, named.map(|(bit, packet)| (packet.len(), mask >> bit & 1 == 1)));
-    let sum = &mut body[names(count)..];
+    let names = Names::of(named.clone().map(|(_, packet)| packet.len()));
+    let body = writer.space(names.len() + FIXED + longest);
+    names.write(body, index, named.map(|(bit, packet)| (packet.len(), mask >> bit & 1 == 1)));
+    let sum = &mut body[names.len()..];
     sum.fill(0);
     held.chosen(first, mask).for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
     writer.finish()
@@ -361,8 +369,6 @@ fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: 
 
 /// A mask has a bit for each packet that a combination may name.
 const _: () = assert!(MOST_NAMED == u64::BITS as usize);
-/// Members for which memory is reserved.
-const FEW_MEMBERS: usize = 32;
 /// Repairs have at most a quarter of the data's rate.
 const SHARE: f64 = 0.25;
 /// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).
@@ -375,6 +381,8 @@ const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
 const SCARCE_CREDIT: f64 = ENOUGH_CREDIT / 2.0;
 /// Bytes beyond what is granted from which on nothing is sent unasked: two packets.
 const MOST_OVERDRAWN: f64 = 2.0 * 1500.0;
+/// Of repairs no more than this share is expected to be lost.
+const MOST_ADDED: f64 = 0.5;
 /// A member that lacks this share of the packets loses repairs, too.
 const MANY_LOST: f64 = 0.05;
 /// A round's share of the time until the deadline.
@@ -387,8 +395,10 @@ const RATE_TIME: f64 = 1.0;
 const RECENT_TIME: f64 = 0.25;
 /// Nothing new was sent for a while.
 const SILENCE: Duration = Duration::from_millis(50);
-/// A round takes so long where nothing is urgent: enough packets for combinations to be of many, as the fewer the larger share they have.
+/// A round takes so long at most where nothing is urgent, as the fewer packets combinations are of, the larger is their share; and no longer than so many
+/// packets do, as no combination is of more than half of them.
 const UNHURRIED: Duration = Duration::from_millis(200);
+const ENOUGH_PACKETS: f64 = 2.0 * MOST_NAMED as f64;
 /// A round takes so long at least: a little more than the time between packets that leave at once.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 

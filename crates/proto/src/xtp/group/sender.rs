@@ -16,6 +16,7 @@ use antiphon_core::{
 
 use super::alike::Alike;
 use super::combination::OVERHEAD;
+use super::gaps::Gaps;
 use super::held::{Held, Known};
 use super::repair::Repairs;
 use super::roster::Roster;
@@ -53,8 +54,9 @@ pub(in crate::xtp) struct GroupSender {
     stage: Stage,
     /// Packets to single members and to those who want to be.
     answers: VecDeque<(PathId, Vec<u8>)>,
-    /// Members that are to be told that they are: path, own key and the key for their packets.
-    welcomes: VecDeque<(PathId, Key, Key)>,
+    welcomes: VecDeque<Welcome>,
+    /// Where the members begin of which some are asked to report next.
+    poll_from: usize,
     /// When the group is told how far the stream is.
     announce_at: Instant,
     announced_at: Option<Instant>,
@@ -94,6 +96,17 @@ enum Stage {
     Closed,
 }
 
+/// A member that is to be told that it is one.
+#[derive(Clone, Copy, Debug)]
+struct Welcome {
+    path: PathId,
+    /// Its own key, and the key for its packets.
+    own: Key,
+    key: Key,
+    /// It is to report at once.
+    polls: bool,
+}
+
 impl GroupSender {
     /// `packet`: bytes of the largest packet.
     pub fn open(settings: Settings, packet: usize, seeds: &Seeds, now: Instant) -> Self {
@@ -118,6 +131,7 @@ impl GroupSender {
             stage: Stage::Gathering,
             answers: VecDeque::new(),
             welcomes: VecDeque::new(),
+            poll_from: 0,
             announce_at: now,
             announced_at: None,
             given_up_to: 0,
@@ -222,10 +236,16 @@ impl GroupSender {
             return self.remove(at, CloseReason::Peer);
         }
         match segment {
-            Segment::Status(status, spans) if status.rseq <= last && newest => {
-                self.handle_status(now, received_at, at, (&header, status, spans));
+            Segment::Status(status, _) if status.rseq <= last => {
+                if newest {
+                    self.handle_status(now, received_at, at, (&header, status, Gaps::none(status.rseq)));
+                }
             }
-            Segment::Status(status, _) if status.rseq <= last => {}
+            Segment::Report(status, body) if status.rseq <= last => match Gaps::read(status.rseq, body) {
+                Some(gaps) if newest => self.handle_status(now, received_at, at, (&header, status, gaps)),
+                Some(_) => {}
+                None => self.tally.on_malformed(),
+            },
             Segment::Data { bytes, .. } if header.has(option::EOM) && !bytes.is_empty() => {
                 self.inbox.push(bytes, &[], path, received_at);
             }
@@ -249,8 +269,8 @@ impl GroupSender {
             buf[..answer.len()].copy_from_slice(&answer);
             return Some((path, answer.len()));
         }
-        if let Some((path, own, key)) = self.welcomes.pop_front() {
-            return Some((path, self.write_welcome(now, own, key, buf)));
+        if let Some(welcome) = self.welcomes.pop_front() {
+            return Some((welcome.path, self.write_welcome(now, &welcome, buf)));
         }
         if std::mem::take(&mut self.ends.due) {
             self.ends = Ends { left: self.ends.left - 1, at: now + BETWEEN_ENDS, due: false };
