@@ -7,6 +7,8 @@
 //! In large groups members that hear of a repair don't ask (`backoff.rs`), so a combination there is of all packets of its stretch,
 //! whether anybody asked for them or not.
 
+mod budget;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use super::roster::Roster;
 use super::unasked::{Unasked, Window};
 use super::wanted::Wanted;
 use crate::xtp::wire::Writer;
+use budget::{Budget, SHARE};
 
 /// Repairs that are due, and what they may cost.
 #[derive(Debug)]
@@ -26,20 +29,7 @@ pub(super) struct Repairs {
     queue: VecDeque<Repair>,
     /// When the round that has begun is over.
     round: Option<Instant>,
-    /// Bytes that repairs may have.
-    credit: f64,
-    /// Bytes of data a second, smoothed over about a second, and when the last were counted.
-    rate: f64,
-    /// The same over a shorter time.
-    recent: f64,
-    /// Bytes of a packet, smoothed.
-    usual_len: f64,
-    counted: Instant,
-    /// Up to when silence has been granted bytes, and how many since the last data.
-    granted: Instant,
-    ahead: f64,
-    /// When the first data left.
-    began: Option<Instant>,
+    budget: Budget,
     /// Index of the next combination.
     index: u32,
     wanted: Wanted,
@@ -76,14 +66,7 @@ impl Repairs {
         Repairs {
             queue: VecDeque::new(),
             round: None,
-            credit: INITIAL_CREDIT,
-            rate: 0.0,
-            recent: 0.0,
-            usual_len: 1000.0,
-            counted: now,
-            granted: now,
-            ahead: 0.0,
-            began: None,
+            budget: Budget::new(now),
             index: 0,
             wanted: Wanted::default(),
             unasked: Unasked::new(parity),
@@ -96,30 +79,26 @@ impl Repairs {
         self.wanted.reserve(packets);
     }
 
+    /// The bytes that repairs may have, and the rate of the data.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// A data packet of so many bytes leaves for the first time.
     pub fn on_data(&mut self, now: Instant, len: usize) {
-        // What silence was granted is not granted again.
-        let share = (SHARE * len as f64 - std::mem::take(&mut self.ahead)).max(0.0);
-        self.credit = (self.credit + share).min(MOST_CREDIT);
-        self.granted = now;
-        self.began.get_or_insert(now);
-        let gap = now.since(self.counted).as_secs_f64();
-        for (rate, time) in [(&mut self.rate, RATE_TIME), (&mut self.recent, RECENT_TIME)] {
-            if gap > 0.0 {
-                *rate += (gap / time).min(1.0) * (len as f64 / gap.max(1e-6) - *rate);
-            } else {
-                *rate += len as f64 / time;
-            }
-        }
-        self.counted = now;
-        self.usual_len += (len as f64 - self.usual_len) / MOST_NAMED as f64;
+        self.budget.on_data(now, len);
+    }
+
+    /// Nothing new is sent.
+    pub fn on_silence(&mut self, now: Instant) {
+        self.budget.on_silence(now);
     }
 
     /// The data packet sent last may make a combination due. `hurries`: members may ask for repairs, but what is asked for may come too late.
     pub fn add_unasked(&mut self, hurries: bool, held: &Held) {
         // What is asked for may go beyond what is granted by one packet.
-        let may = hurries && self.credit > -MOST_OVERDRAWN;
-        self.unasked.follow(if may { SHARE * self.scarcity(SCARCE_CREDIT) } else { 0.0 });
+        let may = hurries && self.budget.overdrawn() < MOST_OVERDRAWN;
+        self.unasked.follow(if may { SHARE * self.budget.scarcity(SCARCE_CREDIT) } else { 0.0 });
         let due = self.unasked.on_data(held.count() - 1);
         self.queue_unasked(due);
     }
@@ -137,50 +116,17 @@ impl Repairs {
         }
     }
 
-    /// 0 where as many bytes as `enough` are granted, 1 where none are.
-    fn scarcity(&self, enough: f64) -> f64 {
-        1.0 - (self.credit / enough).clamp(0.0, 1.0)
-    }
-
     /// Whether the packet with this ordinal may be in a combination that is still to come.
     pub fn needs(&self, ordinal: u64) -> bool {
         let mut unasked = self.queue.iter().filter(|repair| !repair.is_asked());
         self.unasked.needs(ordinal) || unasked.any(|repair| ordinal >= repair.first)
     }
 
-    /// Nothing new is sent: what repairs may have grows as if the stream went on.
-    pub fn on_silence(&mut self, now: Instant) {
-        let gap = now.since(self.granted);
-        if gap >= SILENCE {
-            self.granted = now;
-            let share = SHARE * self.rate * gap.as_secs_f64();
-            self.ahead += share;
-            self.credit = (self.credit + share).min(MOST_CREDIT);
-        }
-    }
-
-    /// Bytes of data a second; before it is known, that of stereo sound.
-    pub fn rate(&self, now: Instant) -> f64 {
-        let known = self.began.is_some_and(|began| now.since(began).as_secs_f64() >= 2.0 * RATE_TIME);
-        if known { self.rate } else { self.rate.max(USUAL_RATE) }
-    }
-
-    /// The same, and soon more where the stream has become faster.
-    pub fn peak_rate(&self, now: Instant) -> f64 {
-        self.rate(now).max(self.recent)
-    }
-
-    /// How long so many packets take to be sent at the present rate.
-    fn time_of(&self, packets: f64) -> Duration {
-        let seconds = packets * self.usual_len / self.rate.max(self.recent).max(1.0);
-        Duration::from_secs_f64(seconds.min(1.0))
-    }
-
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
         // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
-        let share = SHORT_ROUND + self.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
-        let unhurried = UNHURRIED.min(self.time_of(ENOUGH_PACKETS));
+        let share = SHORT_ROUND + self.budget.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
+        let unhurried = UNHURRIED.min(self.budget.time_of(ENOUGH_PACKETS));
         let most = deadline.map_or(unhurried, |deadline| deadline.since(now).mul_f64(share)).min(unhurried);
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
@@ -239,7 +185,7 @@ impl Repairs {
         // If this repair is lost, no request for another comes in time. Where losses are frequent, one more is sent now.
         let answer_by = now + 2 * roster.longest_rtt();
         let is_last = packet.deadline().is_some_and(|last| last < answer_by);
-        let more = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
+        let more = is_last && self.budget.scarcity(ENOUGH_CREDIT) <= 0.5 && roster.worst_loss() >= MANY_LOST;
         let mut mask = wanted;
         if whole_stretches {
             let up_to_last = u64::MAX >> wanted.leading_zeros();
@@ -274,7 +220,7 @@ impl Repairs {
             let Repair { first, mask, kind } = repair;
             let mask = if kind == Kind::Packets { mask & mask.wrapping_neg() } else { mask };
             if let Some((first, mask)) = of_use(now, held, first, mask) {
-                let granted = !repair.is_asked() || self.credit >= 0.0;
+                let granted = !repair.is_asked() || self.budget.overdrawn() <= 0.0;
                 return granted.then_some(Repair { first, mask, kind });
             }
             self.drop_first(held);
@@ -329,15 +275,13 @@ impl Repairs {
         }
         self.drop_first(held);
         let charged = if repair.is_asked() { 1.0 } else { self.unasked.charged() };
-        self.credit -= charged * len as f64;
+        self.budget.spend(charged * len as f64);
         Some(len)
     }
 
     /// When the next repair is granted, if one waits for that while nothing new is sent.
     pub fn next_credit(&self) -> Option<Instant> {
-        let waits = self.credit < 0.0 && self.has_any() && self.rate > 0.0;
-        let wait = Duration::from_secs_f64((-self.credit / (SHARE * self.rate.max(1.0))).clamp(0.0, 1.0));
-        waits.then(|| self.granted + wait.max(SILENCE))
+        if self.has_any() { self.budget.next_credit() } else { None }
     }
 }
 
@@ -369,12 +313,6 @@ fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: 
 
 /// A mask has a bit for each packet that a combination may name.
 const _: () = assert!(MOST_NAMED == u64::BITS as usize);
-/// Repairs have at most a quarter of the data's rate.
-const SHARE: f64 = 0.25;
-/// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).
-const INITIAL_CREDIT: f64 = 10.0 * 1500.0;
-/// Bytes of repairs that may be saved up.
-const MOST_CREDIT: f64 = 64.0 * 1500.0;
 /// Bytes of repairs that let a round be short.
 const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
 /// Bytes of repairs below which a part of them is sent unasked.
@@ -388,13 +326,6 @@ const MANY_LOST: f64 = 0.05;
 /// A round's share of the time until the deadline.
 const SHORT_ROUND: f64 = 0.25;
 const LONG_ROUND: f64 = 0.7;
-/// Bytes a second of stereo sound of 16 bits at 48 kHz.
-const USUAL_RATE: f64 = 192_000.0;
-/// Seconds over which the rate is smoothed.
-const RATE_TIME: f64 = 1.0;
-const RECENT_TIME: f64 = 0.25;
-/// Nothing new was sent for a while.
-const SILENCE: Duration = Duration::from_millis(50);
 /// A round takes so long at most where nothing is urgent, as the fewer packets combinations are of, the larger is their share; and no longer than so many
 /// packets do, as no combination is of more than half of them.
 const UNHURRIED: Duration = Duration::from_millis(200);
@@ -403,77 +334,4 @@ const ENOUGH_PACKETS: f64 = 2.0 * MOST_NAMED as f64;
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
-mod tests {
-    use antiphon_core::{Message, Tag};
-
-    use super::super::held::Known;
-    use super::*;
-    use crate::queue::{Room, SendQueue};
-
-    /// Five packets of ten bytes from position 100 on.
-    fn held() -> (Held, SendQueue) {
-        let (mut held, mut queue) = (Held::new(100), SendQueue::new(Room::LEAN, 100));
-        for number in 0..5 {
-            queue.push(Message::new(Tag(number), &[number as u8; 10], None), 100).expect("room");
-            held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
-            held.cut(100, number + 1, &mut queue).expect("a packet");
-        }
-        (held, queue)
-    }
-
-    #[test]
-    fn a_combination_whose_first_packet_is_settled_mends_the_others() {
-        let (mut held, mut queue) = held();
-        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
-        repairs.queue.push_back(Repair { first: 0, mask: 0b1_0011, kind: Kind::Sums(1) });
-        held.set_queued(0, 0b1_0011, true);
-        let first_alone = |packet: &Packet<'_>| match packet.ordinal {
-            0 => Known::All,
-            _ => Known::NotAll { lacking: true },
-        };
-        held.settle(Instant::ZERO, Duration::ZERO, &mut queue, first_alone);
-        assert!(held.get(0).is_none() && held.get(1).is_some_and(|packet| packet.from == 110));
-        let next = repairs.next(Instant::ZERO, &mut held);
-        assert_eq!(next, Some(Repair { first: 1, mask: 0b1001, kind: Kind::Sums(1) }));
-        let positions: Vec<u64> = held.chosen(1, 0b1001).map(|packet| packet.from).collect();
-        assert_eq!(positions, [110, 140]);
-        repairs.drop_first(&mut held);
-        // Otherwise they would wait for a repair for ever.
-        assert!(held.from(0).all(|packet| !packet.is_queued()));
-    }
-
-    #[test]
-    fn a_packet_every_100_ms_has_its_quarter_and_no_more() {
-        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
-        let mut sent = 0.0;
-        for ms in 1..20_000 {
-            let now = Instant::from_millis(ms);
-            repairs.on_silence(now);
-            if ms % 100 == 0 {
-                repairs.on_data(now, 1000);
-                sent += 1000.0;
-            }
-            // All of it is used.
-            let granted = repairs.credit - INITIAL_CREDIT;
-            assert!(granted <= SHARE * (sent + 1000.0), "{granted} for {sent} at {ms} ms");
-            if granted >= MOST_CREDIT / 2.0 {
-                (repairs.credit, sent) = (INITIAL_CREDIT, 0.0);
-            }
-        }
-        let rate = repairs.rate(Instant::from_millis(20_000));
-        assert!((9_000.0..11_000.0).contains(&rate), "{rate} for 10 000 a second");
-    }
-
-    #[test]
-    fn what_is_past_its_deadline_is_in_no_combination() {
-        let (mut held, mut queue) = held();
-        let late = Instant::from_millis(50);
-        queue.push(Message::new(Tag(5), &[5; 10], Some(late)), 100).expect("room");
-        held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
-        held.cut(100, 6, &mut queue).expect("a packet");
-        let all = 0b11_0000;
-        assert_eq!(of_use(late, &held, 0, all), Some((4, 0b11)));
-        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, all), Some((4, 0b1)));
-        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, 0b10_0000), None);
-    }
-}
+mod tests;

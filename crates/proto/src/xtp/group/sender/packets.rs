@@ -31,7 +31,7 @@ impl GroupSender {
     /// The share of each member's reports, in bytes a second: together 5 % of the data's, as RFC 3550 §6.2 has it for RTCP.
     pub(super) fn status_rate(&self, now: Instant) -> u32 {
         let members = self.roster.len().max(1) as f64;
-        let share = STATUS_SHARE * self.repairs.peak_rate(now) / members;
+        let share = STATUS_SHARE * self.repairs.budget().peak_rate(now) / members;
         share.max(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64()) as u32
     }
 
