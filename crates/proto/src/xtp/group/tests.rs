@@ -331,6 +331,41 @@ fn short_packets_come_whole_to_eight_through_ten_percent_loss_each() {
 }
 
 #[test]
+fn trial_overload() {
+    for (loss, len, n, full) in [(0.2, 100, 10, true), (0.2, 1000, 1, true), (0.1, 1000, 1, true)] {
+        let mut group =
+            Group::new(if full { "reliability=full&order=ordered&members=8" } else { "members=8" }, 8, loss);
+        group.run(2_000);
+        let mut refused = 0;
+        for step in 0..4_000 {
+            for _ in 0..n {
+                let mut bytes = vec![group.next as u8; len];
+                bytes[..8].copy_from_slice(&group.next.to_be_bytes());
+                match group.sender.send(group.now, Message::new(Tag(group.next), &bytes, None)) {
+                    Ok(()) => group.next += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+            group.run(5);
+            if step % 1000 == 999 {
+                println!(
+                    "{loss} {len} {step}: {} sent, {refused} refused, {:?} {:?}",
+                    group.next,
+                    group.members.iter().map(|m| m.messages.len()).collect::<Vec<_>>(),
+                    group.traffic
+                );
+            }
+        }
+        group.run(10_000);
+        println!(
+            "after 10 s {:?} {:?}",
+            group.members.iter().map(|m| m.messages.len()).collect::<Vec<_>>(),
+            group.events.iter().filter(|e| matches!(e, Event::MemberLeft { .. })).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
 fn long_messages_are_cut_and_joined() {
     let mut group = Group::new("reliability=full&members=3", 3, 0.1);
     group.run(2_000);
