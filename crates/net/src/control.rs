@@ -35,6 +35,12 @@ pub(crate) fn dropped(header: &libc::msghdr) -> Option<u32> {
     find(header, libc::SOL_SOCKET, system::SO_RXQ_OVFL)
 }
 
+/// Bytes of each of the datagrams that the kernel handed over as one, the last of which may be shorter (`UDP_GRO`, udp(7)); `None` for a single one.
+pub(crate) fn segment_len(header: &libc::msghdr) -> Option<usize> {
+    let len: i32 = find(header, libc::IPPROTO_UDP, system::UDP_GRO?)?;
+    usize::try_from(len).ok().filter(|len| *len > 0)
+}
+
 /// Traffic class and TTL or hop limit of a received packet, where the socket was told to report them (ip(7), RFC 3542 §6).
 pub(crate) fn class_and_ttl(header: &libc::msghdr) -> Option<(u8, u8)> {
     let v4: Option<(u8, i32)> =

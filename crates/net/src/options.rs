@@ -32,8 +32,8 @@ pub struct SocketOptions {
     /// How long the peer of a kernel TCP may leave probes unanswered, or take nothing, before its connection is given
     /// up. The kernel's timers count in seconds and may take half as long again.
     pub peer_patience: Duration,
-    /// Bursts of UDP datagrams of one length go to the kernel as one, which it cuts (Linux 4.18): for many small streams at once. A queue in front of a slow
-    /// link may count and drop them together.
+    /// Bursts of UDP datagrams of one length go to the kernel as one, which it cuts (Linux 4.18), and come from it as one (Linux 5.0): for many small streams
+    /// at once. A queue in front of a slow link may count and drop them together, and they have one time stamp.
     pub segments: bool,
     /// Let IP fragment datagrams that are larger than the path's MTU, instead of refusing them.
     pub fragment: bool,
@@ -133,6 +133,11 @@ impl SocketOptions {
         let socket = socket2::SockRef::from(stream);
         self.congestion.as_ref().map_or(Ok(()), |name| system::set_congestion(&socket, name.as_bytes()))
     }
+}
+
+/// Has the kernel hand over datagrams of one length in a row as one. Where it cannot, they come one by one.
+pub(crate) fn join_segments(socket: &Socket) {
+    let _one_by_one = system::UDP_GRO.map(|option| set_int(socket, libc::IPPROTO_UDP, option, 1));
 }
 
 /// Has the kernel report which of this machine's addresses each datagram was sent to.

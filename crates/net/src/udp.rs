@@ -167,6 +167,9 @@ impl UdpLine {
     ) -> Result<Self, LineError> {
         let local = address_of(&socket)?;
         let max_datagram = max_datagram(&socket, options, v6);
+        if options.segments {
+            options::join_segments(&socket);
+        }
         Ok(UdpLine {
             socket,
             peer: None,
@@ -199,10 +202,11 @@ impl UdpLine {
         self.socket.as_fd()
     }
 
-    /// Passes on the datagrams of the last batch; returns when that was.
-    fn pass_on(&mut self, n: usize, clock: &OsClock, participant: &mut WireView<'_>) -> Instant {
+    /// Passes on the datagrams of the last batch; returns when that was and how many they were.
+    fn pass_on(&mut self, n: usize, clock: &OsClock, participant: &mut WireView<'_>) -> (Instant, u64) {
         let reading = clock.read();
         let now = reading.now;
+        let mut came = 0;
         for i in 0..n {
             let own = self.receive.own_address(i);
             let marks = self.common.tap.as_ref().and_then(|_| self.receive.class_and_ttl(i));
@@ -210,6 +214,7 @@ impl UdpLine {
             let datagram = self.receive.datagram(i);
             let (from, stamp) = (datagram.from, datagram.stamp);
             if self.peer.is_none() && from.is_some_and(|from| !self.allow.takes(from.ip())) {
+                came += datagram.each(|_| {});
                 continue;
             }
             let path = match (&self.peer, from) {
@@ -219,26 +224,28 @@ impl UdpLine {
                 (None, None) => None,
             };
             let Some(path) = path else {
-                self.common.stats.unknown_sources += 1;
+                let unknown = datagram.each(|_| {});
+                self.common.stats.unknown_sources += unknown;
+                came += unknown;
                 continue;
             };
             let received_at = reading.instant_of(stamp);
-            let bytes = datagram.bytes;
-            if let (Some(tap), Some(peer)) =
-                (&mut self.common.tap, from.or(self.peer.map(|peer| peer.address)))
-            {
-                let ends = Ends { local: self.common.local, peer };
-                let marks = marks.map_or_else(Marks::default, |(class, ttl)| Marks { class, ttl });
-                tap.arrival(received_at, ends, marks, bytes);
-            }
-            participant.handle_input(now, Input::Datagram { path, bytes, received_at });
+            let (local, peer) = (self.common.local, from.or(self.peer.map(|peer| peer.address)));
+            let tap = &mut self.common.tap;
+            came += datagram.each(|bytes| {
+                if let (Some(tap), Some(peer)) = (&mut *tap, peer) {
+                    let marks = marks.map_or_else(Marks::default, |(class, ttl)| Marks { class, ttl });
+                    tap.arrival(received_at, Ends { local, peer }, marks, bytes);
+                }
+                participant.handle_input(now, Input::Datagram { path, bytes, received_at });
+            });
             self.common.stats.kernel_stamps |= stamp.is_some();
             if stamp.is_none() || now.since(received_at) > BEHIND {
                 self.receive.fall_behind();
             }
         }
-        self.common.stats.received += n as u64;
-        now
+        self.common.stats.received += came;
+        (now, came)
     }
 
     /// Waits as told, as far as the receiving call does not: returns whether that call is to wait, and `None` if
@@ -295,6 +302,7 @@ impl UdpLine {
         let names = !self.peer.is_some_and(|peer| peer.connected);
         let mut ask = Ask { wait, names };
         let mut looked = None;
+        let mut came = 0;
         // A flood must not delay the media thread's other work.
         for _ in 0..MOST_BATCHES {
             match self.receive.receive(self.fd(), ask) {
@@ -305,8 +313,10 @@ impl UdpLine {
                     break;
                 }
                 Ok(n) => {
-                    looked = Some(self.pass_on(n, clock, participant));
-                    if !self.receive.has_more(n) {
+                    let (now, of_batch) = self.pass_on(n, clock, participant);
+                    looked = Some(now);
+                    came += of_batch;
+                    if !self.receive.has_more(n) || came >= (MOST_BATCHES * BATCH) as u64 {
                         break;
                     }
                 }

@@ -36,6 +36,8 @@ pub(super) fn run(
     let mut wire = uri.wire(stack);
     // Groups of channels are due at the same time, with data of one length.
     wire.socket.segments = true;
+    // Tens of thousands of channels fill the usual room within 3 ms, for which a busy machine keeps a thread from reading.
+    wire.socket.receive_buffer = wire.socket.receive_buffer.max(RECEIVE_BUFFER);
     let wire = RunPlan {
         taps: capture.as_ref().map(|capture| (capture.taps(), uri.transport.scheme.into())),
         wait: options.wait,
@@ -66,3 +68,6 @@ pub(super) fn run(
     let written = port.into_sink().finish();
     Ok(Ended { last, notes, files: captured.into_iter().collect(), written })
 }
+
+/// Bytes of the socket's receive buffer, as far as the system allows (on Linux `net.core.rmem_max`).
+const RECEIVE_BUFFER: usize = 4 << 20;

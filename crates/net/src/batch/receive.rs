@@ -15,8 +15,8 @@ const RECEIVE_ROOM: usize = 65_536;
 /// processor's caches, which then hold 8 of 16; these are 25 cache lines apart, the size of an Ethernet packet.
 const STRIDE: usize = RECEIVE_ROOM + 1_600;
 /// Room for the control messages of one datagram: a time stamp (32 bytes), the destination of IPv6 (40) and of IPv4 (32),
-/// the number of drops (24), and traffic class and hop limit of both (24 each).
-const CONTROL_ROOM: usize = 224;
+/// the number of drops (24), traffic class and hop limit of both (24 each), and the length of those that came as one (24).
+const CONTROL_ROOM: usize = 248;
 
 /// Buffers for receiving.
 pub(crate) struct ReceiveBatch {
@@ -31,13 +31,31 @@ pub(crate) struct ReceiveBatch {
     behind: bool,
 }
 
-/// One received datagram.
+/// One received datagram, or several of one sender that the kernel handed over as one.
 pub(crate) struct Datagram<'a> {
     pub bytes: &'a mut [u8],
+    /// Bytes of each of several, the last of which may be shorter.
+    segment: Option<usize>,
     /// `None` if names were not requested, or are not of IP.
     pub from: Option<SocketAddr>,
     /// Wall-clock time at which the kernel received it.
     pub stamp: Option<Duration>,
+}
+
+impl Datagram<'_> {
+    /// Passes on each datagram; returns how many there were.
+    pub fn each(self, mut pass: impl FnMut(&mut [u8])) -> u64 {
+        let len = self.segment.unwrap_or(self.bytes.len());
+        let (mut rest, mut count) = (self.bytes, 0);
+        loop {
+            let (one, others) = rest.split_at_mut(len.min(rest.len()));
+            pass(one);
+            (rest, count) = (others, count + 1);
+            if rest.is_empty() {
+                return count;
+            }
+        }
+    }
 }
 
 /// Datagrams to ask the kernel for.
@@ -140,6 +158,7 @@ impl ReceiveBatch {
         Datagram {
             bytes: &mut self.data[i * STRIDE..i * STRIDE + len],
             from: if named { socket_address(&self.names[i]) } else { None },
+            segment: control::segment_len(&header.msg_hdr),
             stamp: control::kernel_stamp(&header.msg_hdr),
         }
     }

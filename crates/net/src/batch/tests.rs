@@ -171,6 +171,52 @@ fn datagrams_that_leave_as_one_come_as_they_were_written() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn datagrams_that_come_as_one_are_told_apart() {
+    let (near, far) = udp_pair();
+    let far = Socket::from(far);
+    crate::options::join_segments(&far);
+    let v6 = far.local_addr().expect("an address").is_ipv6();
+    crate::options::report_class_and_ttl(&far, v6).expect("a socket");
+    for option in [libc::SO_TIMESTAMPNS, libc::SO_RXQ_OVFL] {
+        crate::options::set_int(&far, libc::SOL_SOCKET, option, 1).expect("a socket");
+    }
+    let mut received = ReceiveBatch::new();
+    // What is received as one: the lengths of the parts of each.
+    let cases: [(&[usize], &[&[usize]]); 4] = [
+        (&[1_000; 16], &[&[1_000; 16]]),
+        (&[1_000, 1_000, 1_000, 1_000, 20, 7, 0], &[&[1_000, 1_000, 1_000, 1_000, 20], &[7], &[0]]),
+        (&[50, 100, 100, 100, 100], &[&[50], &[100; 4]]),
+        (&[300, 0, 300], &[&[300], &[0], &[300]]),
+    ];
+    for (lens, whole) in cases {
+        let mut batch = SendBatch::new(1_500).in_segments(true);
+        for (number, len) in lens.iter().enumerate() {
+            batch.next().expect("room in the batch")[..*len].fill(number as u8);
+            batch.commit(*len, None);
+        }
+        batch.send(near.as_raw_fd(), |error| panic!("{error}"));
+        received.fall_behind();
+        let count = received.receive(far.as_raw_fd(), Ask { wait: false, names: false }).expect("a socket");
+        let mut number = 0;
+        let came: Vec<Vec<usize>> = (0..count)
+            .map(|at| {
+                assert!(received.class_and_ttl(at).is_some() && received.datagram(at).stamp.is_some());
+                let mut parts = Vec::new();
+                let passed = received.datagram(at).each(|bytes| {
+                    assert!(bytes.iter().all(|byte| *byte == number));
+                    number += 1;
+                    parts.push(bytes.len());
+                });
+                assert_eq!(passed, parts.len() as u64);
+                parts
+            })
+            .collect();
+        assert_eq!(came, whole);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_socket_that_cannot_cut_sends_one_by_one() {
     let (near, far) = udp_pair();
     // The kernel cuts only what has checksums.

@@ -37,6 +37,8 @@ pub(crate) const SCM_STAMP: i32 = libc::SCM_TIMESTAMPNS;
 pub(crate) type StampTime = libc::timespec;
 /// The control message that has the kernel cut a datagram into several, since Linux 4.18.
 pub(crate) const UDP_SEGMENT: Option<i32> = Some(libc::UDP_SEGMENT);
+/// The option that has the kernel hand over datagrams of one length in a row as one, and the kind of the control message with their length, since Linux 5.0.
+pub(crate) const UDP_GRO: Option<i32> = Some(libc::UDP_GRO);
 
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {

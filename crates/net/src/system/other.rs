@@ -35,6 +35,8 @@ pub(crate) const SCM_STAMP: i32 = libc::SCM_TIMESTAMP;
 pub(crate) type StampTime = libc::timeval;
 /// The control message that has the kernel cut a datagram into several: there is none.
 pub(crate) const UDP_SEGMENT: Option<i32> = None;
+/// The option that has the kernel hand over several datagrams as one: there is none.
+pub(crate) const UDP_GRO: Option<i32> = None;
 
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {

@@ -4,6 +4,7 @@
 //! 32 bits of it are its `sync`, so a status tells by its echo which packets left before one that has arrived, and what it
 //! does not list of these was lost (the synchronising handshake).
 
+mod parts;
 mod timeouts;
 
 use std::cell::Cell;
@@ -19,6 +20,7 @@ use crate::mtu::{BASE, SUSPICIOUS};
 use crate::queue::{Queued, SendQueue};
 use crate::rack::{MISSES, Rack};
 use crate::rtt::RttEstimator;
+pub(super) use parts::part_len;
 use timeouts::{Known, lost_at};
 
 /// Messages on their way.
@@ -206,11 +208,16 @@ impl Outgoing {
         self.messages.push_back(Sent { tag, bytes, deadline, sort, cut: 0, open: 0, given_up: false });
     }
 
+    /// Bytes of the next part of the message begun last, at most `most`.
+    pub fn next_part(&self, most: usize) -> usize {
+        self.messages.back().map_or(0, |sent| part_len(sent.bytes.len(), sent.cut, most))
+    }
+
     /// The next part of the message begun last, of at most `most` bytes, which leaves now.
     pub fn cut(&mut self, now: Instant, most: usize) -> Option<Data<'_>> {
         let number = self.first_message + self.messages.len() as u64 - 1;
         let sent = self.messages.back_mut()?;
-        let (at, len) = (sent.cut, (sent.bytes.len() - sent.cut).min(most));
+        let (at, len) = (sent.cut, part_len(sent.bytes.len(), sent.cut, most));
         sent.cut += len;
         let from = self.next;
         self.next += len as u64;

@@ -43,7 +43,11 @@ impl Xtp {
                 self.handle_status(now, received_at, status, spans.iter());
             }
             Segment::Data { tag, bytes } => self.handle_data(now, received_at, &header, (tag, bytes)),
-            Segment::First { .. } | Segment::Join { .. } | Segment::Diag { .. } | Segment::Repair(_) => {}
+            Segment::First { .. }
+            | Segment::Join { .. }
+            | Segment::Diag { .. }
+            | Segment::Repair(_)
+            | Segment::Report(..) => {}
         }
         self.handle_options(now, &header, &segment);
     }
@@ -60,7 +64,11 @@ impl Xtp {
                 let told = status.rseq.wrapping_sub(self.own_first);
                 told <= self.out.next() && self.number_of(status.echo).is_some()
             }
-            Segment::Join { .. } | Segment::First { .. } | Segment::Diag { .. } | Segment::Repair(_) => false,
+            Segment::Join { .. }
+            | Segment::First { .. }
+            | Segment::Diag { .. }
+            | Segment::Repair(_)
+            | Segment::Report(..) => false,
         }
     }
 

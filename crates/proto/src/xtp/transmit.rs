@@ -6,7 +6,7 @@ use antiphon_core::{Instant, PathId};
 
 use super::endpoint::{MOST_REQUESTS, Stage, Xtp};
 use super::incoming::MOST_SPANS;
-use super::outgoing::LARGE;
+use super::outgoing::{LARGE, part_len};
 use super::settings::{Acks, Flow, Reliability};
 use super::wire::{HEADER, Header, SPAN, STATUS, TAG, Writer, format, option, service};
 use crate::limit::INITIAL_PACKETS;
@@ -191,14 +191,14 @@ impl Xtp {
                 true => self.queue.peek_urgent(now),
                 false => self.queue.peek_len(now, false),
             };
-            let len = waiting?.min(most);
+            let len = part_len(waiting?, 0, most);
             if !self.may_send(len) || !self.pace.take(now, HEADER + TAG + len) {
                 return None;
             }
             let message = if self.settings.sort { self.queue.pop_urgent(now) } else { self.queue.pop(now) };
             self.out.begin(message?);
         } else {
-            let len = self.out.uncut().min(most);
+            let len = self.out.next_part(most);
             if !self.may_send(len) || !self.pace.take(now, HEADER + len) {
                 return None;
             }

@@ -103,7 +103,11 @@ impl XtpValidator {
                 writer.traffic(service::RELIABLE_STREAM, None);
                 writer.finish()
             }
-            Segment::First { .. } | Segment::Diag { .. } | Segment::Join { .. } | Segment::Repair(_) => 0,
+            Segment::First { .. }
+            | Segment::Diag { .. }
+            | Segment::Join { .. }
+            | Segment::Repair(_)
+            | Segment::Report(..) => 0,
             // Silence would leave a caller of an earlier listener waiting for its time-outs.
             _ if header.returned
                 && self.is_for_us(&header)

@@ -149,6 +149,8 @@ pub(super) enum Segment<'a> {
     },
     /// A coded repair of a group.
     Repair(&'a [u8]),
+    /// What a group's member has, and what it lacks.
+    Report(Status, &'a [u8]),
 }
 
 /// Received ranges above `rseq`, ascending and disjoint.
@@ -232,6 +234,7 @@ pub(super) fn parse(packet: &[u8]) -> Option<(Header, Segment<'_>)> {
             Segment::First { service: body[ADDRESS + 2], traffic, bytes }
         }
         format::REPAIR => Segment::Repair(body),
+        format::REPORT if body.len() >= STATUS => Segment::Report(status(body), &body[STATUS..]),
         format::DIAG if body.len() >= 8 => Segment::Diag { code: be32(&body[..4]), value: be32(&body[4..8]) },
         _ => return None,
     };
@@ -318,6 +321,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Passes over bytes that stand there already.
+    /// The rest of the buffer, of which `write` says how much it has used.
+    pub fn rest(&mut self, write: impl FnOnce(&mut [u8]) -> usize) {
+        self.len += write(&mut self.buf[self.len..]);
+    }
+
     pub fn skip(&mut self, len: usize) {
         self.len += len;
     }
@@ -407,8 +415,9 @@ pub(super) mod format {
     pub const TCNTL: u8 = 5;
     pub const JCNTL: u8 = 7;
     pub const DIAG: u8 = 8;
-    /// Not of XTP: `group/combination.rs`.
+    /// Not of XTP: `group/combination.rs` and `group/gaps.rs`.
     pub const REPAIR: u8 = 9;
+    pub const REPORT: u8 = 10;
 }
 
 /// Services of a traffic specifier.

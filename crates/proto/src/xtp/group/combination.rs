@@ -5,11 +5,16 @@
 //! member that misses three from any three. Which packets are in it stands in the packet as their lengths, one after another from a position in the stream: those in
 //! between that are not in it are named as well, so that every packet's position follows.
 //!
+//! Most streams have packets of one length, and short packets have no room for 64 lengths beside their data: so a length stands there as how much shorter than
+//! the longest the packet is, in as few bytes as all of them need, which are none where all are equally long.
+//!
 //! XTP has no such packet. Its format is 9, which XTP 4.0 does not use; only members of our own ask for repairs.
 //!
 //! ```text
 //! header, seq: position of the first packet named
-//! | index (4) | count (2) | for each named packet (2): bit 15: it is in the sum, bits 14 to 0: its bytes of data |
+//! | index (4) | longest: bytes of data of the longest packet named (2) | count (1) | width (1) |
+//! | a bit for each named packet: it is in the sum; the first is bit 7 of the first byte (count / 8, rounded up) |
+//! | for each named packet: bytes of data that it has less than the longest (width: 0, 1 or 2) |
 //! | sum of: flags (1), sort (2), tag (8), data, the shorter ones filled with zeros |
 //! ```
 
@@ -65,7 +70,9 @@ pub(super) struct Combination<'a> {
     pub index: u32,
     /// Position of the first named packet.
     first: u64,
-    named: &'a [[u8; 2]],
+    names: Names,
+    included: &'a [u8],
+    shorter: &'a [u8],
     pub sum: &'a [u8],
 }
 
@@ -73,62 +80,104 @@ impl<'a> Combination<'a> {
     /// Reads the body of a packet whose `seq` is `first`.
     pub fn read(first: u64, body: &'a [u8]) -> Option<Self> {
         let (index, rest) = body.split_first_chunk::<4>()?;
-        let (count, rest) = rest.split_first_chunk::<2>()?;
-        let count = usize::from(u16::from_be_bytes(*count));
-        let (named, sum) = rest.split_at_checked(2 * count)?;
-        let named = named.as_chunks().0;
-        // No position behind the first is past the last one there is.
-        named.iter().try_fold(first, |at, name| at.checked_add(length(*name) as u64))?;
-        let combination = Combination { index: u32::from_be_bytes(*index), first, named, sum };
-        let longest = combination.packets().map(|(_, len)| len).max()?;
-        let fits = (1..=MOST_NAMED).contains(&count) && sum.len() == FIXED + longest;
-        let empty = combination.packets().any(|(_, len)| len == 0);
-        (fits && !empty).then_some(combination)
+        let (&[high, low, count, width], rest) = rest.split_first_chunk::<4>()?;
+        let names =
+            Names { longest: u16::from_be_bytes([high, low]), count: count.into(), width: width.into() };
+        if !(1..=MOST_NAMED).contains(&names.count) || names.width > 2 {
+            return None;
+        }
+        let (included, rest) = rest.split_at_checked(names.count.div_ceil(8))?;
+        let (shorter, sum) = rest.split_at_checked(names.count * names.width)?;
+        let combination =
+            Combination { index: u32::from_be_bytes(*index), first, names, included, shorter, sum };
+        // None is empty, and no position behind the first is past the last one there is.
+        (0..names.count).try_fold(first, |at, named| {
+            let len = combination.length(named).filter(|len| *len > 0)?;
+            at.checked_add(len as u64)
+        })?;
+        let fits = sum.len() == FIXED + combination.packets().map(|(_, len)| len).max()?;
+        fits.then_some(combination)
+    }
+
+    /// Bytes of data of a named packet; `None` if the longest is said to be shorter than that.
+    fn length(&self, named: usize) -> Option<usize> {
+        let Names { longest, width, .. } = self.names;
+        let bytes = &self.shorter[named * width..][..width];
+        let less = bytes.iter().fold(0, |less, byte| less << 8 | usize::from(*byte));
+        usize::from(longest).checked_sub(less)
     }
 
     /// Position and length of each packet in the sum.
     pub fn packets(&self) -> impl Iterator<Item = (u64, usize)> + 'a {
-        let mut at = self.first;
-        self.named.iter().filter_map(move |name| {
-            let from = at;
-            at += length(*name) as u64;
-            (u16::from_be_bytes(*name) & INCLUDED != 0).then(|| (from, length(*name)))
+        let (combination, mut at) = (*self, self.first);
+        (0..self.names.count).filter_map(move |named| {
+            let (from, len) = (at, combination.length(named)?);
+            at += len as u64;
+            (combination.included[named / 8] & bit(named) != 0).then_some((from, len))
         })
     }
 }
 
-fn length(name: [u8; 2]) -> usize {
-    usize::from(u16::from_be_bytes(name) & !INCLUDED)
-}
-
-/// Bytes that name `count` packets, and the combination's index.
-pub(super) fn names(count: usize) -> usize {
-    4 + 2 + 2 * count
-}
-
-/// Writes what precedes the sum: `named` are the lengths of the packets, and whether each is in it.
-pub(super) fn write_names(
-    buf: &mut [u8],
-    index: u32,
+/// How the packets of a combination are named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Names {
+    longest: u16,
     count: usize,
-    named: impl Iterator<Item = (usize, bool)>,
-) {
-    buf[..4].copy_from_slice(&index.to_be_bytes());
-    buf[4..6].copy_from_slice(&(count as u16).to_be_bytes());
-    for (place, (len, included)) in buf[6..].chunks_exact_mut(2).zip(named) {
-        place.copy_from_slice(&(len as u16 | if included { INCLUDED } else { 0 }).to_be_bytes());
+    width: usize,
+}
+
+impl Names {
+    /// For packets of these bytes of data, at least one, and at most [`MOST_NAMED`].
+    pub fn of(lengths: impl Iterator<Item = usize>) -> Self {
+        let (mut count, mut shortest, mut longest) = (0, usize::MAX, 0);
+        for len in lengths {
+            count += 1;
+            shortest = shortest.min(len);
+            longest = longest.max(len);
+        }
+        let width = match longest.saturating_sub(shortest) {
+            0 => 0,
+            1..=0xff => 1,
+            _ => 2,
+        };
+        // A packet's data have 16 bits of length (`held`).
+        Names { longest: longest as u16, count, width }
+    }
+
+    /// Bytes before the sum.
+    pub fn len(&self) -> usize {
+        INDEX_AND_FORM + self.count.div_ceil(8) + self.count * self.width
+    }
+
+    /// Writes what precedes the sum: of each named packet its length, and whether it is in the sum.
+    pub fn write(&self, buf: &mut [u8], index: u32, named: impl Iterator<Item = (usize, bool)>) {
+        let Names { longest, count, width } = *self;
+        buf[..4].copy_from_slice(&index.to_be_bytes());
+        buf[4..6].copy_from_slice(&longest.to_be_bytes());
+        buf[6..INDEX_AND_FORM].copy_from_slice(&[count as u8, width as u8]);
+        let (marks, shorter) = buf[INDEX_AND_FORM..self.len()].split_at_mut(count.div_ceil(8));
+        marks.fill(0);
+        for (at, (len, included)) in named.take(count).enumerate() {
+            let less = (usize::from(longest) - len).to_be_bytes();
+            shorter[at * width..][..width].copy_from_slice(&less[less.len() - width..]);
+            if included {
+                marks[at / 8] |= bit(at);
+            }
+        }
     }
 }
 
+fn bit(named: usize) -> u8 {
+    0x80 >> (named % 8)
+}
+
+const INDEX_AND_FORM: usize = 4 + 2 + 1 + 1;
 /// Bytes before the data in a sum.
 pub(super) const FIXED: usize = 1 + 2 + 8;
 /// Most packets that a combination names: at 5 ms a packet 320 ms of sound, at 16 of 64 lost.
 pub(super) const MOST_NAMED: usize = 64;
 /// Bytes that a combination has beside the data of its longest packet, at most.
-pub(super) const OVERHEAD: usize = 4 + 2 + 2 * MOST_NAMED + FIXED;
-const INCLUDED: u16 = 1 << 15;
-/// Most bytes of data in a packet that combinations name.
-pub(super) const MOST_LENGTH: usize = INCLUDED as usize - 1;
+pub(super) const OVERHEAD: usize = INDEX_AND_FORM + MOST_NAMED / 8 + 2 * MOST_NAMED + FIXED;
 const ENDS: u8 = 1;
 const BEGINS: u8 = 2;
 
@@ -141,15 +190,16 @@ mod tests {
     #[test]
     fn one_names_its_packets_and_holds_their_sum() {
         let packets = [(100, vec![1, 2, 3], true), (103, vec![4; 5], false), (108, vec![6], true)];
-        let mut body = vec![0; names(3) + FIXED + 3];
-        write_names(&mut body, 77, 3, packets.iter().map(|(_, bytes, included)| (bytes.len(), *included)));
+        let names = Names::of(packets.iter().map(|(_, bytes, _)| bytes.len()));
+        let mut body = vec![0; names.len() + FIXED + 3];
+        names.write(&mut body, 77, packets.iter().map(|(_, bytes, included)| (bytes.len(), *included)));
         let contents: Vec<Content<'_>> = packets
             .iter()
             .map(|(from, bytes, _)| Content { tag: Some(*from), ends: true, sort: 3, bytes })
             .collect();
         for ((from, _, _), content) in packets.iter().zip(&contents).filter(|((_, _, included), _)| *included)
         {
-            content.add_to(&mut body[names(3)..], coefficient(77, *from));
+            content.add_to(&mut body[names.len()..], coefficient(77, *from));
         }
         let read = Combination::read(100, &body).expect("a combination");
         assert_eq!(read.packets().collect::<Vec<_>>(), [(100, 3), (108, 1)]);

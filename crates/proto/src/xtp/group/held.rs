@@ -2,14 +2,18 @@
 //!
 //! However short packets are, each takes its bytes and an [`ENTRY`] of memory, about what its headers take on the wire.
 
+mod entry;
+
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Outcome, Tag};
+use antiphon_core::{Instant, Outcome};
 
-use super::blocks::{Blocks, Chunks, Place};
+use super::blocks::{Blocks, Chunks};
 use super::combination::Content;
 use crate::queue::{Queued, SendQueue};
+pub(super) use entry::ENTRY;
+use entry::{BEGINS, ENDS, Entry, GIVEN_UP, NEVER, QUEUED, widened};
 
 /// Packets that were sent and are not settled, and the message that is being cut.
 #[derive(Debug)]
@@ -29,51 +33,6 @@ pub(super) struct Held {
     /// What is missing of the message whose packets are being settled.
     incomplete: bool,
     unknown: bool,
-}
-
-/// A data packet, without its bytes. Of numbers that differ by little from one packet to another only the low half is noted.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    deadline: Instant,
-    /// Number of its latest transmission, repairs included.
-    sent: u64,
-    /// What the caller knows its message by, and the message's number.
-    tag: Tag,
-    message: u32,
-    from: u32,
-    place: Place,
-    len: u16,
-    priority: u8,
-    marks: u8,
-}
-
-/// Bytes of memory that a packet takes besides its data.
-pub(super) const ENTRY: usize = size_of::<Entry>();
-const _: () = assert!(ENTRY == 40);
-
-/// It begins, and ends, its message.
-const BEGINS: u8 = 1;
-const ENDS: u8 = 2;
-/// A repair of it waits to be sent.
-const QUEUED: u8 = 4;
-/// It was past its deadline when a member passed over packets, and may be one of them.
-const GIVEN_UP: u8 = 8;
-/// The deadline of a packet without one.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
-
-impl Entry {
-    fn is(&self, mark: u8) -> bool {
-        self.marks & mark != 0
-    }
-
-    fn mark(&mut self, mark: u8, on: bool) {
-        self.marks = self.marks & !mark | if on { mark } else { 0 };
-    }
-}
-
-/// The number with these low bits that is `latest` or the nearest before it.
-fn widened(low: u32, latest: u64) -> u64 {
-    latest - u64::from((latest as u32).wrapping_sub(low))
 }
 
 /// A data packet that is held.
@@ -238,7 +197,7 @@ impl Held {
         }
     }
 
-    fn packets(&self, range: Range<usize>) -> impl Iterator<Item = Packet<'_>> {
+    fn packets(&self, range: Range<usize>) -> impl Iterator<Item = Packet<'_>> + Clone {
         let packet = |at| {
             let entry = self.entries.get(at)?;
             let from = self.position(entry);
@@ -288,7 +247,7 @@ impl Held {
     }
 
     /// The 64 packets from this ordinal on, as far as they are held, each with how far behind `first` it is.
-    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, Packet<'_>)> {
+    pub fn ordinals(&self, first: u64) -> impl Iterator<Item = (usize, Packet<'_>)> + Clone {
         let gone = self.first_ordinal().saturating_sub(first) as usize;
         let at = first.saturating_sub(self.first_ordinal()) as usize;
         (gone..64).zip(self.packets(at..self.entries.len()))

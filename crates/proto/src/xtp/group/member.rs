@@ -11,9 +11,9 @@ use antiphon_core::{
     Received, Rng, SendError, Transmit,
 };
 
-use super::WINDOW;
 use super::backoff::draw;
 use super::decoder::Decoder;
+use super::{STATUS_SIZE, WINDOW};
 use crate::inbox::Inbox;
 use crate::queue::{Room, SendQueue};
 use crate::seeds::Seeds;
@@ -49,11 +49,15 @@ pub(in crate::xtp) struct GroupMember {
     /// Over how long requests are spread, how often reports are sent, and how many members there are, as the sender says.
     spread: Duration,
     interval: Duration,
+    /// Bytes of reports a second that it has a share of.
+    rate: f64,
     members: f64,
     rtt: Duration,
     /// When it asks for what it lacks, and how long it waits before it asks again.
     ask_at: Option<Instant>,
     ask_again: Duration,
+    /// The shortest time from one request to the next: the longer the more the last report told.
+    ask_pause: Duration,
     /// When it asked last, and the position up to which all had come then.
     asked: (Instant, u64),
     report_at: Option<Instant>,
@@ -126,10 +130,12 @@ impl GroupMember {
             no_repairs: false,
             spread: Duration::ZERO,
             interval: FIRST_INTERVAL,
+            rate: STATUS_SIZE as f64 / FIRST_INTERVAL.as_secs_f64(),
             members: 1.0,
             rtt: FIRST_RTT,
             ask_at: None,
             ask_again: LEAST_AGAIN,
+            ask_pause: FIRST_INTERVAL / ASKS_PER_REPORT,
             asked: (now, 0),
             report_at: None,
             new_gap: false,
@@ -230,7 +236,7 @@ impl Endpoint for GroupMember {
         if self.ask_at.is_some_and(|at| at <= now) {
             self.report = true;
             // As soon as it may while repairs come, else more and more rarely.
-            let least = self.rtt.mul_f64(1.5).max(LEAST_AGAIN).max(self.interval / ASKS_PER_REPORT);
+            let least = self.rtt.mul_f64(1.5).max(LEAST_AGAIN).max(self.ask_pause);
             let next = self.incoming.next();
             self.ask_again = if next > self.asked.1 {
                 least
@@ -311,7 +317,8 @@ impl Endpoint for GroupMember {
     }
 }
 
-/// So many requests at most in the time from one report to the next: all members' requests together have a quarter of the data's rate.
+/// Requests have so many times the bytes of reports, and are so many at most from one report to the next: all members' requests together have a
+/// quarter of the data's rate.
 const ASKS_PER_REPORT: u32 = 5;
 /// The shortest and the longest wait before what is still missing is asked for again.
 const LEAST_AGAIN: Duration = Duration::from_millis(20);

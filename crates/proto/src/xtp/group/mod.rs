@@ -10,18 +10,19 @@
 //!   If the group is full, it answers with DIAG (join refused).
 //! * **Numbers.** `sync` counts the packets to the group. The echo in a report tells which of them the member had received; what left later
 //!   is not missing, and the time since that packet left is a round trip.
-//! * **Requests.** A member that finds a gap sends a report of what it has (ECNTL). In groups of more than 16 members it first waits for a random time
+//! * **Requests.** A member that finds a gap sends a report of what it lacks (`gaps`). In groups of more than 16 members it first waits for a random time
 //!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it. The time is longer
 //!   where members miss the same packets (`alike`).
 //! * **Repairs** go to the group, in rounds, as coded packets (`combination`, `repair`). They take at most a quarter of the data's rate, and
 //!   a packet past its deadline is not repaired. The scarcer these bytes, the more of them are spent on combinations that nobody has asked for
-//!   (`unasked`).
+//!   (`unasked`), where packets have deadlines.
 //! * **Announcements** (TCNTL with MULTI) say how far the stream is, what is no longer repaired, how many members there are (`echo`), how often each
 //!   may report (`in-rate` of the traffic specifier), and over how long members spread requests (a reserved field). One follows each pause
 //!   in the data after a few milliseconds, so that members notice that they miss the last packet.
 //! * **Given up.** A report with NOERR says that the member has passed over packets that are no longer repaired.
 //! * **Reports.** All members' reports together take 5 % of the data's rate; each member sends one at least every 15 s. Where data become faster, this is
 //!   announced at once, and members send the next report the sooner (RFC 3550 §6.3.4), before the window is full.
+//! * **Polls.** A member whose report is overdue is asked for one, by an announcement to it alone with SREQ, several times in an interval.
 //! * **Leaving.** A member leaves with END. The sender does not wait for a member that is silent for 0.5 s, four round trips or two report
 //!   intervals, and removes it after 3 s or three report intervals. It sends DIAG (context abandoned) to a member that misses more than half of the
 //!   data, or that alone lags behind by half of the window or takes no more for a second, and removes it. That member goes on listening. A
@@ -33,6 +34,7 @@ mod backoff;
 mod blocks;
 mod combination;
 mod decoder;
+mod gaps;
 mod held;
 mod join;
 mod member;

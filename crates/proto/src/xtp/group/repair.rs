@@ -7,18 +7,21 @@
 //! In large groups members that hear of a repair don't ask (`backoff.rs`), so a combination there is of all packets of its stretch,
 //! whether anybody asked for them or not.
 
+mod budget;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::combination::{FIXED, MOST_NAMED, coefficient, names, write_names};
+use super::combination::{FIXED, MOST_NAMED, Names, coefficient};
 use super::decoder::MOST_KEPT;
 use super::held::{Held, Packet};
 use super::roster::Roster;
 use super::unasked::{Unasked, Window};
 use super::wanted::Wanted;
 use crate::xtp::wire::Writer;
+use budget::{Budget, SHARE};
 
 /// Repairs that are due, and what they may cost.
 #[derive(Debug)]
@@ -26,24 +29,11 @@ pub(super) struct Repairs {
     queue: VecDeque<Repair>,
     /// When the round that has begun is over.
     round: Option<Instant>,
-    /// Bytes that repairs may have.
-    credit: f64,
-    /// Bytes of data a second, smoothed over about a second, and when the last were counted.
-    rate: f64,
-    /// The same over a shorter time.
-    recent: f64,
-    counted: Instant,
-    /// Up to when silence has been granted bytes, and how many since the last data.
-    granted: Instant,
-    ahead: f64,
-    /// When the first data left.
-    began: Option<Instant>,
+    budget: Budget,
     /// Index of the next combination.
     index: u32,
     wanted: Wanted,
     unasked: Unasked,
-    /// Combinations that each member has and that are not yet counted for a stretch.
-    spare: Vec<usize>,
 }
 
 /// Repairs to be sent, of the packets that a mask chooses from this ordinal on.
@@ -76,17 +66,10 @@ impl Repairs {
         Repairs {
             queue: VecDeque::new(),
             round: None,
-            credit: INITIAL_CREDIT,
-            rate: 0.0,
-            recent: 0.0,
-            counted: now,
-            granted: now,
-            ahead: 0.0,
-            began: None,
+            budget: Budget::new(now),
             index: 0,
             wanted: Wanted::default(),
             unasked: Unasked::new(parity),
-            spare: Vec::new(),
         }
     }
 
@@ -94,32 +77,28 @@ impl Repairs {
         // Each is of up to 64, and some begin within those of another.
         self.queue.reserve_exact((packets / 16).saturating_sub(self.queue.len()));
         self.wanted.reserve(packets);
-        self.spare.reserve_exact(FEW_MEMBERS.saturating_sub(self.spare.len()));
+    }
+
+    /// The bytes that repairs may have, and the rate of the data.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// A data packet of so many bytes leaves for the first time.
     pub fn on_data(&mut self, now: Instant, len: usize) {
-        // What silence was granted is not granted again.
-        let share = (SHARE * len as f64 - std::mem::take(&mut self.ahead)).max(0.0);
-        self.credit = (self.credit + share).min(MOST_CREDIT);
-        self.granted = now;
-        self.began.get_or_insert(now);
-        let gap = now.since(self.counted).as_secs_f64();
-        for (rate, time) in [(&mut self.rate, RATE_TIME), (&mut self.recent, RECENT_TIME)] {
-            if gap > 0.0 {
-                *rate += (gap / time).min(1.0) * (len as f64 / gap.max(1e-6) - *rate);
-            } else {
-                *rate += len as f64 / time;
-            }
-        }
-        self.counted = now;
+        self.budget.on_data(now, len);
     }
 
-    /// The data packet sent last may make a combination due. `asks`: members may ask for repairs.
-    pub fn add_unasked(&mut self, asks: bool, held: &Held) {
+    /// Nothing new is sent.
+    pub fn on_silence(&mut self, now: Instant) {
+        self.budget.on_silence(now);
+    }
+
+    /// The data packet sent last may make a combination due. `hurries`: members may ask for repairs, but what is asked for may come too late.
+    pub fn add_unasked(&mut self, hurries: bool, held: &Held) {
         // What is asked for may go beyond what is granted by one packet.
-        let may = asks && self.credit > -MOST_OVERDRAWN;
-        self.unasked.follow(if may { SHARE * self.scarcity(SCARCE_CREDIT) } else { 0.0 });
+        let may = hurries && self.budget.overdrawn() < MOST_OVERDRAWN;
+        self.unasked.follow(if may { SHARE * self.budget.scarcity(SCARCE_CREDIT) } else { 0.0 });
         let due = self.unasked.on_data(held.count() - 1);
         self.queue_unasked(due);
     }
@@ -137,44 +116,18 @@ impl Repairs {
         }
     }
 
-    /// 0 where as many bytes as `enough` are granted, 1 where none are.
-    fn scarcity(&self, enough: f64) -> f64 {
-        1.0 - (self.credit / enough).clamp(0.0, 1.0)
-    }
-
     /// Whether the packet with this ordinal may be in a combination that is still to come.
     pub fn needs(&self, ordinal: u64) -> bool {
         let mut unasked = self.queue.iter().filter(|repair| !repair.is_asked());
         self.unasked.needs(ordinal) || unasked.any(|repair| ordinal >= repair.first)
     }
 
-    /// Nothing new is sent: what repairs may have grows as if the stream went on.
-    pub fn on_silence(&mut self, now: Instant) {
-        let gap = now.since(self.granted);
-        if gap >= SILENCE {
-            self.granted = now;
-            let share = SHARE * self.rate * gap.as_secs_f64();
-            self.ahead += share;
-            self.credit = (self.credit + share).min(MOST_CREDIT);
-        }
-    }
-
-    /// Bytes of data a second; before it is known, that of stereo sound.
-    pub fn rate(&self, now: Instant) -> f64 {
-        let known = self.began.is_some_and(|began| now.since(began).as_secs_f64() >= 2.0 * RATE_TIME);
-        if known { self.rate } else { self.rate.max(USUAL_RATE) }
-    }
-
-    /// The same, and soon more where the stream has become faster.
-    pub fn peak_rate(&self, now: Instant) -> f64 {
-        self.rate(now).max(self.recent)
-    }
-
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
         // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
-        let share = SHORT_ROUND + self.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
-        let most = deadline.map_or(UNHURRIED, |deadline| deadline.since(now).mul_f64(share)).min(UNHURRIED);
+        let share = SHORT_ROUND + self.budget.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
+        let unhurried = UNHURRIED.min(self.budget.time_of(ENOUGH_PACKETS));
+        let most = deadline.map_or(unhurried, |deadline| deadline.since(now).mul_f64(share)).min(unhurried);
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
     }
@@ -205,8 +158,6 @@ impl Repairs {
             let wanted = member.missing.all().filter_map(|ordinal| held.wanted(now, ordinal, member.echo));
             wanted.for_each(|packet| self.wanted.insert(packet.ordinal));
         }
-        self.spare.clear();
-        self.spare.extend(roster.all().map(|member| member.combinations));
         while let Some(stretch) = self.wanted.take_stretch() {
             self.add_stretch(now, stretch, held, roster, whole_stretches);
         }
@@ -223,14 +174,18 @@ impl Repairs {
     ) {
         let Some(packet) = held.get(first) else { return };
         let count = wanted.count_ones();
-        let needed = self.needed(now, first, held, roster);
+        let needed = Self::needed(now, first, held, roster);
+        if needed == 0 {
+            // It follows from what is behind this stretch.
+            return;
+        }
         // Of packets that long ago a member may no longer have those that come in the combination besides the missing ones.
         let is_old = held.count() - first > MOST_KEPT as u64 / 2;
         let alone = needed >= count || is_old;
         // If this repair is lost, no request for another comes in time. Where losses are frequent, one more is sent now.
         let answer_by = now + 2 * roster.longest_rtt();
         let is_last = packet.deadline().is_some_and(|last| last < answer_by);
-        let more = is_last && self.credit >= ENOUGH_CREDIT / 2.0 && roster.worst_loss() >= MANY_LOST;
+        let more = is_last && self.budget.scarcity(ENOUGH_CREDIT) <= 0.5 && roster.worst_loss() >= MANY_LOST;
         let mut mask = wanted;
         if whole_stretches {
             let up_to_last = u64::MAX >> wanted.leading_zeros();
@@ -247,18 +202,16 @@ impl Repairs {
         held.set_queued(first, wanted, true);
     }
 
-    /// Combinations of the 64 packets from an ordinal on that the member needs which lacks most of them. Those that members have are used up.
-    fn needed(&mut self, now: Instant, first: u64, held: &Held, roster: &Roster) -> u32 {
-        let lacking = roster.all().zip(&mut self.spare).map(|(member, spare)| {
-            let of_stretch = member.missing.from(first).take_while(|ordinal| *ordinal < first + 64);
+    /// Combinations of the 64 packets from an ordinal on that must leave, so that as many come as the member needs which lacks most of them.
+    fn needed(now: Instant, first: u64, held: &Held, roster: &Roster) -> u32 {
+        let needed = roster.all().map(|member| {
+            let of_stretch = member.missing.unseen_from(first).take_while(|ordinal| *ordinal < first + 64);
             let lacks =
                 of_stretch.filter(|ordinal| held.wanted(now, *ordinal, member.echo).is_some()).count();
-            // The combinations that it has were not enough, so it needs one more at least.
-            let has = (*spare).min(lacks.saturating_sub(1));
-            *spare -= has;
-            (lacks - has) as u32
+            // Of these, too, it loses a part.
+            (lacks as f64 / (1.0 - member.loss().min(MOST_ADDED))).round() as u32
         });
-        lacking.max().unwrap_or(0)
+        needed.max().unwrap_or(0)
     }
 
     /// The next repair that can still be of use, if its bytes are granted: one combination, or one packet.
@@ -267,7 +220,7 @@ impl Repairs {
             let Repair { first, mask, kind } = repair;
             let mask = if kind == Kind::Packets { mask & mask.wrapping_neg() } else { mask };
             if let Some((first, mask)) = of_use(now, held, first, mask) {
-                let granted = !repair.is_asked() || self.credit >= 0.0;
+                let granted = !repair.is_asked() || self.budget.overdrawn() <= 0.0;
                 return granted.then_some(Repair { first, mask, kind });
             }
             self.drop_first(held);
@@ -322,15 +275,13 @@ impl Repairs {
         }
         self.drop_first(held);
         let charged = if repair.is_asked() { 1.0 } else { self.unasked.charged() };
-        self.credit -= charged * len as f64;
+        self.budget.spend(charged * len as f64);
         Some(len)
     }
 
     /// When the next repair is granted, if one waits for that while nothing new is sent.
     pub fn next_credit(&self) -> Option<Instant> {
-        let waits = self.credit < 0.0 && self.has_any() && self.rate > 0.0;
-        let wait = Duration::from_secs_f64((-self.credit / (SHARE * self.rate.max(1.0))).clamp(0.0, 1.0));
-        waits.then(|| self.granted + wait.max(SILENCE))
+        if self.has_any() { self.budget.next_credit() } else { None }
     }
 }
 
@@ -350,10 +301,11 @@ fn of_use(now: Instant, held: &Held, first: u64, mask: u64) -> Option<(u64, u64)
 fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: u64) -> usize {
     let count = 64 - mask.leading_zeros() as usize;
     let longest = held.chosen(first, mask).map(|packet| packet.len()).max().unwrap_or(0);
-    let body = writer.space(names(count) + FIXED + longest);
     let named = held.ordinals(first).take(count);
-    write_names(body, index, count, named.map(|(bit, packet)| (packet.len(), mask >> bit & 1 == 1)));
-    let sum = &mut body[names(count)..];
+    let names = Names::of(named.clone().map(|(_, packet)| packet.len()));
+    let body = writer.space(names.len() + FIXED + longest);
+    names.write(body, index, named.map(|(bit, packet)| (packet.len(), mask >> bit & 1 == 1)));
+    let sum = &mut body[names.len()..];
     sum.fill(0);
     held.chosen(first, mask).for_each(|packet| packet.content().add_to(sum, coefficient(index, packet.from)));
     writer.finish()
@@ -361,109 +313,25 @@ fn write_sum(mut writer: Writer<'_>, index: u32, held: &Held, first: u64, mask: 
 
 /// A mask has a bit for each packet that a combination may name.
 const _: () = assert!(MOST_NAMED == u64::BITS as usize);
-/// Members for which memory is reserved.
-const FEW_MEMBERS: usize = 32;
-/// Repairs have at most a quarter of the data's rate.
-const SHARE: f64 = 0.25;
-/// Bytes of repairs before much data has left: ten packets, as a TCP's first window (RFC 6928).
-const INITIAL_CREDIT: f64 = 10.0 * 1500.0;
-/// Bytes of repairs that may be saved up.
-const MOST_CREDIT: f64 = 64.0 * 1500.0;
 /// Bytes of repairs that let a round be short.
 const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
 /// Bytes of repairs below which a part of them is sent unasked.
 const SCARCE_CREDIT: f64 = ENOUGH_CREDIT / 2.0;
 /// Bytes beyond what is granted from which on nothing is sent unasked: two packets.
 const MOST_OVERDRAWN: f64 = 2.0 * 1500.0;
+/// Of repairs no more than this share is expected to be lost.
+const MOST_ADDED: f64 = 0.5;
 /// A member that lacks this share of the packets loses repairs, too.
 const MANY_LOST: f64 = 0.05;
 /// A round's share of the time until the deadline.
 const SHORT_ROUND: f64 = 0.25;
 const LONG_ROUND: f64 = 0.7;
-/// Bytes a second of stereo sound of 16 bits at 48 kHz.
-const USUAL_RATE: f64 = 192_000.0;
-/// Seconds over which the rate is smoothed.
-const RATE_TIME: f64 = 1.0;
-const RECENT_TIME: f64 = 0.25;
-/// Nothing new was sent for a while.
-const SILENCE: Duration = Duration::from_millis(50);
-/// A round takes so long where nothing is urgent: enough packets for combinations to be of many, as the fewer the larger share they have.
+/// A round takes so long at most where nothing is urgent, as the fewer packets combinations are of, the larger is their share; and no longer than so many
+/// packets do, as no combination is of more than half of them.
 const UNHURRIED: Duration = Duration::from_millis(200);
+const ENOUGH_PACKETS: f64 = 2.0 * MOST_NAMED as f64;
 /// A round takes so long at least: a little more than the time between packets that leave at once.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
-mod tests {
-    use antiphon_core::{Message, Tag};
-
-    use super::super::held::Known;
-    use super::*;
-    use crate::queue::{Room, SendQueue};
-
-    /// Five packets of ten bytes from position 100 on.
-    fn held() -> (Held, SendQueue) {
-        let (mut held, mut queue) = (Held::new(100), SendQueue::new(Room::LEAN, 100));
-        for number in 0..5 {
-            queue.push(Message::new(Tag(number), &[number as u8; 10], None), 100).expect("room");
-            held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
-            held.cut(100, number + 1, &mut queue).expect("a packet");
-        }
-        (held, queue)
-    }
-
-    #[test]
-    fn a_combination_whose_first_packet_is_settled_mends_the_others() {
-        let (mut held, mut queue) = held();
-        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
-        repairs.queue.push_back(Repair { first: 0, mask: 0b1_0011, kind: Kind::Sums(1) });
-        held.set_queued(0, 0b1_0011, true);
-        let first_alone = |packet: &Packet<'_>| match packet.ordinal {
-            0 => Known::All,
-            _ => Known::NotAll { lacking: true },
-        };
-        held.settle(Instant::ZERO, Duration::ZERO, &mut queue, first_alone);
-        assert!(held.get(0).is_none() && held.get(1).is_some_and(|packet| packet.from == 110));
-        let next = repairs.next(Instant::ZERO, &mut held);
-        assert_eq!(next, Some(Repair { first: 1, mask: 0b1001, kind: Kind::Sums(1) }));
-        let positions: Vec<u64> = held.chosen(1, 0b1001).map(|packet| packet.from).collect();
-        assert_eq!(positions, [110, 140]);
-        repairs.drop_first(&mut held);
-        // Otherwise they would wait for a repair for ever.
-        assert!(held.from(0).all(|packet| !packet.is_queued()));
-    }
-
-    #[test]
-    fn a_packet_every_100_ms_has_its_quarter_and_no_more() {
-        let mut repairs = Repairs::new(Instant::ZERO, 0.0);
-        let mut sent = 0.0;
-        for ms in 1..20_000 {
-            let now = Instant::from_millis(ms);
-            repairs.on_silence(now);
-            if ms % 100 == 0 {
-                repairs.on_data(now, 1000);
-                sent += 1000.0;
-            }
-            // All of it is used.
-            let granted = repairs.credit - INITIAL_CREDIT;
-            assert!(granted <= SHARE * (sent + 1000.0), "{granted} for {sent} at {ms} ms");
-            if granted >= MOST_CREDIT / 2.0 {
-                (repairs.credit, sent) = (INITIAL_CREDIT, 0.0);
-            }
-        }
-        let rate = repairs.rate(Instant::from_millis(20_000));
-        assert!((9_000.0..11_000.0).contains(&rate), "{rate} for 10 000 a second");
-    }
-
-    #[test]
-    fn what_is_past_its_deadline_is_in_no_combination() {
-        let (mut held, mut queue) = held();
-        let late = Instant::from_millis(50);
-        queue.push(Message::new(Tag(5), &[5; 10], Some(late)), 100).expect("room");
-        held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
-        held.cut(100, 6, &mut queue).expect("a packet");
-        let all = 0b11_0000;
-        assert_eq!(of_use(late, &held, 0, all), Some((4, 0b11)));
-        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, all), Some((4, 0b1)));
-        assert_eq!(of_use(late + Duration::from_nanos(1), &held, 0, 0b10_0000), None);
-    }
-}
+mod tests;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use antiphon_core::{Counters, Instant, PathId, PathStats};
 
+use super::gaps::{Gaps, Range};
 use super::held::{Held, Known, Packet};
 use super::missing::Missing;
 use super::round_trips::RoundTrips;
-use crate::xtp::MIN_PACKET;
-use crate::xtp::wire::{HEADER, Key, SPAN, STATUS};
+use crate::xtp::wire::Key;
 
 /// One member.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Member {
     /// Its own key, which packets to it carry.
     pub own: Key,
     pub heard: Instant,
+    /// When it was last asked to report.
+    pub polled: Instant,
     pub round_trips: RoundTrips,
     /// All before this position has come to it or is given up.
     pub next: u64,
@@ -33,8 +35,6 @@ pub(super) struct Member {
     pub missing: Missing,
     /// Position up to which that list is complete.
     pub told: u64,
-    /// Combinations that it had then and could not use alone: of so many fewer it lacks.
-    pub combinations: usize,
     /// Nothing waits for it any more, as it has been silent.
     pub suspended: bool,
     losses: Losses,
@@ -45,8 +45,7 @@ pub(super) struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Losses {
     since: Instant,
-    /// Data packets that had been sent then, and have been sent since.
-    first: u64,
+    /// Data packets that it told of.
     packets: u64,
     sent: u64,
     lost: u64,
@@ -56,8 +55,8 @@ struct Losses {
 
 impl Losses {
     /// Nothing is counted yet.
-    fn from(since: Instant, held: &Held, counted: u64) -> Self {
-        Losses { since, first: held.count(), packets: 0, sent: 0, lost: 0, counted }
+    fn from(since: Instant, counted: u64) -> Self {
+        Losses { since, packets: 0, sent: 0, lost: 0, counted }
     }
 
     /// The share lost; less while few packets say so.
@@ -69,12 +68,11 @@ impl Losses {
 
 /// What a member reports.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Report<S> {
+pub(super) struct Report<'a> {
     pub rseq: u64,
     pub alloc: u64,
     pub echo: u64,
-    pub combinations: usize,
-    pub spans: S,
+    pub gaps: Gaps<'a>,
 }
 
 /// All members.
@@ -142,7 +140,7 @@ impl Roster {
             return Joined::TooMany;
         }
         let Joiner { path, key, number, own, rtt, next } = joiner;
-        let losses = Losses::from(now, held, held.next());
+        let losses = Losses::from(now, held.next());
         self.by_key.insert(key.0, self.members.len());
         self.members.push(Member {
             path,
@@ -150,6 +148,7 @@ impl Roster {
             number,
             own,
             heard: now,
+            polled: now,
             round_trips: RoundTrips::new(rtt),
             next,
             alloc: u64::MAX,
@@ -157,7 +156,6 @@ impl Roster {
             sync: None,
             missing: Missing::new(),
             told: 0,
-            combinations: 0,
             suspended: false,
             losses,
             counters: Counters::default(),
@@ -189,9 +187,9 @@ impl Roster {
         self.active().map(|member| member.alloc).min()
     }
 
-    /// The greatest share of the data that any active member lacked lately when it first told of it.
+    /// The greatest [`Member::loss`] of any active one.
     pub fn worst_loss(&self) -> f64 {
-        self.active().map(|member| member.losses.share()).fold(0.0, f64::max)
+        self.active().map(Member::loss).fold(0.0, f64::max)
     }
 
     /// What is known of a packet.
@@ -237,6 +235,11 @@ impl Member {
         newest
     }
 
+    /// The share of the data that it lacked lately when it first told of it.
+    pub fn loss(&self) -> f64 {
+        self.losses.share()
+    }
+
     pub fn rtt(&self) -> Duration {
         self.round_trips.shortest()
     }
@@ -262,22 +265,13 @@ impl Member {
     }
 
     /// Notes what it has and lacks.
-    pub fn on_report(
-        &mut self,
-        now: Instant,
-        report: Report<impl Iterator<Item = (u64, u64)> + Clone>,
-        held: &Held,
-    ) {
-        let Report { alloc, echo, combinations, spans, .. } = report;
-        self.combinations = combinations;
+    pub fn on_report(&mut self, now: Instant, report: Report<'_>, held: &Held) {
+        let Report { alloc, echo, gaps, .. } = report;
         // What it had once it still has.
         let rseq = self.next.max(report.rseq);
         (self.next, self.alloc, self.echo) = (rseq, alloc, self.echo.max(echo));
         self.missing.restart(held.ordinal_from(rseq));
-        let told = spans.clone().count();
-        // Behind the last of as many as the smallest packet holds nothing is known.
-        let end =
-            if told >= SURE_SPANS { spans.clone().last().map_or(rseq, |span| span.1) } else { u64::MAX };
+        let end = if gaps.is_cut { gaps.ranges().last().map_or(rseq, |range| range.to) } else { u64::MAX };
         self.told = end;
         // Up to where what is not reported is missing.
         let told = held
@@ -285,35 +279,46 @@ impl Member {
             .find(|packet| packet.sent() > echo)
             .map_or(held.next(), |packet| packet.from)
             .min(end);
-        self.count_losses(now, told, held, spans.clone());
-        let mut spans = spans.peekable();
+        self.count_losses(now, told, held, gaps);
+        self.find_missing(echo, (rseq, end), gaps, held);
+        self.counters.datagrams_received += 1;
+    }
+
+    /// Notes what it lacks of what left before its report.
+    fn find_missing(&mut self, echo: u64, (rseq, end): (u64, u64), gaps: Gaps<'_>, held: &Held) {
+        let mut ranges = gaps.ranges().peekable();
+        // Of the gap before the next range, or of what is behind the last.
+        let seen_before = |range: Option<&Range>| range.map_or(gaps.seen_behind, |range| range.seen);
+        let mut seen = seen_before(ranges.peek());
         for packet in held.from(rseq).take_while(|packet| packet.to() <= end) {
-            while spans.next_if(|span| span.1 <= packet.from).is_some() {}
-            let has = spans.peek().is_some_and(|span| span.0 <= packet.from && packet.to() <= span.1);
-            if !has && packet.sent() <= echo && !self.missing.push(packet.ordinal) {
+            while ranges.next_if(|range| range.to <= packet.from).is_some() {
+                seen = seen_before(ranges.peek());
+            }
+            let has = ranges.peek().is_some_and(|range| range.from <= packet.from && packet.to() <= range.to);
+            if has || packet.sent() > echo {
+                continue;
+            }
+            let is_seen = seen > 0;
+            seen = seen.saturating_sub(1);
+            if !self.missing.push(packet.ordinal, is_seen) {
                 self.told = packet.from;
                 break;
             }
         }
-        self.counters.datagrams_received += 1;
+        self.missing.doubt_last();
     }
 
     /// Counts what it lacks of the bytes before `told` that were not counted yet.
-    fn count_losses(
-        &mut self,
-        now: Instant,
-        told: u64,
-        held: &Held,
-        spans: impl Iterator<Item = (u64, u64)>,
-    ) {
+    fn count_losses(&mut self, now: Instant, told: u64, held: &Held, gaps: Gaps<'_>) {
         let counted = self.losses.counted;
         if now.since(self.losses.since) >= LOSS_TIME {
-            self.losses = Losses::from(now, held, counted);
+            self.losses = Losses::from(now, counted);
         }
-        self.losses.packets = held.count() - self.losses.first;
         if told > counted {
+            self.losses.packets += held.ordinal_from(told).saturating_sub(held.ordinal_from(counted));
             let within = |(from, to): (u64, u64)| to.min(told).saturating_sub(from.max(counted));
-            let has: u64 = std::iter::once((0, self.next)).chain(spans).map(within).sum();
+            let ranges = gaps.ranges().map(|range| (range.from, range.to));
+            let has: u64 = std::iter::once((0, self.next)).chain(ranges).map(within).sum();
             self.losses.sent += told - counted;
             self.losses.lost += (told - counted).saturating_sub(has);
             self.losses.counted = told;
@@ -343,102 +348,6 @@ const LEAST_RTT: Duration = Duration::from_millis(1);
 const LOSS_TIME: Duration = Duration::from_secs(4);
 /// Packets that tell little about losses.
 const FEW_PACKETS: u64 = 50;
-/// So many spans are in a report whatever the packet's size, if there are so many.
-const SURE_SPANS: usize = (MIN_PACKET - HEADER - STATUS - 4) / SPAN;
 
 #[cfg(test)]
-mod tests {
-    use antiphon_core::{Message, Tag};
-
-    use super::*;
-    use crate::queue::{Room, SendQueue};
-
-    const LEN: u64 = 100;
-
-    /// So many packets of 100 bytes from position 0 on.
-    fn held(packets: u64) -> Held {
-        held_until(packets, None)
-    }
-
-    fn held_until(packets: u64, deadline: Option<Instant>) -> Held {
-        let (mut held, mut queue) = (Held::new(0), SendQueue::new(Room::of(10_000), 100));
-        for number in 0..packets {
-            queue.push(Message::new(Tag(number), &[0; LEN as usize], deadline), 100).expect("room");
-            held.begin(queue.pop(Instant::ZERO).expect("it was pushed"));
-            held.cut(100, number + 1, &mut queue).expect("a packet");
-        }
-        held
-    }
-
-    fn joiner(path: u32, key: u64) -> Joiner {
-        let rtt = Duration::from_millis(1);
-        Joiner { path: PathId(path), key: Key(key), number: 1, own: Key(key), rtt, next: 0 }
-    }
-
-    fn roster() -> Roster {
-        let mut roster = Roster::new(10);
-        assert_eq!(roster.join(Instant::ZERO, joiner(1, 5), &held(0)), Joined::Now { replaces: false });
-        roster
-    }
-
-    fn report(
-        rseq: u64,
-        echo: u64,
-        spans: &[(u64, u64)],
-    ) -> Report<impl Iterator<Item = (u64, u64)> + Clone> {
-        Report { rseq, alloc: u64::MAX, echo, combinations: 0, spans: spans.iter().copied() }
-    }
-
-    #[test]
-    fn who_is_offered_another_members_key_does_not_take_its_place() {
-        let mut roster = roster();
-        assert_eq!(roster.join(Instant::ZERO, joiner(1, 5), &held(0)), Joined::Before);
-        assert_eq!(roster.join(Instant::ZERO, joiner(2, 5), &held(0)), Joined::KeyTaken);
-        assert_eq!(roster.len(), 1);
-    }
-
-    #[test]
-    fn what_a_member_had_it_does_not_lack_later() {
-        let (mut roster, held) = (roster(), held(10));
-        let member = roster.get_mut(0);
-        member.on_report(Instant::ZERO, report(8 * LEN, 10, &[]), &held);
-        member.on_report(Instant::ZERO, report(0, 10, &[]), &held);
-        assert_eq!((member.next, member.missing.all().collect::<Vec<_>>()), (8 * LEN, vec![8, 9]));
-    }
-
-    #[test]
-    fn behind_a_list_that_may_have_been_cut_nothing_is_known() {
-        let (mut roster, held) = (roster(), held(40));
-        let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
-        roster.get_mut(0).on_report(Instant::ZERO, report(0, 40, &spans), &held);
-        assert_eq!(roster.get_mut(0).missing.all().count(), SURE_SPANS);
-        const { assert!(SURE_SPANS >= 4 && 2 * SURE_SPANS < 40) };
-    }
-
-    #[test]
-    fn what_a_list_that_may_have_been_cut_does_not_tell_is_not_known_to_have_come() {
-        let (mut roster, mut held) = (roster(), held_until(40, Some(Instant::ZERO)));
-        let spans: Vec<_> = (0..SURE_SPANS as u64).map(|n| ((2 * n + 1) * LEN, (2 * n + 2) * LEN)).collect();
-        roster.get_mut(0).on_report(Instant::ZERO, report(0, 41, &spans), &held);
-        let known = |roster: &Roster, held: &Held, at: u64| roster.known(&held.get(at).expect("held"));
-        assert_eq!(known(&roster, &held, 1), Known::All);
-        assert_eq!(known(&roster, &held, 0), Known::NotAll { lacking: true });
-        assert_eq!(known(&roster, &held, 39), Known::NotAll { lacking: false });
-        // It gives up what it lacks: that may be the last one, but not what it had.
-        let late = Instant::ZERO + Duration::from_nanos(1);
-        roster.get_mut(0).on_passed_over(late, 40 * LEN, &mut held);
-        let given_up: Vec<bool> = [0, 1, 39].map(|at| held.get(at).expect("held").is_given_up()).to_vec();
-        assert_eq!(given_up, [true, false, true]);
-    }
-
-    #[test]
-    fn sixty_packets_tell_of_losses_however_short_they_are() {
-        let (mut roster, held) = (roster(), held(60));
-        let (losses, member) = (Losses::from(Instant::ZERO, &self::held(0), 0), roster.get_mut(0));
-        member.losses = losses;
-        let now = Instant::ZERO + LOSS_TIME / 2;
-        member.on_report(now, report(20 * LEN, 60, &[]), &held);
-        assert!(member.is_overrun(now));
-        assert!((roster.worst_loss() - 40.0 / 60.0).abs() < 1e-9, "{}", roster.worst_loss());
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
-//! The sender to a group: the driver's interface and the end of the association; who joins (`joins`), what members report (`reports`) and
+//! The sender to a group: its packets and the end of the association; the driver's interface (`driver`), who joins (`joins`), what members report (`reports`) and
 //! how often (`intervals`), and what is sent (`packets`).
 
+mod driver;
 mod intervals;
 mod joins;
 mod packets;
@@ -9,13 +10,10 @@ mod reports;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{
-    ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome,
-    PathId, PathStats, Profile, Received, Rng, SendError, Transmit,
-};
+use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Rng};
 
 use super::alike::Alike;
-use super::combination::OVERHEAD;
+use super::gaps::Gaps;
 use super::held::{Held, Known};
 use super::repair::Repairs;
 use super::roster::Roster;
@@ -29,8 +27,7 @@ use crate::tally::{Datagram, Tally};
 use crate::xtp::pace::Pace;
 use crate::xtp::settings::{Reliability, Settings};
 use crate::xtp::validator::XtpValidator;
-use crate::xtp::wire::{self, HEADER, Key, Segment, option};
-use crate::xtp::{MAX_MESSAGE, MIN_PACKET};
+use crate::xtp::wire::{self, Key, Segment, option};
 use intervals::Intervals;
 
 /// The association of a sender with a group.
@@ -53,8 +50,9 @@ pub(in crate::xtp) struct GroupSender {
     stage: Stage,
     /// Packets to single members and to those who want to be.
     answers: VecDeque<(PathId, Vec<u8>)>,
-    /// Members that are to be told that they are: path, own key and the key for their packets.
-    welcomes: VecDeque<(PathId, Key, Key)>,
+    welcomes: VecDeque<Welcome>,
+    /// Where the members begin of which some are asked to report next.
+    poll_from: usize,
     /// When the group is told how far the stream is.
     announce_at: Instant,
     announced_at: Option<Instant>,
@@ -94,6 +92,17 @@ enum Stage {
     Closed,
 }
 
+/// A member that is to be told that it is one.
+#[derive(Clone, Copy, Debug)]
+struct Welcome {
+    path: PathId,
+    /// Its own key, and the key for its packets.
+    own: Key,
+    key: Key,
+    /// It is to report at once.
+    polls: bool,
+}
+
 impl GroupSender {
     /// `packet`: bytes of the largest packet.
     pub fn open(settings: Settings, packet: usize, seeds: &Seeds, now: Instant) -> Self {
@@ -118,6 +127,7 @@ impl GroupSender {
             stage: Stage::Gathering,
             answers: VecDeque::new(),
             welcomes: VecDeque::new(),
+            poll_from: 0,
             announce_at: now,
             announced_at: None,
             given_up_to: 0,
@@ -222,10 +232,16 @@ impl GroupSender {
             return self.remove(at, CloseReason::Peer);
         }
         match segment {
-            Segment::Status(status, spans) if status.rseq <= last && newest => {
-                self.handle_status(now, received_at, at, (&header, status, spans));
+            Segment::Status(status, _) if status.rseq <= last => {
+                if newest {
+                    self.handle_status(now, received_at, at, (&header, status, Gaps::none(status.rseq)));
+                }
             }
-            Segment::Status(status, _) if status.rseq <= last => {}
+            Segment::Report(status, body) if status.rseq <= last => match Gaps::read(status.rseq, body) {
+                Some(gaps) if newest => self.handle_status(now, received_at, at, (&header, status, gaps)),
+                Some(_) => {}
+                None => self.tally.on_malformed(),
+            },
             Segment::Data { bytes, .. } if header.has(option::EOM) && !bytes.is_empty() => {
                 self.inbox.push(bytes, &[], path, received_at);
             }
@@ -249,8 +265,8 @@ impl GroupSender {
             buf[..answer.len()].copy_from_slice(&answer);
             return Some((path, answer.len()));
         }
-        if let Some((path, own, key)) = self.welcomes.pop_front() {
-            return Some((path, self.write_welcome(now, own, key, buf)));
+        if let Some(welcome) = self.welcomes.pop_front() {
+            return Some((welcome.path, self.write_welcome(now, &welcome, buf)));
         }
         if std::mem::take(&mut self.ends.due) {
             self.ends = Ends { left: self.ends.left - 1, at: now + BETWEEN_ENDS, due: false };
@@ -313,147 +329,6 @@ impl GroupSender {
 
     fn is_over(&self) -> bool {
         self.stage == Stage::Closed && self.closing.is_none()
-    }
-}
-
-impl Endpoint for GroupSender {
-    fn profile(&self) -> Profile {
-        let repairs = self.repairs_anything();
-        let ordered = self.settings.ordered;
-        Profile {
-            acknowledged: repairs,
-            ordered,
-            retransmits: repairs,
-            priorities: self.settings.sort,
-            capabilities: Capabilities {
-                unordered: !ordered,
-                flow_control: repairs,
-                fragmentation: true,
-                ..Capabilities::OF_UDP
-            },
-            // It leaves room for what a combination adds to a packet. It is not `reliable`, as members that leave or lag behind may
-            // miss messages.
-            ..Profile::of_datagrams(MAX_MESSAGE, MAX_MESSAGE, HEADER + OVERHEAD)
-        }
-    }
-
-    fn reserve(&mut self, messages: usize) {
-        // A message waits to be sent, or its packets are held: buffers are for half of them each.
-        let half = messages.div_ceil(2);
-        self.queue.make_room(Room { buffers: half, ..Room::of(messages) }, self.packet);
-        self.inbox.make_room(Room::of(messages), self.packet);
-        self.held.reserve(messages.max(LEAST_RESERVED), half * self.packet);
-        self.repairs.reserve(messages.max(LEAST_RESERVED));
-    }
-
-    fn send(&mut self, _now: Instant, message: Message<'_>) -> Result<(), SendError> {
-        if self.closing.is_some() || self.stage == Stage::Closed {
-            return Err(SendError::Closed);
-        }
-        // `full` repeats whatever the deadline.
-        let deadline = message.deadline.filter(|_| self.settings.reliability != Reliability::Full);
-        self.queue.push(Message { deadline, ..message }, MAX_MESSAGE)
-    }
-
-    fn close(&mut self, now: Instant, mode: CloseMode) {
-        if self.closing.is_some() || self.stage == Stage::Closed {
-            return;
-        }
-        self.closing = Some(now);
-        if mode == CloseMode::Abort {
-            self.stop(now);
-        }
-        self.move_on(now);
-    }
-
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        if self.is_over() {
-            return;
-        }
-        match input {
-            Input::MaxDatagram(most) => self.packet = self.packet.min(most.max(MIN_PACKET + OVERHEAD)),
-            input => {
-                if let Some(datagram) = self.tally.take(input, &mut self.queue) {
-                    let received_at = datagram.received_at.min(now);
-                    self.handle_packet(now, Datagram { received_at, ..datagram });
-                }
-            }
-        }
-        self.move_on(now);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        if self.stage == Stage::Closed {
-            self.ends.due |= self.ends.left > 0 && now >= self.ends.at;
-            return;
-        }
-        self.queue.expire(now);
-        self.pace.on_timeout(now);
-        self.repairs.on_silence(now);
-        self.settle(now);
-        if now.since(self.checked_at) >= CHECK {
-            self.check_members(now);
-            self.settle(now);
-        }
-        self.announce |= now >= self.announce_at;
-        self.repairs.end_round(now, &mut self.held, &self.roster, self.roster.len() > LARGE_GROUP);
-        self.move_on(now);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.is_over() {
-            return None;
-        }
-        let (path, len) = self.next_packet(now, buf)?;
-        if path == GROUP {
-            self.departures.note(self.number, now);
-        }
-        self.move_on(now);
-        Some(Transmit { path, ..self.tally.transmit(len) })
-    }
-
-    fn poll_message(&mut self, buf: &mut [u8]) -> Option<Received> {
-        self.inbox.pop(buf)
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.report_closed();
-        self.queue.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        if self.stage == Stage::Closed {
-            return (self.ends.left > 0 && !self.ends.due).then_some(self.ends.at);
-        }
-        let all = [
-            (!self.announce).then_some(self.announce_at),
-            (self.roster.len() > 0).then(|| self.checked_at + CHECK),
-            self.repairs.next_round(),
-            self.repairs.next_credit(),
-            self.queue.next_expiry(),
-            self.held.next_settling(self.patience()),
-            self.pace.next(),
-            self.leave_by(),
-        ];
-        all.into_iter().flatten().min()
-    }
-
-    fn stats(&self) -> PathStats {
-        let rtt = self.roster.all().map(|member| member.rtt());
-        PathStats {
-            srtt: rtt.max(),
-            min_rtt: self.roster.all().map(|member| member.rtt()).min(),
-            in_flight: Some(ByteCount(self.held.bytes() as u64)),
-            counters: self.tally.counters(&self.queue, &self.inbox),
-            ..PathStats::default()
-        }
-    }
-
-    fn path_stats(&self, path: PathId) -> Option<PathStats> {
-        match path {
-            GROUP => Some(self.stats()),
-            path => self.roster.on_path(path).map(super::roster::Member::stats),
-        }
     }
 }
 

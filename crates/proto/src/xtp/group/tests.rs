@@ -289,6 +289,82 @@ fn many_short_packets_come_whole_through_losses_over_a_long_path() {
     assert!(group.members[0].messages.iter().copied().eq(0..10_000), "{}", group.members[0].messages.len());
 }
 
+/// A hundred report once a second, and two reports that are lost in a row leave three seconds of silence: those are asked.
+#[test]
+fn no_member_that_answers_is_put_out() {
+    for query in ["", "&reliability=full"] {
+        let mut group = Group::new(&format!("members=100{query}"), 100, 0.1);
+        group.one_way = Duration::from_millis(100);
+        group.run(4_000);
+        group.stream(3_000, Some(Duration::from_millis(300)));
+        let left = group.events.iter().filter(|event| matches!(event, Event::MemberLeft { .. })).count();
+        assert_eq!((group.joined(), left), (100, 0), "'{query}'");
+    }
+}
+
+/// Eight members each lose a tenth of 2000 short packets a second. A combination that named its packets by 64 lengths was twice as long as one of them, so
+/// that a quarter of the rate did not carry the repairs.
+#[test]
+fn short_packets_come_whole_to_eight_through_ten_percent_loss_each() {
+    for one_way in [10, 100] {
+        let mut group = Group::new("reliability=full&order=ordered&members=8", 8, 0.1);
+        group.one_way = Duration::from_millis(one_way);
+        group.run(2_000);
+        assert_eq!(group.joined(), 8);
+        group.traffic = Traffic { first_of: group.traffic.first_of, ..Traffic::default() };
+        for _ in 0..1_000 {
+            (0..10).for_each(|_| group.send(100, None));
+            group.run(5);
+        }
+        // Repairs come within a second.
+        let slowest = group.members.iter().map(|member| member.messages.len()).min().expect("eight");
+        assert!(slowest >= 8_000, "{slowest}, {one_way} ms each way");
+        let Traffic { data, repairs, reports, .. } = group.traffic;
+        let case =
+            format!("{repairs} bytes of repairs and {reports} of reports for {data}, {one_way} ms each way");
+        assert!(4 * repairs <= data + 4 * 15_000 && 4 * reports <= data, "{case}");
+        group.run(4_000);
+        for (at, member) in group.members.iter().enumerate() {
+            assert!(member.messages.iter().copied().eq(0..10_000), "member {at}: {}", member.messages.len());
+        }
+    }
+}
+
+#[test]
+fn trial_overload() {
+    for (loss, len, n, full) in [(0.2, 100, 10, true), (0.2, 1000, 1, true), (0.1, 1000, 1, true)] {
+        let mut group =
+            Group::new(if full { "reliability=full&order=ordered&members=8" } else { "members=8" }, 8, loss);
+        group.run(2_000);
+        let mut refused = 0;
+        for step in 0..4_000 {
+            for _ in 0..n {
+                let mut bytes = vec![group.next as u8; len];
+                bytes[..8].copy_from_slice(&group.next.to_be_bytes());
+                match group.sender.send(group.now, Message::new(Tag(group.next), &bytes, None)) {
+                    Ok(()) => group.next += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+            group.run(5);
+            if step % 1000 == 999 {
+                println!(
+                    "{loss} {len} {step}: {} sent, {refused} refused, {:?} {:?}",
+                    group.next,
+                    group.members.iter().map(|m| m.messages.len()).collect::<Vec<_>>(),
+                    group.traffic
+                );
+            }
+        }
+        group.run(10_000);
+        println!(
+            "after 10 s {:?} {:?}",
+            group.members.iter().map(|m| m.messages.len()).collect::<Vec<_>>(),
+            group.events.iter().filter(|e| matches!(e, Event::MemberLeft { .. })).collect::<Vec<_>>()
+        );
+    }
+}
+
 #[test]
 fn long_messages_are_cut_and_joined() {
     let mut group = Group::new("reliability=full&members=3", 3, 0.1);

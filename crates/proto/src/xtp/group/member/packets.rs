@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use antiphon_core::{CloseReason, Instant, Outcome};
 
-use super::super::WINDOW;
-use super::{FIRST_AGAIN, GroupMember, LEAST_AGAIN, Membership};
-use crate::xtp::incoming::MOST_SPANS;
-use crate::xtp::wire::{self, HEADER, Header, JOIN, Status, Writer, format, option, service};
+use super::super::{WINDOW, gaps};
+use super::{ASKS_PER_REPORT, FIRST_AGAIN, GroupMember, LEAST_AGAIN, Membership};
+use crate::xtp::wire::{Header, JOIN, Status, Writer, format, option, service};
 
 impl GroupMember {
     /// Options of its packets.
@@ -78,28 +77,26 @@ impl GroupMember {
         writer.finish()
     }
 
-    /// What has come and what is missing: CNTL, or ECNTL where something is.
+    /// What has come, and what is missing where something is.
     pub(super) fn write_report(&mut self, now: Instant, options: u32, buf: &mut [u8]) -> Option<usize> {
         let options = options | if self.passed_over > 0 { option::NOERR } else { 0 };
         self.passed_over = self.passed_over.saturating_sub(1);
-        // How many fewer combinations it lacks than packets.
-        let header = Header { sort: self.decoder.waiting() as u16, ..self.header(options)? };
+        let header = self.header(options)?;
         let next = if self.started { self.incoming.next() } else { self.sent_to };
         let room = WINDOW.saturating_sub(self.incoming.held() + self.inbox.fill());
         let status = Status { rseq: next, alloc: next + room as u64, echo: self.echo };
-        let spans = self.incoming.spans().count().min(MOST_SPANS);
-        let spans = spans.min((self.packet - HEADER - wire::STATUS - 4) / wire::SPAN);
-        let mut writer = Writer::new(buf, &header, if spans == 0 { format::CNTL } else { format::ECNTL });
+        let lacks = next < self.sent_to;
+        let mut writer = Writer::new(buf, &header, if lacks { format::REPORT } else { format::CNTL });
         writer.status(&status);
-        if spans > 0 {
-            writer.u32(spans as u32);
-            for (left, right) in self.incoming.spans().take(spans) {
-                writer.u64(left);
-                writer.u64(right);
-            }
+        if lacks {
+            let (ranges, seen) = (self.incoming.spans(), self.decoder.seen());
+            writer.rest(|rest| gaps::write(rest, next, ranges, seen));
         }
         self.report_at = Some(now + self.interval.mul_f64(0.5 + self.rng.unit()));
-        Some(writer.finish())
+        let len = writer.finish();
+        let pause = Duration::from_secs_f64(len as f64 / (f64::from(ASKS_PER_REPORT) * self.rate));
+        self.ask_pause = pause.max(self.interval / ASKS_PER_REPORT);
+        Some(len)
     }
 }
 

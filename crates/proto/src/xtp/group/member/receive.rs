@@ -7,9 +7,7 @@ use antiphon_core::{CloseReason, Event, Instant, PathId};
 use super::super::backoff::draw;
 use super::super::combination::{Combination, Content};
 use super::super::{MOST_SPREAD, STATUS_SIZE};
-use super::{
-    ASKS_PER_REPORT, FIRST_INTERVAL, GroupMember, LEAST_AGAIN, LEAST_RESERVED, LONGEST_INTERVAL, Membership,
-};
+use super::{FIRST_INTERVAL, GroupMember, LEAST_AGAIN, LEAST_RESERVED, LONGEST_INTERVAL, Membership};
 use crate::queue::Room;
 use crate::tally::Datagram;
 use crate::xtp::incoming::{Arrival, Taken};
@@ -173,8 +171,8 @@ impl GroupMember {
 
     pub(super) fn set_pace(&mut self, now: Instant, spread: u32, traffic: &Traffic) {
         self.spread = Duration::from_micros(u64::from(spread)).min(MOST_SPREAD);
-        let rate = f64::from(traffic.in_rate.max(1));
-        let interval = Duration::from_secs_f64(STATUS_SIZE as f64 / rate);
+        self.rate = f64::from(traffic.in_rate.max(1));
+        let interval = Duration::from_secs_f64(STATUS_SIZE as f64 / self.rate);
         let before = self.interval;
         self.interval = interval.clamp(FIRST_INTERVAL, LONGEST_INTERVAL);
         if self.interval < before {
@@ -210,6 +208,7 @@ impl GroupMember {
                 self.report_at = Some(now + self.interval.mul_f64(self.rng.unit()));
                 self.look_for_gaps(now);
             }
+            (Segment::Traffic { .. }, Membership::Member { .. }) => self.report |= header.has(option::SREQ),
             (Segment::Traffic { .. } | Segment::Join { .. }, _) => {}
             (Segment::Diag { code: diag::CONTEXT_ABANDONED, .. }, Membership::Member { .. })
             | (
@@ -230,7 +229,7 @@ impl GroupMember {
         } else if self.ask_at.is_none() || std::mem::take(&mut self.new_gap) {
             // What is newly missing does not wait for the time at which the rest is asked for again.
             let spread = draw(&mut self.rng, self.spread, self.members);
-            let between = (self.interval / ASKS_PER_REPORT).max(BETWEEN_ASKS);
+            let between = self.ask_pause.max(BETWEEN_ASKS);
             let at = (now + REORDERED).max(self.asked.0 + between) + spread;
             self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
         }

@@ -49,10 +49,10 @@ impl Intervals {
 
     /// Whether a member has been silent for so many intervals, and for `least` in any case. It hears of a shorter interval only then, and one that has
     /// planned its next report long ago was not silent before.
-    pub fn is_silent(&self, now: Instant, heard: Instant, intervals: u32, least: Duration) -> bool {
+    pub fn is_silent(&self, now: Instant, heard: Instant, intervals: f64, least: Duration) -> bool {
         let since_told = now.since(heard.max(self.shortened));
-        since_told >= least.max(intervals * self.current)
-            || now.since(heard) >= least.max(intervals * self.longest)
+        since_told >= least.max(self.current.mul_f64(intervals))
+            || now.since(heard) >= least.max(self.longest.mul_f64(intervals))
     }
 }
 
@@ -78,24 +78,24 @@ mod tests {
         let mut intervals = Intervals::new(ms(0), seconds(10.0));
         (0..20).for_each(|at| intervals.tell(ms(500 * at), seconds(10.0)));
         assert!(
-            !intervals.is_silent(ms(15_000), ms(0), 2, LEAST)
-                && intervals.is_silent(ms(20_000), ms(0), 2, LEAST)
+            !intervals.is_silent(ms(15_000), ms(0), 2.0, LEAST)
+                && intervals.is_silent(ms(20_000), ms(0), 2.0, LEAST)
         );
         // It was heard 10 s before the interval changed, and has 2 s since.
         let mut intervals = Intervals::new(ms(0), seconds(10.0));
         intervals.tell(ms(10_000), seconds(10.0));
         intervals.tell(ms(10_000), seconds(1.0));
         intervals.tell(ms(10_500), seconds(1.0));
-        assert!(!intervals.is_silent(ms(11_900), ms(0), 2, LEAST));
+        assert!(!intervals.is_silent(ms(11_900), ms(0), 2.0, LEAST));
         intervals.tell(ms(12_000), seconds(1.0));
-        assert!(intervals.is_silent(ms(12_100), ms(0), 2, LEAST));
+        assert!(intervals.is_silent(ms(12_100), ms(0), 2.0, LEAST));
     }
 
     #[test]
     fn an_interval_that_rises_and_falls_lets_nobody_be_silent_for_ever() {
         let mut intervals = Intervals::new(ms(0), seconds(1.0));
         let mut at = 0;
-        while !intervals.is_silent(ms(at), ms(0), 3, LEAST) {
+        while !intervals.is_silent(ms(at), ms(0), 3.0, LEAST) {
             at += 500;
             intervals.tell(ms(at), seconds(if at % 1_000 == 0 { 1.0 } else { 2.0 }));
             assert!(at <= 6_000, "three of the longest");

@@ -6,7 +6,7 @@ use antiphon_core::{CloseReason, Event, Instant, PathId};
 
 use super::super::roster::{Joined, Joiner};
 use super::super::round_trips::{LONGEST, SHORTEST};
-use super::{GroupSender, MOST_ANSWERS};
+use super::{GroupSender, MOST_ANSWERS, Welcome};
 use crate::xtp::validator::Introduction;
 use crate::xtp::wire::{DIAG, Header, JOIN, Key, Status, Writer, diag, format, option, service};
 
@@ -43,7 +43,7 @@ impl GroupSender {
             return;
         }
         if self.welcomes.len() < MOST_ANSWERS {
-            self.welcomes.push_back((path, own, header.key));
+            self.welcomes.push_back(Welcome { path, own, key: header.key, polls: false });
         }
         if let Joined::Now { replaces } = joined {
             if replaces {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 
-use super::super::combination::{MOST_LENGTH, OVERHEAD};
+use super::super::combination::OVERHEAD;
 use super::super::held::{ENTRY, Packet};
 use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
-use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS};
+use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS, Welcome};
 use crate::xtp::wire::{HEADER, Header, Key, Status, TAG, Traffic, Writer, format, option, service};
 
 impl GroupSender {
@@ -31,13 +31,13 @@ impl GroupSender {
     /// The share of each member's reports, in bytes a second: together 5 % of the data's, as RFC 3550 §6.2 has it for RTCP.
     pub(super) fn status_rate(&self, now: Instant) -> u32 {
         let members = self.roster.len().max(1) as f64;
-        let fastest = STATUS_SIZE as f64 / SHORTEST_STATUS.as_secs_f64();
-        let share = STATUS_SHARE * self.repairs.peak_rate(now) / members;
-        share.clamp(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64(), fastest) as u32
+        let share = STATUS_SHARE * self.repairs.budget().peak_rate(now) / members;
+        share.max(STATUS_SIZE as f64 / LONGEST_STATUS.as_secs_f64()) as u32
     }
 
     pub(super) fn status_interval(&self, now: Instant) -> Duration {
-        Duration::from_secs_f64(STATUS_SIZE as f64 / f64::from(self.status_rate(now)))
+        let interval = Duration::from_secs_f64(STATUS_SIZE as f64 / f64::from(self.status_rate(now)));
+        interval.max(SHORTEST_STATUS)
     }
 
     /// Over how long members spread their requests.
@@ -84,9 +84,11 @@ impl GroupSender {
     }
 
     /// Tells one that it is a member.
-    pub(super) fn write_welcome(&mut self, now: Instant, own: Key, key: Key, buf: &mut [u8]) -> usize {
+    pub(super) fn write_welcome(&mut self, now: Instant, welcome: &Welcome, buf: &mut [u8]) -> usize {
+        let Welcome { own, key, polls, .. } = *welcome;
         let (seq, sync) = (self.held.next(), self.number as u32);
-        let header = Header { key: own, returned: true, options: self.options(), sort: 0, sync, seq };
+        let options = self.options() | if polls { option::SREQ } else { 0 };
+        let header = Header { key: own, returned: true, options, sort: 0, sync, seq };
         self.write_traffic(now, &header, key, buf)
     }
 
@@ -144,9 +146,10 @@ impl GroupSender {
         let packet = self.held.cut(most, number, &mut self.queue)?;
         self.number = number;
         let header = Header { key, returned: false, options, sort: 0, sync: number as u32, seq: 0 };
+        let hurries = packet.deadline().is_some();
         let written = write_packet(buf, &header, &packet);
         self.repairs.on_data(now, written);
-        self.repairs.add_unasked(self.repairs_anything(), &self.held);
+        self.repairs.add_unasked(hurries && self.repairs_anything(), &self.held);
         let gap = self.last_data.replace(now).map_or(LEAST_ANNOUNCEMENT, |before| now.since(before));
         // An announcement soon after the last packet tells members that lost it.
         let soon = (2 * gap).clamp(LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT);
@@ -162,8 +165,7 @@ impl GroupSender {
     }
 
     pub(super) fn max_data(&self) -> usize {
-        // A combination names lengths of 15 bits.
-        (self.packet - HEADER - OVERHEAD).min(MOST_LENGTH)
+        self.packet - HEADER - OVERHEAD
     }
 }
 

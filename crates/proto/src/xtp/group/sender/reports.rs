@@ -6,9 +6,10 @@ use antiphon_core::{CloseReason, Event, Instant};
 
 use super::super::WINDOW;
 use super::super::alike::Lacking;
+use super::super::gaps::Gaps;
 use super::super::roster::{Member, Report};
-use super::{GroupSender, LEAST_ANNOUNCEMENT};
-use crate::xtp::wire::{Header, Spans, Status, diag, option};
+use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANSWERS, Welcome};
+use crate::xtp::wire::{Header, Status, diag, option};
 
 impl GroupSender {
     pub(super) fn handle_status(
@@ -16,9 +17,9 @@ impl GroupSender {
         now: Instant,
         received_at: Instant,
         at: usize,
-        (header, status, spans): (&Header, Status, Spans<'_>),
+        (header, status, gaps): (&Header, Status, Gaps<'_>),
     ) {
-        let (combinations, passed_over) = (usize::from(header.sort), header.has(option::NOERR));
+        let passed_over = header.has(option::NOERR);
         let Some(echo) = self.number_of(status.echo) else { return self.tally.on_malformed() };
         let Status { rseq, alloc, .. } = status;
         let member = self.roster.get_mut(at);
@@ -29,7 +30,7 @@ impl GroupSender {
         if passed_over {
             member.on_passed_over(now, rseq.min(self.given_up_to), &mut self.held);
         }
-        member.on_report(now, Report { rseq, alloc, echo, combinations, spans: spans.iter() }, &self.held);
+        member.on_report(now, Report { rseq, alloc, echo, gaps }, &self.held);
         let Member { path: by, told, ref missing, .. } = *member;
         self.alike.on_report(now, Lacking { by, echo, told, missing }, &self.held);
         if member.is_overrun(now) && self.repairs_anything() {
@@ -73,16 +74,44 @@ impl GroupSender {
         let mut at = 0;
         while at < self.roster.len() {
             let heard = self.roster.get_mut(at).heard;
-            self.roster.get_mut(at).suspended = self.intervals.is_silent(now, heard, 2, silence);
-            if self.intervals.is_silent(now, heard, 3, GONE) {
+            self.roster.get_mut(at).suspended = self.intervals.is_silent(now, heard, 2.0, silence);
+            if self.intervals.is_silent(now, heard, 3.0, GONE) {
                 self.remove(at, CloseReason::TimedOut);
             } else {
                 at += 1;
             }
         }
+        self.poll_members(now);
         if self.blocked_since.is_some_and(|since| now.since(since) >= LAG) {
             self.blocked_since = None;
             self.expel_slow_members();
+        }
+    }
+
+    /// Asks members whose report is overdue whether they are there: with long intervals two reports that are lost in a row are
+    /// silence enough to count as gone. Not all are asked at once.
+    fn poll_members(&mut self, now: Instant) {
+        let again = self.intervals.current() / POLLS;
+        let count = self.roster.len();
+        let mut left = MOST_POLLED;
+        for at in (0..count).map(|at| (self.poll_from + at) % count) {
+            let member = self.roster.get_mut(at);
+            let overdue = self.intervals.is_silent(now, member.heard, OVERDUE, STALL / 2);
+            if !overdue || now.since(member.polled) < again || self.welcomes.len() >= MOST_ANSWERS {
+                continue;
+            }
+            member.polled = now;
+            self.welcomes.push_back(Welcome {
+                path: member.path,
+                own: member.own,
+                key: member.key,
+                polls: true,
+            });
+            left -= 1;
+            if left == 0 {
+                self.poll_from = at + 1;
+                break;
+            }
         }
     }
 
@@ -106,6 +135,11 @@ impl GroupSender {
 /// Silence after which nothing waits for a member, and after which it has left, if it may report often enough.
 const STALL: Duration = Duration::from_millis(500);
 const GONE: Duration = Duration::from_secs(3);
+/// A report is overdue after so many intervals, the longest that a member waits.
+const OVERDUE: f64 = 1.5;
+/// Members are asked so often in an interval, and so many at a time: 16 kB a second at most.
+const POLLS: u32 = 10;
+const MOST_POLLED: usize = 16;
 /// New data wait so long for members that lag behind others.
 const LAG: Duration = Duration::from_secs(1);
 const END_OF_TIME: Instant = Instant::from_nanos(u64::MAX);
