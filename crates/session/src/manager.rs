@@ -29,6 +29,8 @@ pub struct TrackId(pub u16);
 impl TrackId {
     /// The sound of a session.
     pub const SOUND: TrackId = TrackId(0);
+    /// Data beside sound and pictures, which come before them.
+    pub const DATA: TrackId = TrackId(u16::MAX);
 }
 
 /// How much a track may send.

@@ -17,7 +17,7 @@ pub(crate) use recent::Part;
 use recent::Recent;
 use source::Head;
 pub use source::{VideoPayload, VideoSource, VideoWay};
-pub(crate) use tag::{AGAIN, again_tag, video_of, video_tag};
+pub(crate) use tag::{AGAIN, BESIDE, again_tag, video_of, video_tag};
 use way::Judged;
 pub(crate) use way::Way;
 
@@ -332,6 +332,11 @@ impl VideoTrack {
         let payload = self.source.next()?;
         let ntp = self.config.epoch.ntp(origin + head.shown);
         self.stream.packet((ticks(head.shown), marking), ntp, payload.bytes, &mut self.buf)
+    }
+
+    /// Whether it has more to send than the path carries.
+    pub(crate) fn is_held_at(&self, now: Instant) -> bool {
+        self.held.is_some_and(|until| until > now)
     }
 
     /// Nothing is sent before this instant.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire, sooner};
-use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp, renumber};
+use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_data, parse_rtp, renumber};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
@@ -30,6 +30,10 @@ pub(super) struct Video {
 impl Video {
     pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
         self.tracks.iter().map(VideoTrack::ssrc)
+    }
+
+    pub fn tracks(&self) -> impl Iterator<Item = &VideoTrack> {
+        self.tracks.iter()
     }
 
     pub fn tracks_mut(&mut self) -> impl Iterator<Item = &mut VideoTrack> {
@@ -264,6 +268,10 @@ impl Session {
         let Ok(view) = parse_rtp(bytes, ExtensionIds::default()) else { return false };
         if view.video.is_none() {
             return false;
+        }
+        if let Some(piece) = parse_data(&view) {
+            self.on_data(now, (at, id), received, &view, piece);
+            return true;
         }
         if self.on_party_picture(now, at, received, (&view, bytes)) {
             return true;
