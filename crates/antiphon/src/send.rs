@@ -2,6 +2,7 @@
 
 mod described;
 mod outcome;
+mod outgoing;
 mod plan;
 mod programmes;
 mod receivers;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::{Coding, Source};
 use antiphon_net::{OsClock, Stop, Waker};
-use antiphon_session::{Joined, SendTrack, ServedCounters, Session, SessionConfig};
+use antiphon_session::{Joined, ServedCounters, Session};
 use antiphon_sound::DeviceMeter;
 
 use crate::auto::{self, is_auto};
@@ -23,17 +24,17 @@ use crate::change::{Arriving, Asker, Changes};
 use crate::complete::{self, Offer};
 use crate::device::{DeviceStatus, tell as tell_device};
 use crate::live::{PeakMeter, Recent};
-use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{PicturesSent, VideoCall, VideoFile, VideoOver, VideoTrouble};
+use crate::passport::{PassportFile, Recorder};
+use crate::pictures::{PicturesSent, VideoOver};
 use crate::receive::MissingSound;
-use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, session_config, spawn};
+use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
-use crate::spool::{self, Kept, SpoolKeeper};
+use crate::spool::{Kept, SpoolKeeper};
 use crate::{Error, ErrorKind, SendOptions};
-use described::publish;
 use outcome::Outcome;
 pub(crate) use outcome::why;
 pub use outcome::{ConfirmedBy, Shortfall};
+use outgoing::Outgoing;
 pub(crate) use plan::{SendPlan, stream_format};
 pub use receivers::SendReceiver;
 use receivers::{Places, comings_and_goings};
@@ -170,6 +171,7 @@ impl Prepared {
         let (description, serves) = (plan.describe(&options), plan.serves());
         let over = plan.video_over.as_ref().map(VideoOver::scheme);
         let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
+        let data_names = options.data.clone();
         let (ready, opened) = mpsc::channel();
         let (most, allow) = (options.most_receivers, options.socket.allow.clone());
         let (out, mut looked) = looks();
@@ -188,7 +190,8 @@ impl Prepared {
             plain: move |last: &Snapshot| {
                 let status = last.status(rate, total_s, groups);
                 let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
-                SendStatus { programmes: last.programmes(&names), pictures, ..status }
+                let data = last.data.named(&data_names);
+                SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
             },
         };
         let thread_stop = stop.clone();
@@ -227,6 +230,8 @@ impl Prepared {
         let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
         let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
         let last = shown.end(&last, notice);
+        let unsent = last.data.iter().find_map(|data| data.shortfall(stopped));
+        shortfall = shortfall.or(unsent.map(Shortfall::failed));
         status(&last);
         source_notes.iter().for_each(|source| notes.extend(source.list()));
         told.try_iter().chain(files).chain(allow.note()).for_each(&mut *notice);
@@ -356,10 +361,9 @@ fn run(
     (tell, ready): (&mpsc::Sender<String>, &mpsc::Sender<()>),
     mut arriving: Arriving,
 ) -> Result<Ended, Error> {
-    let clock = plan.clock;
+    let (clock, format, coding) = (plan.clock, plan.format, plan.coding);
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let is_live = plan.source.is_live();
-    let may_be_live = is_live || plan.source.length().is_none();
     let others = plan.programmes.iter_mut().flat_map(|(_, others)| others);
     let waker = wake_for([&mut plan.source].into_iter().chain(others.map(|other| &mut other.source)))?;
     let wire = RunPlan {
@@ -370,47 +374,15 @@ fn run(
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let serves = plan.serves().then_some(options.most_receivers);
-    let track = plan.track(options, runner.max_packet(), is_live);
-    let programmes = plan.take_programmes(options, runner.max_packet())?;
+    let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let meter = PeakMeter::default();
-    let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
-    let mut track = SendTrack::new(meter.source(plan.source), track)?;
-    // A pipe shows only by its pace whether it is live.
-    let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
-    let _announcer =
-        publish(options, (&track, &config.cname, plan.described.as_ref()), &plan.uri, clock, &runner, tell)?;
-    let config = SessionConfig { playout_delay: plan.playout_delay, framing: plan.stack.framing, ..config };
-    let mut session = Session::new(config, clock.now());
-    let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
-    let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
-    let recorder = passport.map(record).transpose()?;
-    session.set_send_track(track);
-    let call = plan.video_over.as_ref().map(|over| {
-        let wire = over.wire(options.seed, plan.stack.playout_delay);
-        VideoCall::begin(wire, over.text(), tell.clone())
-    });
-    let mut call = call.transpose()?;
-    let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
-    let how = (options.length, options.seed);
-    if plan.described.is_some() {
-        session.set_video_session(clock.now());
-    }
-    let troubles = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
-    if call.is_some() && plan.described.is_none() {
-        session.set_video_apart(clock.now());
-    }
-    if let Some((first, others)) = programmes {
-        session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
-    }
-    if let Some(delay) = plan.in_step {
-        session.set_in_step(clock.now(), delay);
-    }
+    let Outgoing { mut session, mut call, troubles, recorder, keeper, announcer: _announcer } =
+        Outgoing::set_up(plan, (options, passport), &meter, &runner, tell)?;
     match serves {
         Some(most) => runner.serve(&mut session, most),
         None => runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer),
     }
     let _main_thread_is_gone = ready.send(());
-    let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let stacks = runner.stacks();
     let mut wall = WallClock::new(clock);
     let driven = runner.drive(&mut session, stop, &mut |now, session, lines| {
@@ -424,19 +396,13 @@ fn run(
         });
     })?;
     let mut last = snapshot(&mut session, clock.now(), &meter, serves, &places);
-    let receivers = places.figures(&session, plan.format.rate());
+    let receivers = places.figures(&session, format.rate());
     // What is left of the pictures on a connection of theirs says nothing of the sound.
     last.silent_since_end |= driven.unflushed && (call.is_none() || !runner.has_flushed());
-    let members = members(&session, plan.format.rate());
+    let members = members(&session, format.rate());
     let has = session.send_track().and_then(|track| {
         let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));
-        Some(Offer {
-            ssrc,
-            first,
-            format: plan.format,
-            sample: plan.coding.sample_format(),
-            frames: last.position,
-        })
+        Some(Offer { ssrc, first, format, sample: coding.sample_format(), frames: last.position })
     });
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
@@ -447,7 +413,7 @@ fn run(
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    notes.extend(troubles.iter().filter_map(VideoTrouble::note));
+    notes.extend(troubles.notes());
     // The spool ends with the session.
     drop(session);
     let kept = keeper.map(SpoolKeeper::finish).unwrap_or_default();
@@ -464,22 +430,6 @@ fn snapshot(
 ) -> Snapshot {
     let snapshot = Snapshot::of(session, now, meter);
     if serves.is_some() { snapshot.with_receivers(session, places) } else { snapshot }
-}
-
-/// What a recording misses of a live source waits for it in a file, if the transport loses nothing.
-fn keep_in_spool(
-    options: &SendOptions,
-    runner: &Runner,
-    track: &mut SendTrack,
-    tell: &mpsc::Sender<String>,
-) -> Result<Option<SpoolKeeper>, Error> {
-    if !runner.profile().reliable {
-        return Ok(None);
-    }
-    let started = spool::start(&options.spool, track.longest_message(), spool::MOST_SPOOLED, tell.clone())?;
-    let Some((spool, keeper)) = started else { return Ok(None) };
-    track.set_spool(spool);
-    Ok(Some(keeper))
 }
 
 /// Opens the wire; `wait`: tries again for as long as nobody accepts the call.
@@ -507,21 +457,6 @@ pub(crate) fn open_wire(
 
 /// How often a peer that does not accept a connection is called.
 const CALL_AGAIN: Duration = Duration::from_millis(500);
-
-/// Begins a passport of what `session` sends, a packet each `interval`.
-fn record(
-    file: PassportFile,
-    scheme: &'static str,
-    interval: Duration,
-    runner: &Runner,
-    session: &mut Session,
-) -> Result<Recorder, Error> {
-    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
-    let scribe = Sending::new(scheme, profile.retransmits, profile.acknowledged, header_bytes, interval);
-    let (recorder, observer) = Recorder::start(file, scribe)?;
-    session.observe(observer);
-    Ok(recorder)
-}
 
 /// How long an absent peer is sent to before the user is told: within two seconds in all.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);

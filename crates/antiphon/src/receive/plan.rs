@@ -9,6 +9,7 @@ use antiphon_net::Target;
 use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
 use antiphon_sound::{SinkKind, SinkSpec};
 
+use crate::data::DataFiles;
 use crate::passport::PassportFile;
 use crate::pictures::{ForeignPictures, VideoOver};
 use crate::send::SILENCE;
@@ -22,6 +23,8 @@ pub(crate) struct ReceivePlan {
     pub also: Vec<StreamUri>,
     /// Where the pictures come, if not with the sound.
     pub video_over: Option<VideoOver>,
+    /// Where data beside them go.
+    pub data: Option<DataFiles>,
     /// Pictures of another program.
     pub pictures: Option<ForeignPictures>,
     pub stack: StackPlan,
@@ -107,6 +110,7 @@ impl ReceivePlan {
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let video_over = video_over(&uri, &sink, options)?;
+        let data = data_files(options, framing_of(&uri, options))?;
         let pictures = ForeignPictures::of(&uri, &sink, options)?;
         let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
         if sink.film().is_some() && (!keeps_time || options.complete.is_some()) {
@@ -125,7 +129,7 @@ impl ReceivePlan {
             over.check(&uri, true)?;
         }
         let asked = asked_latency(uri.keys.latency.or(options.latency), &sink);
-        let framing = uri.keys.framing.unwrap_or(options.framing);
+        let framing = framing_of(&uri, options);
         let latency = playout_delay(asked, &sink, options.clock);
         Ok(ReceivePlan {
             follows_step: asked.is_none(),
@@ -138,6 +142,7 @@ impl ReceivePlan {
             uri,
             also,
             video_over,
+            data,
             pictures,
             latency,
             sink,
@@ -222,6 +227,24 @@ pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
         | SinkKind::Player(_)
         | SinkKind::Null => Latency::Of(DEFAULT_LATENCY),
     }
+}
+
+fn framing_of(uri: &StreamUri, options: &ReceiveOptions) -> StreamFraming {
+    uri.keys.framing.unwrap_or(options.framing)
+}
+
+/// Opens where data go.
+fn data_files(options: &ReceiveOptions, framing: StreamFraming) -> Result<Option<DataFiles>, Error> {
+    if options.data.is_empty() {
+        return Ok(None);
+    }
+    if framing != StreamFraming::Rtp {
+        return Err(Error::usage("data come as RTP packets: omit --framing, or --data"));
+    }
+    if options.forever {
+        return Err(Error::usage("data are those of one sender, and end with it: omit --forever, or --data"));
+    }
+    DataFiles::open(options).map(Some)
 }
 
 /// The transport that pictures have for themselves.

@@ -16,6 +16,7 @@ use antiphon_video::VideoDescription;
 
 use super::programmes::{Further, check_programmes, frames_of, further_programmes};
 use crate::backup::{BackedUp, Backup, BackupMeter};
+use crate::data::DataInput;
 use crate::groups::read_groups;
 use crate::pictures::{VideoFile, VideoOver};
 use crate::programmes::ProgrammeSource;
@@ -31,6 +32,8 @@ pub(crate) struct SendPlan {
     pub video: Vec<VideoFile>,
     /// Their own transport.
     pub video_over: Option<VideoOver>,
+    /// Data beside both.
+    pub data: Vec<DataInput>,
     /// What other programs are told of the pictures.
     pub described: Option<VideoDescription>,
     /// Of a sender with programmes: the source's name, and the others.
@@ -144,6 +147,8 @@ impl SendPlan {
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
         check_video(!video.is_empty(), framing, options)?;
         let video_over = video_over(&uri, options)?;
+        check_data(&uri, framing, options)?;
+        let data = DataInput::open_all(options)?;
         let described = video.first().zip(video_over.as_ref()).filter(|_| options.sdp.is_some());
         let described = described.map(|(video, over)| video.described(over.address()));
         let patience = match playout_delay {
@@ -160,6 +165,7 @@ impl SendPlan {
             source,
             video,
             video_over,
+            data,
             described,
             programmes,
             notes,
@@ -218,12 +224,16 @@ impl SendPlan {
             _ => format!(", in groups of {}", self.groups),
         };
         let video = self.described_video(options);
+        let data = match options.data.len() {
+            0 => String::new(),
+            _ => format!(" and data ({})", options.data.join(", ")),
+        };
         let protect = match self.protect.times {
             0 | 1 => String::new(),
             times => format!("; each packet is sent {times} times"),
         };
         format!(
-            "sending {sources} ({}{groups}, {}){video} {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}{step}",
+            "sending {sources} ({}{groups}, {}){video}{data} {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}{step}",
             self.format,
             self.coded(),
             self.uri.transport.scheme,
@@ -315,6 +325,34 @@ fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -
         return Err(Error::usage("--video-rate is for a raw stream of pictures: name it with --video"));
     }
     Ok(())
+}
+
+/// Refuses data where nobody could take them.
+fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) -> Result<(), Error> {
+    let option = match (options.data.is_empty(), options.data_rate, options.data_deadline) {
+        (true, None, None) => return Ok(()),
+        (false, ..) => None,
+        (true, Some(_), _) => Some("--data-rate"),
+        (true, None, Some(_)) => Some("--data-deadline"),
+    };
+    if let Some(option) = option {
+        return Err(Error::usage(format!("{option} is for data: name them with --data")));
+    }
+    let is_group = uri.address().ip().is_multicast();
+    let why = if framing != StreamFraming::Rtp {
+        "data are sent as RTP packets: omit --framing"
+    } else if options.plain {
+        "data are told by a header extension, which --plain leaves out: omit one of them"
+    } else if !options.programmes.is_empty() {
+        "a sender of several programmes sends sound alone: omit --data, or --programme"
+    } else if options.sdp.is_some() {
+        "other programs, for which an SDP file is, know no data beside sound: omit --sdp, or --data"
+    } else if is_group || matches!(uri.target, Target::Listen(_)) {
+        "data are for one receiver that is called: write rtp://HOST:PORT, or omit --data"
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(why))
 }
 
 /// The transport that pictures have for themselves.
