@@ -31,6 +31,8 @@ struct Run {
     /// When the first picture is due.
     start: Duration,
     transport: &'static str,
+    /// The playout delay.
+    delay: Duration,
 }
 
 impl Default for Run {
@@ -46,6 +48,7 @@ impl Default for Run {
             opus: false,
             start: Duration::ZERO,
             transport: "rtp",
+            delay: ms(200),
         }
     }
 }
@@ -90,7 +93,7 @@ impl Run {
             false => (mono, track),
         };
         let noise = Noise::new(mono, self.seconds * u64::from(mono.rate()));
-        let session = send_session_within(self.transport, noise, track, ms(200));
+        let session = send_session_within(self.transport, noise, track, self.delay);
         let (interval, parts, bytes) = self.pictures;
         let units = (self.seconds * 1000 - self.start.as_millis() as u64) / interval.as_millis() as u64;
         let pictures = Pictures::of_parts(interval, parts, units, bytes).from(self.start);
@@ -104,7 +107,7 @@ impl Run {
 
     fn run(&self, seed: u64) -> Ran {
         let (kept, seen) = (Kept::default(), Shared::default());
-        let mut far = receive_session(self.transport, Some(ms(200)), &kept);
+        let mut far = receive_session(self.transport, Some(self.delay), &kept);
         far.set_video_sink(Box::new(seen.clone()));
         let transits: Rc<RefCell<Vec<i64>>> = Rc::default();
         let noted = transits.clone();
@@ -259,6 +262,19 @@ fn single_large_pictures_are_whole_from_the_first_on() {
             let run = Run { link, pictures: (ms(2_000), parts, bytes), seconds: 60, ..Run::default() };
             let ran = run.run(3);
             assert_eq!((ran.whole, ran.sent.left_out), (30, 0), "{link}, {parts} packets: {ran:?}");
+        }
+    }
+}
+
+/// The clip of 264 kbit/s in the packets that it is cut into, with the playout delay of a player: on a fast path the first picture is whole, and none
+/// is left out.
+#[test]
+fn the_first_picture_is_in_time_with_the_usual_delay() {
+    for link in ["wifi-home", "ethernet", "lte", "delay=10ms,rate=10Mbit/s"] {
+        let pictures = (Duration::from_micros(363_636), 21, 660);
+        for seed in 1..9 {
+            let ran = Run { link, pictures, seconds: 10, delay: ms(80), ..Run::default() }.run(seed);
+            println!("{link} {seed}: whole {}, sent {:?}", ran.whole, ran.sent);
         }
     }
 }
