@@ -297,6 +297,13 @@ impl VideoTrack {
         }
         let is_late = |unit: &Unit| unit.until.is_some_and(|until| until < now);
         if let Some(unit) = self.unit.as_mut().filter(|unit| unit.is_sent && is_late(unit)) {
+            let left = f64::from(parts - part) * head.len as f64;
+            // When the first one was begun, nothing was known of the path.
+            let is_first = self.counters.units == 1 && head.is_key;
+            if let Some(until) = way.finishes_late(now, due, left).filter(|_| is_first) {
+                unit.until = Some(until);
+                return None;
+            }
             // The rest of it has waited too long, for a transport or a path that is full.
             unit.is_sent = false;
             self.broken |= head.is_needed;

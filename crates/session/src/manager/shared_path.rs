@@ -152,7 +152,9 @@ impl SharedPath {
         let intervals = (passed.as_nanos() / FIRST_INTERVAL.as_nanos()) as u32;
         let most = (FIRST_PACKETS * self.packet).max(USUAL_PACKET) as u64 * u64::from(intervals + 1);
         let left = most.saturating_sub(self.sent - *sent);
-        Budget::Bytes(left as usize, *began + FIRST_INTERVAL * (intervals + 1))
+        let next = *began + FIRST_INTERVAL * (intervals + 1);
+        // What is told meanwhile shows how much more may leave: with a playout delay of less than the interval it must not wait for its end.
+        Budget::Bytes(left as usize, next.min(now + ASK_AGAIN))
     }
 
     /// What was sent before the first packet that is told of was not lost: nobody was there yet.

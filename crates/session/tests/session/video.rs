@@ -153,6 +153,12 @@ impl VideoSink for Shared {
 }
 
 impl Shared {
+    /// Whether the first picture of which anything came has so many parts, and its end.
+    pub fn is_first_whole(&self, parts: usize) -> bool {
+        let seen = self.0.lock().unwrap();
+        seen.units.values().next().is_some_and(|unit| unit.0.len() == parts && unit.1)
+    }
+
     /// Where whole pictures of so many parts belong.
     pub fn whole(&self, parts: usize) -> Vec<Option<i64>> {
         let seen = self.0.lock().unwrap();
