@@ -120,6 +120,8 @@ pub(crate) struct VideoPacket<'a> {
     pub number: u16,
     /// Whether it begins a key frame.
     pub begins_key: bool,
+    /// Whether other pictures need this one.
+    pub is_needed: bool,
     pub payload: usize,
     /// When it was due.
     pub due: Instant,
@@ -237,6 +239,7 @@ impl VideoTrack {
                     part: head.part,
                     number: self.stream.number(),
                     begins_key: self.begins_key,
+                    is_needed: head.is_needed,
                     payload: head.len,
                     due: origin + head.due,
                     deadline: self.unit.and_then(|unit| unit.until),

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::MediaTime;
-use antiphon_session::{SendTrack, Session, SessionConfig};
+use antiphon_session::{SendTrack, Session, SessionConfig, SharedPaths};
 
 use super::described::{Published, publish};
 use super::plan::SendPlan;
@@ -47,7 +47,7 @@ impl Outgoing {
         runner: &Runner,
         tell: &mpsc::Sender<String>,
     ) -> Result<Self, Error> {
-        let clock = plan.clock;
+        let (clock, plan_serves) = (plan.clock, plan.serves());
         let (is_live, has_length) = (plan.source.is_live(), plan.source.length().is_some());
         let track = plan.track(options, runner.max_packet(), is_live);
         let programmes = plan.take_programmes(options, runner.max_packet())?;
@@ -79,6 +79,10 @@ impl Outgoing {
         let pictures = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
         if call.is_some() && plan.described.is_none() {
             session.set_video_apart(clock.now());
+        }
+        if plan_serves && !pictures.is_empty() {
+            let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
+            session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
         if let Some((first, others)) = programmes {

@@ -320,6 +320,19 @@ impl CongestionManager for SharedPath {
         Budget::Bytes(self.credit.min(room) as usize, now + wait.clamp(SHORTEST, ASK_AGAIN))
     }
 
+    fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool {
+        self.notice_silence(now);
+        // One that tells nothing is sent everything.
+        let (Some(copa), Some(answer), true) = (&self.copa, self.answer, self.on == Some(on)) else {
+            return true;
+        };
+        let rate = copa.estimate() / answer.max(SHORTEST).as_secs_f64();
+        let window = copa.window(self.packet);
+        let (before, behind) =
+            (self.in_flight as f64 - window, (self.in_flight + bytes as u64) as f64 - window);
+        before <= 0.0 || behind <= rate * patience.as_secs_f64()
+    }
+
     fn figures(&self) -> PathFigures {
         self.figures
     }

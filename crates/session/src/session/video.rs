@@ -143,6 +143,7 @@ impl Session {
             waits: self.peers.iter().flatten().count() == 1,
             is_apart: self.sends_video_apart(),
             bounded: self.two_way.is_some(),
+            delay: self.config.playout_delay,
         };
         let mut used = 0;
         let track = &mut self.video.tracks[at];
@@ -309,6 +310,8 @@ struct Handing {
     is_apart: bool,
     /// An address that is not proved gets no more than it is good for.
     bounded: bool,
+    /// The playout delay of a peer that has told none.
+    delay: PlayoutDelay,
 }
 
 /// Where packets are handed over to.
@@ -322,14 +325,22 @@ struct To<'a> {
 impl Handing {
     /// Hands a packet to all peers; returns how many took it and refused it, or `None` if it waits.
     fn hand_over(&self, now: Instant, packet: VideoPacket<'_>, to: To<'_>) -> Option<(u64, u64)> {
-        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, due, deadline, .. } = packet;
+        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, is_needed, due, .. } = packet;
+        let (deadline, whole) = (packet.deadline, parts as usize * bytes.len());
         let To { peers, associations, manager, observers } = to;
         let (mut taken, mut refused) = (0, 0);
         for peer in peers.iter_mut().flatten() {
             let Some(id) = Session::video_destination(self.is_apart, peer) else { continue };
-            let Some(sequence) = peer.pictures_of(self.track).number(now, number, begins_key) else {
-                continue;
+            let patience = match peer.playout_delay.unwrap_or(self.delay) {
+                PlayoutDelay::Of(delay) => delay / 2,
+                PlayoutDelay::Unbounded => USUAL_PATIENCE,
             };
+            let flow = peer.pictures_of(self.track);
+            let takes = || self.waits || manager.takes(now, id, whole, patience);
+            if !flow.gets((part == 0, begins_key, is_needed), takes) {
+                continue;
+            }
+            let Some(sequence) = flow.number(now, number, begins_key) else { continue };
             renumber(bytes, sequence);
             let message = Message::new(video_tag(self.track, unit), bytes, deadline);
             let message = Message { priority: PICTURES_PRIORITY, ..message };
