@@ -139,9 +139,9 @@ pub fn receive(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
-    if is_auto(&options.source) && options.video_over.is_some() {
+    if is_auto(&options.source) && (options.video_over.is_some() || options.data_over.is_some()) {
         return Err(Error::usage(
-            "auto:// has one transport for sound and pictures: name the sound's, such as rtp://:PORT, or omit --video-over",
+            "auto:// has one transport for sound and pictures: name the sound's, such as rtp://:PORT, or omit --video-over and --data-over",
         ));
     }
     if is_auto(&options.source) {
@@ -153,7 +153,7 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
-    let video_over = plan.video_over.clone();
+    let video_over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).cloned();
     let foreign = plan.pictures.clone();
     let left_out = ForeignPictures::left_out(options, foreign.is_some());
     let calls = plan.calls().then_some(options.forever);

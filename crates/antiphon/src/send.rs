@@ -25,7 +25,7 @@ use crate::complete::{self, Offer};
 use crate::device::{DeviceStatus, tell as tell_device};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder};
-use crate::pictures::{PicturesSent, VideoOver};
+use crate::pictures::{Beside, PicturesSent, VideoOver};
 use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
@@ -77,9 +77,9 @@ pub fn send(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&SendStatus),
 ) -> Result<SendSummary, Error> {
-    if is_auto(&options.target) && options.video_over.is_some() {
+    if is_auto(&options.target) && (options.video_over.is_some() || options.data_over.is_some()) {
         return Err(Error::usage(
-            "auto:// chooses one transport for sound and pictures: name the sound's, such as rtp://HOST:PORT, or omit --video-over",
+            "auto:// chooses one transport for sound and pictures: name the sound's, such as rtp://HOST:PORT, or omit --video-over and --data-over",
         ));
     }
     if is_auto(&options.target) {
@@ -138,7 +138,7 @@ impl Prepared {
         let (mut changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
         // Other programs are not asked whether they take pictures.
         let asked = plan.video_over.as_ref().filter(|_| plan.described.is_none());
-        changes.expect_pictures(asked.map(VideoOver::text));
+        changes.expect_pictures(asked);
         let passport = options.passport.as_deref();
         let passport =
             passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
@@ -169,7 +169,9 @@ impl Prepared {
         let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
         let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
         let (description, serves) = (plan.describe(&options), plan.serves());
-        let over = plan.video_over.as_ref().map(VideoOver::scheme);
+        let over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).map(VideoOver::scheme);
+        let over_of_data =
+            plan.video_over.as_ref().filter(|over| over.what() != Beside::Pictures).map(VideoOver::scheme);
         let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
         let data_names = options.data.clone();
         let (ready, opened) = mpsc::channel();
@@ -190,7 +192,7 @@ impl Prepared {
             plain: move |last: &Snapshot| {
                 let status = last.status(rate, total_s, groups);
                 let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
-                let data = last.data.named(&data_names);
+                let data = last.data.named(&data_names, over_of_data);
                 SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
             },
         };

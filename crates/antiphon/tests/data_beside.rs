@@ -9,7 +9,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon::core::BitRate;
+use antiphon::video::Clip;
 use antiphon::{ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
+use antiphon_testkit::free_ports;
 use common::{NOISE, free_port, listen, scratch};
 
 /// Bytes of which none is what stands some bytes before or behind it.
@@ -150,6 +152,94 @@ fn a_sender_says_what_was_not_taken() {
     assert_eq!(received.status.data[0].bytes, sent.status.data[0].bytes);
 }
 
+/// Sends a file over a transport of its own beside two seconds of sound over rtp, and with pictures if there are any.
+fn carry_over(
+    directory: &Path,
+    over: (&str, Option<&str>),
+    video: bool,
+    bytes: &[u8],
+) -> (SendSummary, ReceiveSummary, Vec<String>) {
+    let place = |name: &str| directory.join(name).display().to_string();
+    // For the sound, and two above it for the data.
+    let port = free_ports(4);
+    let (sends, expects) = (Some(over.0.to_string()), over.1.map(String::from));
+    let receiver = listen(ReceiveOptions {
+        source: format!("rtp://127.0.0.1:{port}"),
+        sink: place(if video { "film.mkv" } else { "take.wav" }),
+        data: vec![place("got")],
+        data_over: expects.clone(),
+        video_over: expects.filter(|_| video),
+        length: Some(Duration::from_secs(40)),
+        ..ReceiveOptions::default()
+    });
+    std::fs::write(place("sent"), bytes).unwrap();
+    let mut options = SendOptions {
+        source: NOISE.into(),
+        target: format!("rtp://127.0.0.1:{port}"),
+        data: vec![place("sent")],
+        data_over: sends.clone(),
+        data_rate: Some(BitRate(2_000_000)),
+        length: Some(Duration::from_secs(2)),
+        ..SendOptions::default()
+    };
+    if video {
+        std::fs::write(place("pictures.mkv"), Clip::H264.file()).unwrap();
+        (options.video, options.video_over) = (vec![directory.join("pictures.mkv")], sends);
+    }
+    let mut told = Vec::new();
+    let sent = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    (
+        sent.expect("sending to loopback"),
+        receiver.join().unwrap().expect("receiving ends with the stream"),
+        told,
+    )
+}
+
+#[test]
+fn each_transport_carries_data_beside_sound_over_rtp() {
+    std::thread::scope(|scope| {
+        for over in
+            ["rtp", "tcp", "sctp?reliability=full", "srp", "arq?reliability=full", "xtp?reliability=full"]
+        {
+            for video in [false, true] {
+                scope.spawn(move || {
+                    let scheme = over.split('?').next().unwrap();
+                    let directory = scratch(&format!("data-over-{scheme}-{video}"));
+                    let bytes = content(100_000);
+                    let (sent, received, told) = carry_over(&directory, (over, Some(over)), video, &bytes);
+                    assert!(std::fs::read(directory.join("got")).unwrap() == bytes, "{over}: {told:?}");
+                    let data = &sent.status.data[0];
+                    assert_eq!((data.over, data.bytes, data.ended), (Some(scheme), 100_000, true), "{over}");
+                    assert!(
+                        sent.shortfall.is_none() && received.shortfall.is_none(),
+                        "{over}: {received:?}, {told:?}"
+                    );
+                    let words = if video { "pictures and data" } else { "data" };
+                    assert!(
+                        told.iter()
+                            .any(|one| one.starts_with(&format!("the receiver accepts the {words} over"))),
+                        "{told:?}"
+                    );
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_does_not_listen_for_them_gets_the_sound() {
+    let directory = scratch("data-over-nobody");
+    let (sent, received, told) = carry_over(&directory, ("tcp", None), false, &content(1_000));
+    let why = sent.shortfall.map(|why| why.message);
+    assert!(
+        why.as_ref().is_some_and(|why| why.contains("0 bytes were sent")),
+        "{why:?}, {:?}, {told:?}",
+        sent.status.data
+    );
+    assert!(!sent.failures.is_empty() && received.status.played_s > 1.9, "{:?}", sent.failures);
+    assert!(received.shortfall.is_some_and(|why| why.contains("no data came")));
+}
+
 #[test]
 fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
     let directory = scratch("data-refused");
@@ -164,6 +254,8 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
     let here = "rtp://127.0.0.1:9";
     let plain = SendOptions { plain: true, ..of(here, &[&file]) };
     let rate = SendOptions { data_rate: Some(BitRate(1)), ..of(here, &[]) };
+    let over = SendOptions { data_over: Some("tcp".into()), video: vec![film], ..of(here, &[&file]) };
+    let nothing = SendOptions { data_over: Some("tcp".into()), ..of(here, &[]) };
     let piped = SendOptions { source: "-?format=s16le".into(), ..of(here, &["-"]) };
     for (options, told) in [
         (of("rtp://:7710", &[&file]), "one receiver"),
@@ -173,6 +265,8 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
         (of(here, &[&file[..]; 5]), "4 at most"),
         (plain, "--plain"),
         (rate, "--data-rate"),
+        (over, "--video-over tcp as well"),
+        (nothing, "--data-over tcp is for data"),
         (piped, "standard input"),
     ] {
         let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();

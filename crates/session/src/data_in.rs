@@ -27,12 +27,26 @@ pub(crate) struct DataIn {
     sink: Box<dyn DataSink>,
     /// The SSRC of each track.
     followed: [Option<u32>; MOST_DATA_TRACKS],
+    /// Its end has come.
+    ended: [bool; MOST_DATA_TRACKS],
     pub counters: DataInCounters,
 }
 
 impl DataIn {
     pub fn new(sink: Box<dyn DataSink>) -> Self {
-        DataIn { sink, followed: [None; MOST_DATA_TRACKS], counters: DataInCounters::default() }
+        DataIn {
+            sink,
+            followed: [None; MOST_DATA_TRACKS],
+            ended: [false; MOST_DATA_TRACKS],
+            counters: DataInCounters::default(),
+        }
+    }
+
+    /// Whether the sender has ended all tracks that came.
+    pub fn has_ended(&self) -> bool {
+        let mut tracks =
+            self.followed.iter().zip(self.ended).filter(|(followed, _)| followed.is_some()).peekable();
+        tracks.peek().is_some() && tracks.all(|(_, ended)| ended)
     }
 
     /// A piece of the track of this SSRC came, which goes beside `sound`. `heard`: the sound that is heard, if there is any.
@@ -53,6 +67,7 @@ impl DataIn {
             return;
         };
         *followed = Some(ssrc);
+        self.ended[usize::from(place.track)] |= place.ends;
         self.counters.pieces += 1;
         self.counters.bytes += bytes.len() as u64;
         self.sink.on_piece(place, bytes);

@@ -32,6 +32,9 @@ pub struct DataSent {
     pub refused: u64,
     /// Whether the data have ended, and all of them were handed over or counted here.
     pub ended: bool,
+    /// The scheme of their own transport; `None` if they go with the sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<&'static str>,
 }
 
 /// A data track that is received.
@@ -77,7 +80,7 @@ impl DataSnapshot {
     }
 
     /// The same with the names of their sources.
-    pub fn named(&self, sources: &[String]) -> Vec<DataSent> {
+    pub fn named(&self, sources: &[String], over: Option<&'static str>) -> Vec<DataSent> {
         let tracks = self.0.iter().flatten().zip(sources);
         let named = |(counted, source): (&DataTrackCounters, &String)| DataSent {
             source: source.clone(),
@@ -86,6 +89,7 @@ impl DataSnapshot {
             expired: counted.expired,
             refused: counted.refused,
             ended: counted.ended,
+            over,
         };
         tracks.map(named).collect()
     }

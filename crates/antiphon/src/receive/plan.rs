@@ -11,7 +11,7 @@ use antiphon_sound::{SinkKind, SinkSpec};
 
 use crate::data::DataFiles;
 use crate::passport::PassportFile;
-use crate::pictures::{ForeignPictures, VideoOver};
+use crate::pictures::{Beside, ForeignPictures, VideoOver};
 use crate::send::SILENCE;
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SinkClock};
@@ -190,8 +190,9 @@ impl ReceivePlan {
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
         let over = self.video_over.as_ref();
-        let over = over.map(VideoOver::text).or(self.pictures.as_ref().map(ForeignPictures::text));
-        let over = over.map_or_else(String::new, |over| format!(", and on {over} for pictures"));
+        let over = over.map(|over| (over.text(), over.what().name()));
+        let over = over.or(self.pictures.as_ref().map(|pictures| (pictures.text(), "pictures")));
+        let over = over.map_or_else(String::new, |(over, what)| format!(", and on {over} for {what}"));
         let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}{also}{over}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
@@ -253,24 +254,29 @@ fn video_over(
     sink: &SinkSpec,
     options: &ReceiveOptions,
 ) -> Result<Option<VideoOver>, Error> {
-    let Some(text) = &options.video_over else { return Ok(None) };
-    if sink.film().is_none() {
+    let (video, data) = (options.video_over.as_deref(), options.data_over.as_deref());
+    let Some(over) = Beside::of(video, data, sink.film().is_some())? else { return Ok(None) };
+    let (option, what, text) = (over.0.option(), over.0.name(), over.1);
+    if let (true, Some(text)) = (options.data.is_empty(), data) {
+        return Err(Error::usage(format!("--data-over {text} is for data: name their files with --data")));
+    }
+    if sink.film().is_none() && video.is_some() {
         return Err(Error::usage(format!(
             "--video-over {text} is for pictures, and '{}' takes sound alone: record into NAME.mkv, or watch with player:",
             options.sink
         )));
     }
     if matches!(sound.target, Target::Call(_)) {
-        return Err(Error::usage(
-            "a sender that is called sends pictures with the sound: omit --video-over, or have the sender call this receiver",
-        ));
+        return Err(Error::usage(format!(
+            "a sender that is called sends {what} with the sound: omit {option}, or have the sender call this receiver"
+        )));
     }
     if !options.also.is_empty() {
-        return Err(Error::usage(
-            "--video-over gives sound and pictures a transport each, and --also is for both together: omit one of them",
-        ));
+        return Err(Error::usage(format!(
+            "{option} gives sound and {what} a transport each, and --also is for both together: omit one of them"
+        )));
     }
-    VideoOver::read(text, sound, &options.socket, |text| listening(text, options)).map(Some)
+    VideoOver::read(over, sound, &options.socket, |text| listening(text, options)).map(Some)
 }
 
 #[cfg(test)]

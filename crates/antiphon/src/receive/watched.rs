@@ -14,6 +14,9 @@ use crate::pictures::{ForeignNews, ForeignPictures, VideoOver};
 use crate::programmes::Programmes;
 use crate::send::{ANSWER_PATIENCE, SILENCE};
 
+/// Who is told of what happens, and of the state.
+type Tells<'a> = (&'a mut dyn FnMut(String), &'a mut dyn FnMut(&ReceiveStatus));
+
 /// What the caller's thread keeps while it looks.
 pub(super) struct Watched<'a> {
     options: &'a ReceiveOptions,
@@ -64,12 +67,7 @@ impl<'a> Watched<'a> {
     }
 
     /// Looks at a snapshot, tells what is new, and ends the stream where it is time.
-    pub fn look(
-        &mut self,
-        snapshot: Option<Snapshot>,
-        shown: &mut Shown,
-        (notice, status): (&mut dyn FnMut(String), &mut dyn FnMut(&ReceiveStatus)),
-    ) {
+    pub fn look(&mut self, snapshot: Option<Snapshot>, shown: &mut Shown, (notice, status): Tells<'_>) {
         if self.stop.is_asked() {
             self.stream_stop.ask();
         }

@@ -11,7 +11,7 @@ use super::plan::SendPlan;
 use crate::data::{DataInput, DataTrouble};
 use crate::live::PeakMeter;
 use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{VideoCall, VideoFile, VideoTrouble};
+use crate::pictures::{Beside, VideoCall, VideoFile, VideoTrouble};
 use crate::run::{Runner, session_config};
 use crate::spool::{self, SpoolKeeper};
 use crate::{Error, SendOptions};
@@ -68,7 +68,7 @@ impl Outgoing {
         session.set_send_track(track);
         let call = plan.video_over.as_ref().map(|over| {
             let wire = over.wire(options.seed, plan.stack.playout_delay);
-            VideoCall::begin(wire, over.text(), tell.clone())
+            VideoCall::begin(wire, over, tell.clone())
         });
         let call = call.transpose()?;
         let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
@@ -79,6 +79,9 @@ impl Outgoing {
         let pictures = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
         if call.is_some() && plan.described.is_none() {
             session.set_video_apart(clock.now());
+        }
+        if plan.video_over.as_ref().is_some_and(|over| over.what() != Beside::Pictures) {
+            session.set_data_apart();
         }
         if plan_serves && !pictures.is_empty() {
             let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;

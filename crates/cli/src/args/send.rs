@@ -89,6 +89,10 @@ pub struct SendArgs {
     /// most; the receiver needs as many --data
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "programme"], help_heading = "Data")]
     pub data: Vec<String>,
+    /// Send the data over another transport than the sound, as --video-over; with
+    /// pictures it is the same one, and both are given
+    #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "data", help_heading = "Data")]
+    pub data_over: Option<String>,
     /// Send no more of each of them than this: 64kbit/s [default: what sound and
     /// pictures leave; 64kbit/s where nobody tells what the path carries, as over
     /// tcp]
@@ -169,6 +173,7 @@ impl SendArgs {
             target,
             video_over: self.video_over.clone(),
             data: self.data.clone(),
+            data_over: self.data_over.clone(),
             data_rate: self.data_rate,
             data_deadline: self.data_deadline,
             most_receivers: self.most_receivers,

@@ -15,6 +15,7 @@ use crate::associations::AssociationId;
 use crate::data_in::{DataIn, DataInCounters, DataSink};
 use crate::data_track::{DataTrack, DataTrackCounters, DataWay, data_of, data_tag};
 use crate::manager::{Budget, TrackId};
+use crate::peer::Peer;
 use crate::receive_track::ReceiveTrack;
 use crate::video_track::VideoTrack;
 
@@ -23,6 +24,8 @@ use crate::video_track::VideoTrack;
 pub(super) struct Data {
     tracks: Vec<DataTrack>,
     receive: Option<DataIn>,
+    /// They go over the association of their own that pictures may have, too.
+    is_apart: bool,
     /// Since when the sound waits for their end.
     over: Option<Instant>,
 }
@@ -31,12 +34,27 @@ impl Data {
     pub fn tracks_mut(&mut self) -> impl Iterator<Item = &mut DataTrack> {
         self.tracks.iter_mut()
     }
+
+    /// Whether the sender of those that are received has ended them; `None` where none are.
+    pub fn has_ended(&self) -> Option<bool> {
+        self.receive.as_ref().map(DataIn::has_ended)
+    }
 }
 
 impl Session {
     /// Sends data beside the sound, to all peers.
     pub fn add_data_track(&mut self, track: DataTrack) {
         self.beside.tracks.push(track);
+    }
+
+    /// Sends data over the association of [`Self::set_video_apart`], alone or with the pictures. Call it before there is a peer.
+    pub fn set_data_apart(&mut self) {
+        self.beside.is_apart = true;
+    }
+
+    /// The association over which `peer` is sent data now.
+    fn data_destination(&self, peer: &Peer) -> Option<AssociationId> {
+        Self::video_destination(self.beside.is_apart, peer)
     }
 
     /// Receives data into this sink.
@@ -90,14 +108,16 @@ impl Session {
 
     /// Hands the next packet of a track to all peers; returns its length, or `None` if there is none or it waits.
     fn send_piece(&mut self, now: Instant, at: usize, way: DataWay) -> Option<usize> {
-        let stream = self.streams_before_video() + self.video.ssrcs().count() + at;
+        let before = if self.beside.is_apart { 0 } else { self.streams_before_video() };
+        let stream = before + self.video.ssrcs().count() + at;
         let waits = self.peers.iter().flatten().count() == 1;
+        let is_apart = self.beside.is_apart;
         let track = &mut self.beside.tracks[at];
         let packet = track.poll(now, way)?;
         let len = packet.bytes.len();
         let (mut taken, mut refused) = (0, 0);
         for peer in self.peers.iter_mut().flatten() {
-            let Some(id) = peer.association.filter(|_| peer.connected) else { continue };
+            let Some(id) = Self::video_destination(is_apart, peer) else { continue };
             let message = Message::new(data_tag(at), packet.bytes, packet.deadline);
             let message = Message { priority: DATA_PRIORITY, ..message };
             match self.associations.send_media(now, id, stream, message) {
@@ -120,7 +140,8 @@ impl Session {
 
     /// Whether nothing of them is to leave: nobody is there yet, or pictures wait for what the path carries, or begin.
     fn data_must_wait(&self, now: Instant, origin: Instant) -> bool {
-        let is_there = self.peers.iter().flatten().any(|peer| peer.connected && peer.answered);
+        let mut peers = self.peers.iter().flatten();
+        let is_there = peers.any(|peer| peer.answered && self.data_destination(peer).is_some());
         let mut pictures = self.video.tracks();
         let begin = self.manager.figures().rate.is_none() && now.since(origin) < PICTURES_FIRST;
         !is_there || pictures.any(|track| VideoTrack::is_held_at(track, now) || begin)
@@ -131,12 +152,12 @@ impl Session {
         let mut peers = self.peers.iter().flatten();
         let (Some(peer), None) = (peers.next(), peers.next()) else { return true };
         let is_other = |id| Self::path_of_sound(&self.associations, peer.video_way(), id).is_none();
-        self.group || peer.association.is_none_or(|id| self.is_unmanaged(id) || is_other(id))
+        self.group || self.data_destination(peer).is_none_or(|id| self.is_unmanaged(id) || is_other(id))
     }
 
     /// Whether they go over a stream of bytes, which gets a piece when it has taken the one before.
     fn has_stream_for_data(&self) -> bool {
-        let mut ids = self.peers.iter().flatten().filter_map(|peer| peer.association);
+        let mut ids = self.peers.iter().flatten().filter_map(|peer| self.data_destination(peer));
         let profile = |id| self.associations.profile(id);
         ids.any(|id| profile(id).is_some_and(|profile| profile.wire == Wire::ByteStream))
     }
@@ -147,7 +168,11 @@ impl Session {
         let over = *self.beside.over.get_or_insert(now);
         let progress = self.beside.tracks.iter().map(DataTrack::progress).max();
         let is_silent = progress.is_none_or(|progress| now.since(progress.max(over)) >= PATIENCE);
-        is_silent || self.beside.tracks.iter().all(DataTrack::is_over)
+        // Who has not taken a transport of theirs by now does not listen on it.
+        let mut peers = self.peers.iter().flatten();
+        let is_unwanted = progress == Some(Instant::ZERO) && self.beside.is_apart;
+        let is_unwanted = is_unwanted && peers.all(|peer| self.data_destination(peer).is_none());
+        is_silent || is_unwanted || self.beside.tracks.iter().all(DataTrack::is_over)
     }
 
     /// When [`Self::run_data`] has something to do.

@@ -44,6 +44,11 @@ impl Video {
         self.receive.as_mut()
     }
 
+    /// Whether pictures are received.
+    pub fn receives(&self) -> bool {
+        self.receive.is_some()
+    }
+
     /// Whether the sender of those that are received has ended them.
     pub fn has_ended(&self) -> bool {
         self.receive.as_ref().is_some_and(VideoIn::has_ended)
