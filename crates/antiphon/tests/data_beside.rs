@@ -254,6 +254,8 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
     let here = "rtp://127.0.0.1:9";
     let plain = SendOptions { plain: true, ..of(here, &[&file]) };
     let rate = SendOptions { data_rate: Some(BitRate(1)), ..of(here, &[]) };
+    let film = directory.join("film.mkv");
+    std::fs::write(&film, Clip::H264.file()).unwrap();
     let over = SendOptions { data_over: Some("tcp".into()), video: vec![film], ..of(here, &[&file]) };
     let nothing = SendOptions { data_over: Some("tcp".into()), ..of(here, &[]) };
     let piped = SendOptions { source: "-?format=s16le".into(), ..of(here, &["-"]) };
