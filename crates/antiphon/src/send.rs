@@ -166,36 +166,15 @@ impl Prepared {
     ) -> Result<SendSummary, Error> {
         let Prepared { options, plan, passport, mut changes, arriving } = self;
         let clock = plan.clock;
-        let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
-        let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+        let (rate, total) = (plan.format.rate(), plan.source.length());
         let (description, serves) = (plan.describe(&options), plan.serves());
-        let over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).map(VideoOver::scheme);
-        let over_of_data =
-            plan.video_over.as_ref().filter(|over| over.what() != Beside::Pictures).map(VideoOver::scheme);
-        let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
-        let data_names = options.data.clone();
         let (ready, opened) = mpsc::channel();
-        let (most, allow) = (options.most_receivers, options.socket.allow.clone());
+        let allow = options.socket.allow.clone();
         let (out, mut looked) = looks();
         let (tell, told) = mpsc::channel();
         let (source_notes, wait_for_peer, playout_delay) =
             (plan.all_notes(), options.wait_for_peer, plan.playout_delay);
-        let mut shown = Shown {
-            device: plan.device.clone(),
-            other_devices: plan.other_devices(),
-            backup: plan.backup.clone(),
-            was_backed_up: false,
-            recent: Recent::default(),
-            joined: Joined::default(),
-            served: ServedCounters::default(),
-            most,
-            plain: move |last: &Snapshot| {
-                let status = last.status(rate, total_s, groups);
-                let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
-                let data = last.data.named(&data_names, over_of_data);
-                SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
-            },
-        };
+        let mut shown = shown(&plan, &options);
         let thread_stop = stop.clone();
         let completing = options.complete.clone().map(|over| (over.target(&plan.uri), options.clone()));
         let thread = spawn("send", move || {
@@ -225,40 +204,80 @@ impl Prepared {
             }
             status(&last);
         });
-        let Ended { mut notes, files, last, members, receivers, kept, has } =
-            result.map_err(|_| Error::failed("the media thread panicked"))??;
+        let mut ended = result.map_err(|_| Error::failed("the media thread panicked"))??;
         let stopped = stop.is_asked();
-        let outcome = Outcome { last: &last, rate, total, playout_delay, stopped, dropped: &kept.dropped };
+        let (snapshot, dropped) = (&ended.last, &ended.kept.dropped);
+        let outcome = Outcome { last: snapshot, rate, total, playout_delay, stopped, dropped };
         let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
-        let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
-        let last = shown.end(&last, notice);
-        let unsent = last.data.iter().find_map(|data| data.shortfall(stopped));
-        shortfall = shortfall.or(unsent.map(Shortfall::failed));
+        let unanswered = snapshot.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
+        let last = shown.end(snapshot, notice);
         status(&last);
-        source_notes.iter().for_each(|source| notes.extend(source.list()));
+        source_notes.iter().for_each(|source| ended.notes.extend(source.list()));
+        let files = std::mem::take(&mut ended.files);
         told.try_iter().chain(files).chain(allow.note()).for_each(&mut *notice);
         let failures = changes.finish(notice);
         if let Some(why) = unanswered {
             return Err(no_answer(why));
         }
-        if let Some(((uri, options), has)) = completing.zip(has).filter(|_| !stopped) {
+        if let Some(((uri, options), has)) = completing.zip(ended.has.take()).filter(|_| !stopped) {
             let again = || SendPlan::new(&options, clock).map(|plan| plan.source);
             (confirmed_by, shortfall) = outcome::completed(
                 complete::offer(&uri, &options.socket, has, &again, stop, notice),
                 confirmed_by,
             );
         }
-        Ok(SendSummary {
+        Ok(ended.summary(last, stopped, failures, (confirmed_by, shortfall)))
+    }
+}
+
+/// What shows the user the stream that is planned.
+fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> SendStatus + use<>> {
+    let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
+    let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+    let over = plan.video_over.as_ref();
+    let of_data = over.filter(|over| over.what() != Beside::Pictures).map(VideoOver::scheme);
+    let over = over.and_then(VideoOver::of_pictures).map(VideoOver::scheme);
+    let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
+    let data_names = options.data.clone();
+    Shown {
+        device: plan.device.clone(),
+        other_devices: plan.other_devices(),
+        backup: plan.backup.clone(),
+        was_backed_up: false,
+        recent: Recent::default(),
+        joined: Joined::default(),
+        served: ServedCounters::default(),
+        most: options.most_receivers,
+        plain: move |last: &Snapshot| {
+            let status = last.status(rate, total_s, groups);
+            let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
+            let data = last.data.named(&data_names, of_data);
+            SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
+        },
+    }
+}
+
+impl Ended {
+    /// What became of the stream, of which `last` is the last state.
+    fn summary(
+        self,
+        last: SendStatus,
+        interrupted: bool,
+        failures: Vec<String>,
+        (confirmed_by, shortfall): (ConfirmedBy, Option<Shortfall>),
+    ) -> SendSummary {
+        let unsent = last.data.iter().find_map(|data| data.shortfall(interrupted));
+        SendSummary {
             status: last,
-            interrupted: stopped,
-            notes,
-            members_reported: members,
-            receivers_served: receivers,
+            interrupted,
+            notes: self.notes,
+            members_reported: self.members,
+            receivers_served: self.receivers,
             failures,
-            dropped_sound: kept.dropped,
+            dropped_sound: self.kept.dropped,
             confirmed_by,
-            shortfall,
-        })
+            shortfall: shortfall.or(unsent.map(Shortfall::failed)),
+        }
     }
 }
 
