@@ -11,7 +11,7 @@ use antiphon_media::rtcp::Token;
 use antiphon_net::Lines;
 use antiphon_session::{Change, Joining, Session};
 
-use crate::pictures::VIDEO_WIRE;
+use crate::pictures::{Beside, VIDEO_WIRE, VideoOver};
 use crate::run::{OpenedWire, Stacks, WIRE, WirePlan, spawn};
 use crate::transport::{StackPlan, StreamUri, random_token};
 use crate::{Error, SendOptions};
@@ -84,6 +84,7 @@ pub(crate) struct Changes {
 /// The transport that pictures have for themselves, as the user is told of it.
 struct Pictures {
     uri: String,
+    what: Beside,
     /// The receiver has taken it at least once.
     happened: bool,
     /// The user knows that it is still being tried.
@@ -144,9 +145,11 @@ impl Changes {
         Ok((changes, Arriving { opened: arriving, happened, token: random_token() }))
     }
 
-    /// Pictures go over this URI.
-    pub fn expect_pictures(&mut self, uri: Option<String>) {
-        self.pictures = uri.map(|uri| Pictures { uri, happened: false, told: false });
+    /// Pictures, or data, go over this transport.
+    pub fn expect_pictures(&mut self, over: Option<&VideoOver>) {
+        let pictures =
+            |over: &VideoOver| Pictures { uri: over.text(), what: over.what(), happened: false, told: false };
+        self.pictures = over.map(pictures);
     }
 
     /// The URI that the stream uses, or the first of those that it uses.
@@ -304,8 +307,11 @@ impl Changes {
             self.asker.on_failed(sentence, missed.joining == Joining::Beside);
         }
         if let Some(pictures) = self.pictures.take().filter(|pictures| !pictures.happened) {
-            let sentence =
-                format!("{}: the stream ended before the receiver accepted pictures there", pictures.uri);
+            let sentence = format!(
+                "{}: the stream ended before the receiver accepted {} there",
+                pictures.uri,
+                pictures.what.name()
+            );
             self.asker.on_failed(sentence, false);
         }
         self.asker.so_far().failures
@@ -316,23 +322,25 @@ impl Pictures {
     fn look(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
         if !self.happened && sent >= TOLD_AFTER && !std::mem::replace(&mut self.told, true) {
             notice(format!(
-                "{}: the receiver, which needs --video-over, does not accept pictures there yet; still trying",
-                self.uri
+                "{}: the receiver, which needs {}, does not accept {} there yet; still trying",
+                self.uri,
+                self.what.option(),
+                self.what.name()
             ));
         }
     }
 
     fn tell(&mut self, change: Change, notice: &mut dyn FnMut(String)) {
-        let uri = &self.uri;
+        let (uri, what) = (&self.uri, self.what.name());
         match change {
             Change::Joined(_) if std::mem::replace(&mut self.happened, true) => {
-                notice(format!("the receiver accepts the pictures over {uri} again"));
+                notice(format!("the receiver accepts the {what} over {uri} again"));
             }
             Change::Joined(_) | Change::Moved(_) => {
-                notice(format!("the receiver accepts the pictures over {uri}"))
+                notice(format!("the receiver accepts the {what} over {uri}"))
             }
             Change::Failed(_, why) => {
-                notice(format!("{uri}: {why}; the sound goes on without pictures, and they are tried again"));
+                notice(format!("{uri}: {why}; the sound goes on without {what}, and they are tried again"));
             }
         }
     }

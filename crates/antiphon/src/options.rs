@@ -121,6 +121,16 @@ pub struct SendOptions {
     /// Another transport for the pictures than for the sound: `tcp`, `sctp?KEY=VALUE` at the sound's host, two ports above the sound's, or a
     /// whole URI.
     pub video_over: Option<String>,
+    /// Files that are sent beside the sound, byte for byte; `-`, or what is no file, in lines as they come. At most
+    /// [`antiphon_session::MOST_DATA_TRACKS`].
+    pub data: Vec<String>,
+    /// Another transport for the data than for the sound, as [`Self::video_over`]; with pictures it is theirs as well, and stands in both.
+    pub data_over: Option<String>,
+    /// No more of each of them is sent than this; `None`: what sound and pictures leave of the path, or 64 kbit/s where nobody tells what it
+    /// carries.
+    pub data_rate: Option<BitRate>,
+    /// For how long a piece of them is of use after it was read; `None`: for ever.
+    pub data_deadline: Option<Duration>,
     /// Where receivers call the sender, `rtp://:PORT`: the most that it serves at once.
     pub most_receivers: usize,
     /// URIs over which everything is sent as well, to the same receiver.
@@ -199,6 +209,10 @@ pub struct ReceiveOptions {
     pub sink: String,
     /// The transport on which the pictures come, as the sender's [`SendOptions::video_over`]; `None`: they come with the sound.
     pub video_over: Option<String>,
+    /// Where the data beside the sound are written, of each of the sender's [`SendOptions::data`] in their order; `-`: standard output.
+    pub data: Vec<String>,
+    /// The transport on which they come, as the sender's [`SendOptions::data_over`].
+    pub data_over: Option<String>,
     /// Playout delay; `None`: files wait for everything (recordings), devices have one that adapts unless the sender wishes one, and other sinks
     /// take [`DEFAULT_LATENCY`]. For files, one that adapts is the same as `None`: they get exactly the samples that were sent.
     pub latency: Option<Latency>,
@@ -320,6 +334,10 @@ impl Default for SendOptions {
             video: Vec::new(),
             video_rate: None,
             video_over: None,
+            data: Vec::new(),
+            data_over: None,
+            data_rate: None,
+            data_deadline: None,
             most_receivers: MOST_RECEIVERS,
             also: Vec::new(),
             switch: Vec::new(),
@@ -376,6 +394,8 @@ impl Default for ReceiveOptions {
             also: Vec::new(),
             sink: String::new(),
             video_over: None,
+            data: Vec::new(),
+            data_over: None,
             latency: None,
             conceal: None,
             gaps: LongGaps::default(),

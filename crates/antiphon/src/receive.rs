@@ -7,36 +7,36 @@ mod missing;
 mod plan;
 mod snapshot;
 mod step;
+mod watched;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc;
 
-use antiphon_core::{Instant, MediaTime, WireId};
+use antiphon_core::{MediaTime, WireId};
 use antiphon_media::{Coding, Sink, SinkError, StreamFormat};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::Substrate;
 use antiphon_session::{
-    Notice, OpenSink, Parties, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, VideoEnd,
-    Written, converted_sink,
+    Notice, OpenSink, Parties, PlayoutDelay, ReceiveError, ReceiveTrack, Session, SessionConfig, Written,
+    converted_sink,
 };
 use antiphon_sound::{DeviceMeter, Notes, SinkSpec};
 use antiphon_trace::passport::Hole;
 
 use crate::auto::{self, is_auto};
 use crate::complete::{Completing, Listening};
+use crate::data::{DataCounters, DataReceived};
 use crate::device::{DeviceStatus, tell as tell_device};
 use crate::discovery::{PeerRole, advertise};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::pictures::{
-    Film, FilmCounters, FilmPlan, ForeignNews, ForeignPictures, PicturesReceived, VideoOver,
-};
+use crate::pictures::{Film, FilmCounters, FilmPlan, ForeignPictures, PicturesReceived, VideoOver};
 use crate::programmes::{Choosing, Programmes};
 use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
-use crate::send::{ANSWER_PATIENCE, SILENCE};
+use crate::send::SILENCE;
 use crate::show::{Looks, looks, watch};
 use crate::transport::StreamUri;
 use crate::{Error, Latency, ReceiveOptions, SinkClock};
@@ -50,6 +50,7 @@ pub(crate) use plan::{
 pub(crate) use snapshot::{Snapshot, describe_notice};
 pub use step::StepStatus;
 pub(crate) use step::playback;
+use watched::{Ending, Watched};
 
 /// State of a stream being received; reported about ten times a second.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -108,6 +109,9 @@ pub struct ReceiveStatus {
     /// The pictures of a recording with pictures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PicturesReceived>,
+    /// Each of the data beside the sound; empty where none are asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<DataReceived>,
 }
 
 /// A stream that was received.
@@ -135,9 +139,9 @@ pub fn receive(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&ReceiveStatus),
 ) -> Result<ReceiveSummary, Error> {
-    if is_auto(&options.source) && options.video_over.is_some() {
+    if is_auto(&options.source) && (options.video_over.is_some() || options.data_over.is_some()) {
         return Err(Error::usage(
-            "auto:// has one transport for sound and pictures: name the sound's, such as rtp://:PORT, or omit --video-over",
+            "auto:// has one transport for sound and pictures: name the sound's, such as rtp://:PORT, or omit --video-over and --data-over",
         ));
     }
     if is_auto(&options.source) {
@@ -149,7 +153,7 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
-    let video_over = plan.video_over.clone();
+    let video_over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).cloned();
     let foreign = plan.pictures.clone();
     let left_out = ForeignPictures::left_out(options, foreign.is_some());
     let calls = plan.calls().then_some(options.forever);
@@ -159,7 +163,7 @@ pub fn receive(
     let (list, listed) = mpsc::channel();
     let (ready, opened) = mpsc::channel();
     let over = options.complete.as_ref();
-    let mut completing = over.map(|over| Listening::open(over, &plan.uri, &options.socket)).transpose()?;
+    let completing = over.map(|over| Listening::open(over, &plan.uri, &options.socket)).transpose()?;
     // The user's request ends what comes after the stream as well, any other only the stream.
     let stream_stop = Stop::new();
     let thread_stop = stream_stop.clone();
@@ -169,100 +173,29 @@ pub fn receive(
         notice(description);
         left_out.into_iter().for_each(&mut *notice);
     }
-    let (mut last, limit) = (ReceiveStatus::default(), options.length);
-    let (mut heard, mut gave_up, give_up) = (clock.now(), false, options.give_up);
-    let (mut unanswered, mut unwanted) = (None, None);
-    let mut shown = Shown {
-        told,
-        pictures: None,
-        out_of_sync: false,
-        sinks: Vec::new(),
-        recent: Recent::default(),
-        latency,
-        over: video_over.as_ref().map(VideoOver::scheme),
-    };
-    let (mut programmes, mut tied): (Option<Programmes>, _) = (None, ForeignNews::default());
+    let mut shown = Shown::new(told, latency);
+    shown.over = video_over.as_ref().map(VideoOver::scheme);
+    let mut watched = Watched::new(options, clock, (stop, &stream_stop), calls, completing, listed);
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
-        if stop.is_asked() {
-            stream_stop.ask();
-        }
-        let Some(snapshot) = snapshot else { return };
-        let before = last.packets_received;
-        last = shown.look(&snapshot, notice);
-        if last.packets_received != before {
-            heard = clock.now();
-        }
-        // Its sender calls after the stream: its goodbye was lost.
-        let silent = clock.now().since(heard) >= SILENCE;
-        if completing.as_mut().is_some_and(Listening::is_offered) && silent {
-            stream_stop.ask();
-        }
-        if give_up.is_some_and(|patience| clock.now().since(heard) >= patience) && !stream_stop.is_asked() {
-            gave_up = true;
-            stream_stop.ask();
-        }
-        if let Some(sentence) = snapshot.notice.map(describe_notice) {
-            notice(sentence);
-        }
-        tied.look(snapshot.video_tie).into_iter().for_each(&mut *notice);
-        if limit.is_some_and(|limit| clock.now().since(Instant::ZERO) >= limit) {
-            stream_stop.ask();
-        }
-        for list in listed.try_iter() {
-            let wish = options.programme.wish();
-            // A first wish that is refused is an error of the command; a later one leaves what is heard.
-            let first = programmes.is_none();
-            unwanted = list.refusal().filter(|_| first).or(unwanted.take());
-            let news = list.news(programmes.as_ref(), wish.is_some());
-            news.filter(|_| unwanted.is_none()).into_iter().for_each(&mut *notice);
-            programmes = Some(list);
-        }
-        if unwanted.is_some() {
-            stream_stop.ask();
-        }
-        last.programmes.clone_from(&programmes);
-        if calls == Some(false) && snapshot.unanswered.is_some() && !stream_stop.is_asked() {
-            unanswered = unanswered
-                .or(snapshot.unanswered.filter(|_| clock.now().since(Instant::ZERO) > ANSWER_PATIENCE));
-            if unanswered.is_some() {
-                stream_stop.ask();
-            }
-        }
-        status(&last);
+        watched.look(snapshot, &mut shown, (&mut *notice, &mut *status));
     });
-    let Ended { mut notes, notices, files, last, mut written, closed } =
-        result.map_err(|_| Error::failed("the media thread panicked"))??;
-    let end = last.end.filter(|_| calls.is_some());
-    let video_end = last.video_end.filter(|_| !stream_stop.is_asked());
-    let never_came = foreign.filter(|_| last.video_end == Some(VideoEnd::NeverCame));
-    let never_came = never_came.map(|pictures| pictures.never_came(last.video_of_other_types));
-    let last = ReceiveStatus { programmes, ..shown.end(&last, notice) };
+    let ended = result.map_err(|_| Error::failed("the media thread panicked"))??;
+    let Watched { programmes, completing, gave_up, unanswered, unwanted, .. } = watched;
+    let end = ended.last.end.filter(|_| calls.is_some());
+    let closed = ended.closed;
+    let last = ReceiveStatus { programmes, ..shown.end(&ended.last, notice) };
     status(&last);
-    let notices = notices.into_iter().map(describe_notice);
-    notices.chain(files).chain(options.socket.allow.note()).for_each(&mut *notice);
-    let completing = completing.filter(|_| !stop.is_asked());
-    let mut listed = Listed { notes: &mut notes, notice, stop };
-    let recording = listed.recording(shown.sinks, written.as_mut(), completing);
-    let shortfall = recording.as_ref().filter(|_| records).and_then(Recording::shortfall);
-    let pictures = recording.as_ref().zip(last.pictures).filter(|_| records);
-    let shortfall =
-        shortfall.or_else(|| pictures.and_then(|(file, pictures)| pictures.shortfall(&file.file)));
-    let pictures = last.pictures.zip(video_over.as_ref());
-    let cut_short = pictures.and_then(|(pictures, over)| pictures.cut_short(video_end, &over.text()));
-    let cut_short = cut_short.or(never_came);
-    if !records {
-        cut_short.iter().cloned().for_each(&mut *listed.notice);
+    let (notes, recording, shortfall) = Ending {
+        options,
+        video_end: ended.last.video_end.filter(|_| !stream_stop.is_asked()),
+        foreign,
+        video_over,
+        records,
+        last: &last,
+        stop,
     }
-    let shortfall = shortfall.or(cut_short.filter(|_| records));
-    let unseen = last.pictures.filter(|_| recording.is_none()).and_then(|pictures| pictures.unseen());
-    unseen.into_iter().for_each(&mut *listed.notice);
-    let removed = recording.as_ref().filter(|recording| !recording.file.exists());
-    let shortfall = shortfall.or_else(|| {
-        removed.map(|one| {
-            format!("'{}' was removed while it was recorded: its sound is gone", one.file.display())
-        })
-    });
-    if let Some(patience) = give_up.filter(|_| gave_up) {
+    .tell(ended, shown, completing, notice);
+    if let Some(patience) = options.give_up.filter(|_| gave_up) {
         let patience = antiphon_core::units::format_duration(patience);
         return Err(Error::unreachable(format!("no packets for {patience}: given up")));
     }
@@ -307,6 +240,8 @@ pub(crate) struct Shown {
     pub told: mpsc::Receiver<Told>,
     /// Where the pictures of a recording are counted.
     pub pictures: Option<FilmCounters>,
+    /// Where the data are counted.
+    pub data: Option<DataCounters>,
     /// It was told that pictures come too late for their sound.
     pub out_of_sync: bool,
     /// The sinks opened so far: a stream of another format has another one.
@@ -318,12 +253,27 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
+    /// Of a receiver with this playout delay, before anything was looked at.
+    pub fn new(told: mpsc::Receiver<Told>, latency: Option<Latency>) -> Self {
+        Shown {
+            told,
+            pictures: None,
+            data: None,
+            out_of_sync: false,
+            sinks: Vec::new(),
+            recent: Recent::default(),
+            latency,
+            over: None,
+        }
+    }
+
     /// The state now; what the sink's device did since the last is told.
     pub fn look(&mut self, now: &Snapshot, notice: &mut dyn FnMut(String)) -> ReceiveStatus {
         for told in self.told.try_iter() {
             match told {
                 Told::Sink(opened) => self.sinks.push(opened),
                 Told::Pictures(counters) => self.pictures = Some(counters),
+                Told::Data(counters) => self.data = Some(counters),
             }
         }
         let device = self.sinks.last().and_then(|sink| sink.device.as_ref());
@@ -333,13 +283,15 @@ impl Shown {
         let news = pictures.and_then(|pictures| pictures.sync_news(&mut self.out_of_sync, self.latency));
         news.into_iter().for_each(&mut *notice);
         let pictures = pictures.map(|pictures| PicturesReceived { over: self.over, ..pictures });
-        ReceiveStatus { live, device: DeviceStatus::of(device), pictures, ..now.status(self.latency) }
+        let data = self.data.as_ref().map_or_else(Vec::new, DataCounters::get);
+        ReceiveStatus { live, device: DeviceStatus::of(device), pictures, data, ..now.status(self.latency) }
     }
 
     /// The state of the whole stream.
     pub fn end(&mut self, last: &Snapshot, notice: &mut dyn FnMut(String)) -> ReceiveStatus {
         let status = self.look(last, notice);
-        ReceiveStatus { live: self.recent.whole(), ..status }
+        let data = self.data.take().map_or_else(Vec::new, DataCounters::finish);
+        ReceiveStatus { live: self.recent.whole(), data, ..status }
     }
 }
 
@@ -409,6 +361,8 @@ pub(crate) enum Told {
     Sink(Opened),
     /// Where the pictures of a recording are counted.
     Pictures(FilmCounters),
+    /// Where the data are counted.
+    Data(DataCounters),
 }
 
 /// The sink as it was opened.
@@ -421,7 +375,7 @@ pub(crate) struct Opened {
 
 /// The media thread.
 fn run(
-    plan: ReceivePlan,
+    mut plan: ReceivePlan,
     clock: OsClock,
     stop: &Stop,
     mut out: Looks<Snapshot>,
@@ -437,45 +391,17 @@ fn run(
         ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
     }
     .open()?;
-    let mut session = Session::new(session_config(&plan, clock), clock.now());
-    let track = plan.track(runner.profile());
     let meter = PeakMeter::default();
-    let device = Rc::new(RefCell::new(None));
-    let opened_device = device.clone();
-    let film = film(&plan, &mut session, &tell);
-    let open_sink =
-        meter.sink(open_sink((plan.sink.clone(), film), plan.options.clock, move |opened: Opened| {
-            opened_device.borrow_mut().clone_from(&opened.device);
-            let _main_thread_is_gone = tell.send(Told::Sink(opened));
-        }));
-    if plan.follows_step {
-        session.follow_step();
-    }
-    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    let device = Rc::default();
+    let mut session = set_up(&mut plan, clock, &runner, (&meter, &device), tell)?;
     let record = |file| record(file, &plan.uri, &runner, &mut session);
-    let recorder = plan.passport.map(record).transpose()?;
+    let recorder = plan.passport.take().map(record).transpose()?;
     let choice = plan.options.programme.clone();
     let told = move |programmes| {
         let _main_thread_is_gone = list.send(programmes);
     };
     let mut choosing = calls.then(|| Choosing::new(choice, clock.now(), &mut session, told));
-    runner.join_lastingly(&mut session, SILENCE, plan.options.forever);
-    for (wire, uri) in (1..).zip(&plan.also) {
-        let stack = uri.stack(plan.options.seed, plan.stack.playout_delay, plan.stack.framing);
-        runner.listen_further(WireId(wire), uri.wire(stack), &mut session, SILENCE)?;
-    }
-    let next = WireId(1 + plan.also.len() as u32);
-    if let Some(over) = &plan.video_over {
-        let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
-        runner.listen_for_video(next, wire, &mut session, SILENCE)?;
-    }
-    // The pictures' port may be the one behind the sound's, where else its RTCP would come.
-    if let Some(pictures) = &plan.pictures {
-        pictures.listen(&mut runner, &mut session, WireId(next.0 + 2))?;
-    }
-    if plan.also.is_empty() {
-        runner.listen_for_rtcp(WireId(next.0 + 1), &mut session)?;
-    }
+    listen_on_all(&plan, &mut runner, &mut session)?;
     let _advertiser = plan
         .options
         .announce
@@ -510,6 +436,55 @@ fn run(
     let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);
     let notices = finish(&mut session, &mut notes)?;
     Ok(Ended { notes, notices, files, last, written, closed: closed.is_some() })
+}
+
+/// A session that receives into all that the plan names. `device`: where the sink's device is told.
+fn set_up(
+    plan: &mut ReceivePlan,
+    clock: OsClock,
+    runner: &Runner,
+    (meter, device): (&PeakMeter, &Rc<RefCell<Option<DeviceMeter>>>),
+    tell: mpsc::Sender<Told>,
+) -> Result<Session, Error> {
+    let mut session = Session::new(session_config(plan, clock), clock.now());
+    let track = plan.track(runner.profile());
+    let opened_device = device.clone();
+    let film = film(plan, &mut session, &tell);
+    if let Some(files) = plan.data.take() {
+        let _main_thread_is_gone = tell.send(Told::Data(files.receive_with(&mut session)?));
+    }
+    let open_sink =
+        meter.sink(open_sink((plan.sink.clone(), film), plan.options.clock, move |opened: Opened| {
+            opened_device.borrow_mut().clone_from(&opened.device);
+            let _main_thread_is_gone = tell.send(Told::Sink(opened));
+        }));
+    if plan.follows_step {
+        session.follow_step();
+    }
+    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    Ok(session)
+}
+
+/// Waits on every wire of the plan, or calls.
+fn listen_on_all(plan: &ReceivePlan, runner: &mut Runner, session: &mut Session) -> Result<(), Error> {
+    runner.join_lastingly(session, SILENCE, plan.options.forever);
+    for (wire, uri) in (1..).zip(&plan.also) {
+        let stack = uri.stack(plan.options.seed, plan.stack.playout_delay, plan.stack.framing);
+        runner.listen_further(WireId(wire), uri.wire(stack), session, SILENCE)?;
+    }
+    let next = WireId(1 + plan.also.len() as u32);
+    if let Some(over) = &plan.video_over {
+        let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
+        runner.listen_for_video(next, wire, session, SILENCE)?;
+    }
+    // The pictures' port may be the one behind the sound's, where else its RTCP would come.
+    if let Some(pictures) = &plan.pictures {
+        pictures.listen(runner, session, WireId(next.0 + 2))?;
+    }
+    if plan.also.is_empty() {
+        runner.listen_for_rtcp(WireId(next.0 + 1), session)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfig {

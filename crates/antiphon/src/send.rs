@@ -2,6 +2,7 @@
 
 mod described;
 mod outcome;
+mod outgoing;
 mod plan;
 mod programmes;
 mod receivers;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::{Coding, Source};
 use antiphon_net::{OsClock, Stop, Waker};
-use antiphon_session::{Joined, SendTrack, ServedCounters, Session, SessionConfig};
+use antiphon_session::{Joined, ServedCounters, Session};
 use antiphon_sound::DeviceMeter;
 
 use crate::auto::{self, is_auto};
@@ -23,17 +24,17 @@ use crate::change::{Arriving, Asker, Changes};
 use crate::complete::{self, Offer};
 use crate::device::{DeviceStatus, tell as tell_device};
 use crate::live::{PeakMeter, Recent};
-use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{PicturesSent, VideoCall, VideoFile, VideoOver, VideoTrouble};
+use crate::passport::{PassportFile, Recorder};
+use crate::pictures::{Beside, PicturesSent, VideoOver};
 use crate::receive::MissingSound;
-use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, session_config, spawn};
+use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
-use crate::spool::{self, Kept, SpoolKeeper};
+use crate::spool::{Kept, SpoolKeeper};
 use crate::{Error, ErrorKind, SendOptions};
-use described::publish;
 use outcome::Outcome;
 pub(crate) use outcome::why;
 pub use outcome::{ConfirmedBy, Shortfall};
+use outgoing::Outgoing;
 pub(crate) use plan::{SendPlan, stream_format};
 pub use receivers::SendReceiver;
 use receivers::{Places, comings_and_goings};
@@ -76,9 +77,9 @@ pub fn send(
     notice: &mut dyn FnMut(String),
     status: &mut dyn FnMut(&SendStatus),
 ) -> Result<SendSummary, Error> {
-    if is_auto(&options.target) && options.video_over.is_some() {
+    if is_auto(&options.target) && (options.video_over.is_some() || options.data_over.is_some()) {
         return Err(Error::usage(
-            "auto:// chooses one transport for sound and pictures: name the sound's, such as rtp://HOST:PORT, or omit --video-over",
+            "auto:// chooses one transport for sound and pictures: name the sound's, such as rtp://HOST:PORT, or omit --video-over and --data-over",
         ));
     }
     if is_auto(&options.target) {
@@ -137,7 +138,7 @@ impl Prepared {
         let (mut changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
         // Other programs are not asked whether they take pictures.
         let asked = plan.video_over.as_ref().filter(|_| plan.described.is_none());
-        changes.expect_pictures(asked.map(VideoOver::text));
+        changes.expect_pictures(asked);
         let passport = options.passport.as_deref();
         let passport =
             passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
@@ -165,32 +166,15 @@ impl Prepared {
     ) -> Result<SendSummary, Error> {
         let Prepared { options, plan, passport, mut changes, arriving } = self;
         let clock = plan.clock;
-        let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
-        let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+        let (rate, total) = (plan.format.rate(), plan.source.length());
         let (description, serves) = (plan.describe(&options), plan.serves());
-        let over = plan.video_over.as_ref().map(VideoOver::scheme);
-        let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
         let (ready, opened) = mpsc::channel();
-        let (most, allow) = (options.most_receivers, options.socket.allow.clone());
+        let allow = options.socket.allow.clone();
         let (out, mut looked) = looks();
         let (tell, told) = mpsc::channel();
         let (source_notes, wait_for_peer, playout_delay) =
             (plan.all_notes(), options.wait_for_peer, plan.playout_delay);
-        let mut shown = Shown {
-            device: plan.device.clone(),
-            other_devices: plan.other_devices(),
-            backup: plan.backup.clone(),
-            was_backed_up: false,
-            recent: Recent::default(),
-            joined: Joined::default(),
-            served: ServedCounters::default(),
-            most,
-            plain: move |last: &Snapshot| {
-                let status = last.status(rate, total_s, groups);
-                let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
-                SendStatus { programmes: last.programmes(&names), pictures, ..status }
-            },
-        };
+        let mut shown = shown(&plan, &options);
         let thread_stop = stop.clone();
         let completing = options.complete.clone().map(|over| (over.target(&plan.uri), options.clone()));
         let thread = spawn("send", move || {
@@ -220,38 +204,80 @@ impl Prepared {
             }
             status(&last);
         });
-        let Ended { mut notes, files, last, members, receivers, kept, has } =
-            result.map_err(|_| Error::failed("the media thread panicked"))??;
+        let mut ended = result.map_err(|_| Error::failed("the media thread panicked"))??;
         let stopped = stop.is_asked();
-        let outcome = Outcome { last: &last, rate, total, playout_delay, stopped, dropped: &kept.dropped };
+        let (snapshot, dropped) = (&ended.last, &ended.kept.dropped);
+        let outcome = Outcome { last: snapshot, rate, total, playout_delay, stopped, dropped };
         let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
-        let unanswered = last.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
-        let last = shown.end(&last, notice);
+        let unanswered = snapshot.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
+        let last = shown.end(snapshot, notice);
         status(&last);
-        source_notes.iter().for_each(|source| notes.extend(source.list()));
+        source_notes.iter().for_each(|source| ended.notes.extend(source.list()));
+        let files = std::mem::take(&mut ended.files);
         told.try_iter().chain(files).chain(allow.note()).for_each(&mut *notice);
         let failures = changes.finish(notice);
         if let Some(why) = unanswered {
             return Err(no_answer(why));
         }
-        if let Some(((uri, options), has)) = completing.zip(has).filter(|_| !stopped) {
+        if let Some(((uri, options), has)) = completing.zip(ended.has.take()).filter(|_| !stopped) {
             let again = || SendPlan::new(&options, clock).map(|plan| plan.source);
             (confirmed_by, shortfall) = outcome::completed(
                 complete::offer(&uri, &options.socket, has, &again, stop, notice),
                 confirmed_by,
             );
         }
-        Ok(SendSummary {
+        Ok(ended.summary(last, stopped, failures, (confirmed_by, shortfall)))
+    }
+}
+
+/// What shows the user the stream that is planned.
+fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> SendStatus + use<>> {
+    let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
+    let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
+    let over = plan.video_over.as_ref();
+    let of_data = over.filter(|over| over.what() != Beside::Pictures).map(VideoOver::scheme);
+    let over = over.and_then(VideoOver::of_pictures).map(VideoOver::scheme);
+    let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
+    let data_names = options.data.clone();
+    Shown {
+        device: plan.device.clone(),
+        other_devices: plan.other_devices(),
+        backup: plan.backup.clone(),
+        was_backed_up: false,
+        recent: Recent::default(),
+        joined: Joined::default(),
+        served: ServedCounters::default(),
+        most: options.most_receivers,
+        plain: move |last: &Snapshot| {
+            let status = last.status(rate, total_s, groups);
+            let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
+            let data = last.data.named(&data_names, of_data);
+            SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
+        },
+    }
+}
+
+impl Ended {
+    /// What became of the stream, of which `last` is the last state.
+    fn summary(
+        self,
+        last: SendStatus,
+        interrupted: bool,
+        failures: Vec<String>,
+        (confirmed_by, shortfall): (ConfirmedBy, Option<Shortfall>),
+    ) -> SendSummary {
+        let unsent = last.data.iter().find_map(|data| data.shortfall(interrupted));
+        SendSummary {
             status: last,
-            interrupted: stopped,
-            notes,
-            members_reported: members,
-            receivers_served: receivers,
+            interrupted,
+            notes: self.notes,
+            members_reported: self.members,
+            receivers_served: self.receivers,
             failures,
-            dropped_sound: kept.dropped,
+            dropped_sound: self.kept.dropped,
             confirmed_by,
-            shortfall,
-        })
+            shortfall: shortfall.or(unsent.map(Shortfall::failed)),
+        }
     }
 }
 
@@ -356,10 +382,9 @@ fn run(
     (tell, ready): (&mpsc::Sender<String>, &mpsc::Sender<()>),
     mut arriving: Arriving,
 ) -> Result<Ended, Error> {
-    let clock = plan.clock;
+    let (clock, format, coding) = (plan.clock, plan.format, plan.coding);
     let capture = create_capture(options.capture.as_deref(), clock)?;
     let is_live = plan.source.is_live();
-    let may_be_live = is_live || plan.source.length().is_none();
     let others = plan.programmes.iter_mut().flat_map(|(_, others)| others);
     let waker = wake_for([&mut plan.source].into_iter().chain(others.map(|other| &mut other.source)))?;
     let wire = RunPlan {
@@ -370,47 +395,15 @@ fn run(
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let serves = plan.serves().then_some(options.most_receivers);
-    let track = plan.track(options, runner.max_packet(), is_live);
-    let programmes = plan.take_programmes(options, runner.max_packet())?;
+    let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let meter = PeakMeter::default();
-    let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
-    let mut track = SendTrack::new(meter.source(plan.source), track)?;
-    // A pipe shows only by its pace whether it is live.
-    let keeper = if may_be_live { keep_in_spool(options, &runner, &mut track, tell)? } else { None };
-    let _announcer =
-        publish(options, (&track, &config.cname, plan.described.as_ref()), &plan.uri, clock, &runner, tell)?;
-    let config = SessionConfig { playout_delay: plan.playout_delay, framing: plan.stack.framing, ..config };
-    let mut session = Session::new(config, clock.now());
-    let interval = MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
-    let record = |file| record(file, plan.uri.transport.scheme, interval, &runner, &mut session);
-    let recorder = passport.map(record).transpose()?;
-    session.set_send_track(track);
-    let call = plan.video_over.as_ref().map(|over| {
-        let wire = over.wire(options.seed, plan.stack.playout_delay);
-        VideoCall::begin(wire, over.text(), tell.clone())
-    });
-    let mut call = call.transpose()?;
-    let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
-    let how = (options.length, options.seed);
-    if plan.described.is_some() {
-        session.set_video_session(clock.now());
-    }
-    let troubles = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
-    if call.is_some() && plan.described.is_none() {
-        session.set_video_apart(clock.now());
-    }
-    if let Some((first, others)) = programmes {
-        session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
-    }
-    if let Some(delay) = plan.in_step {
-        session.set_in_step(clock.now(), delay);
-    }
+    let Outgoing { mut session, mut call, troubles, recorder, keeper, announcer: _announcer } =
+        Outgoing::set_up(plan, (options, passport), &meter, &runner, tell)?;
     match serves {
         Some(most) => runner.serve(&mut session, most),
         None => runner.join_lastingly(&mut session, SILENCE, is_live || options.wait_for_peer),
     }
     let _main_thread_is_gone = ready.send(());
-    let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let stacks = runner.stacks();
     let mut wall = WallClock::new(clock);
     let driven = runner.drive(&mut session, stop, &mut |now, session, lines| {
@@ -424,19 +417,13 @@ fn run(
         });
     })?;
     let mut last = snapshot(&mut session, clock.now(), &meter, serves, &places);
-    let receivers = places.figures(&session, plan.format.rate());
+    let receivers = places.figures(&session, format.rate());
     // What is left of the pictures on a connection of theirs says nothing of the sound.
     last.silent_since_end |= driven.unflushed && (call.is_none() || !runner.has_flushed());
-    let members = members(&session, plan.format.rate());
+    let members = members(&session, format.rate());
     let has = session.send_track().and_then(|track| {
         let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));
-        Some(Offer {
-            ssrc,
-            first,
-            format: plan.format,
-            sample: plan.coding.sample_format(),
-            frames: last.position,
-        })
+        Some(Offer { ssrc, first, format, sample: coding.sample_format(), frames: last.position })
     });
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
@@ -447,7 +434,7 @@ fn run(
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
-    notes.extend(troubles.iter().filter_map(VideoTrouble::note));
+    notes.extend(troubles.notes());
     // The spool ends with the session.
     drop(session);
     let kept = keeper.map(SpoolKeeper::finish).unwrap_or_default();
@@ -464,22 +451,6 @@ fn snapshot(
 ) -> Snapshot {
     let snapshot = Snapshot::of(session, now, meter);
     if serves.is_some() { snapshot.with_receivers(session, places) } else { snapshot }
-}
-
-/// What a recording misses of a live source waits for it in a file, if the transport loses nothing.
-fn keep_in_spool(
-    options: &SendOptions,
-    runner: &Runner,
-    track: &mut SendTrack,
-    tell: &mpsc::Sender<String>,
-) -> Result<Option<SpoolKeeper>, Error> {
-    if !runner.profile().reliable {
-        return Ok(None);
-    }
-    let started = spool::start(&options.spool, track.longest_message(), spool::MOST_SPOOLED, tell.clone())?;
-    let Some((spool, keeper)) = started else { return Ok(None) };
-    track.set_spool(spool);
-    Ok(Some(keeper))
 }
 
 /// Opens the wire; `wait`: tries again for as long as nobody accepts the call.
@@ -507,21 +478,6 @@ pub(crate) fn open_wire(
 
 /// How often a peer that does not accept a connection is called.
 const CALL_AGAIN: Duration = Duration::from_millis(500);
-
-/// Begins a passport of what `session` sends, a packet each `interval`.
-fn record(
-    file: PassportFile,
-    scheme: &'static str,
-    interval: Duration,
-    runner: &Runner,
-    session: &mut Session,
-) -> Result<Recorder, Error> {
-    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
-    let scribe = Sending::new(scheme, profile.retransmits, profile.acknowledged, header_bytes, interval);
-    let (recorder, observer) = Recorder::start(file, scribe)?;
-    session.observe(observer);
-    Ok(recorder)
-}
 
 /// How long an absent peer is sent to before the user is told: within two seconds in all.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);

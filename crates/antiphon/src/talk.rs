@@ -166,16 +166,7 @@ fn shown(
         most: 1,
         plain: move |last: &send::Snapshot| last.status(rate, total_s, groups),
     };
-    let (recent, latency) = (Recent::default(), plan.receive.latency);
-    let heard = receive::Shown {
-        told: sinks,
-        pictures: None,
-        out_of_sync: false,
-        sinks: Vec::new(),
-        recent,
-        latency,
-        over: None,
-    };
+    let heard = receive::Shown::new(sinks, plan.receive.latency);
     Shown {
         mute: plan.options.mute.clone(),
         sent,

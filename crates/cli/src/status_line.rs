@@ -18,6 +18,8 @@ pub fn send_line(status: &SendStatus, width: usize) -> String {
         }
     }
     line.pictures_sent(status);
+    let waited = status.data.iter().map(|data| data.expired + data.refused).sum();
+    line.data(status.data.iter().map(|data| data.bytes), (waited, "pieces left out"));
     line.device(status.device.as_ref());
     line.level(&status.live);
     line.rate(&status.live);
@@ -102,6 +104,8 @@ pub fn receive_line(status: &ReceiveStatus, width: usize) -> String {
         }
     }
     line.pictures(status);
+    let missing = status.data.iter().map(|data| data.missing).sum();
+    line.data(status.data.iter().map(|data| data.bytes), (missing, "bytes missing"));
     line.device(status.device.as_ref());
     line.level(&status.live);
     let fill = status.live.buffer_ms;
@@ -221,6 +225,15 @@ impl Line {
         }
     }
 
+    /// Data of all tracks, and how much of them is not there, if there are any.
+    fn data(&mut self, bytes: impl ExactSizeIterator<Item = u64>, (without, what): (u64, &str)) {
+        if bytes.len() == 0 {
+            return;
+        }
+        let without = if without == 0 { String::new() } else { format!(" ({without} {what})") };
+        self.add(2, format!(", data {:.1} kB{without}", bytes.sum::<u64>() as f64 / 1e3));
+    }
+
     /// The pictures that come.
     fn pictures(&mut self, status: &ReceiveStatus) {
         let Some(pictures) = status.pictures else { return };
@@ -331,7 +344,9 @@ fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> 
 
 #[cfg(test)]
 mod tests {
-    use antiphon::{DelayBasis, DelayStatus, PicturesReceived, PicturesSent, SkewFigures};
+    use antiphon::{
+        DataReceived, DataSent, DelayBasis, DelayStatus, PicturesReceived, PicturesSent, SkewFigures,
+    };
 
     use super::*;
 
@@ -388,6 +403,29 @@ mod tests {
             ..PicturesReceived::default()
         };
         (sent, received)
+    }
+
+    #[test]
+    fn data_are_in_the_lines_of_both_ends() {
+        let going = |bytes, expired| DataSent {
+            source: "a".into(),
+            bytes,
+            pieces: 9,
+            expired,
+            refused: 0,
+            ended: false,
+        };
+        let sent = SendStatus { data: vec![going(1_200, 0), going(500, 3)], ..sent() };
+        assert!(
+            send_line(&sent, 200).contains(", data 1.7 kB (3 pieces left out)"),
+            "{}",
+            send_line(&sent, 200)
+        );
+        let coming = |missing| DataReceived { bytes: 2_000, missing, ..DataReceived::default() };
+        let line = |data| receive_line(&ReceiveStatus { data, ..received(None) }, 200);
+        assert!(line(vec![coming(0)]).contains(", data 2.0 kB,"), "{}", line(vec![coming(0)]));
+        assert!(line(vec![coming(0), coming(40)]).contains(", data 4.0 kB (40 bytes missing)"));
+        assert!(!line(Vec::new()).contains("data"));
     }
 
     #[test]

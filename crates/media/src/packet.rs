@@ -1,6 +1,7 @@
 //! RTP packets: blocks of sound into packets, and packets, from any sender, back into blocks.
 
 mod config;
+mod data;
 mod depacketiser;
 mod extension;
 mod marking;
@@ -9,6 +10,7 @@ mod returned;
 mod video;
 
 pub use config::{PacketConfig, PacketError, RTP_HEADER};
+pub use data::{DATA, DATA_HEADER, DataPlace, DataStream, MOST_DATA, parse_data};
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
 pub use extension::{EncodingName, ExtensionIds, InBandFormat, InBandGroup, InBandVideo};
 pub use marking::Marking;

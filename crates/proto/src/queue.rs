@@ -103,8 +103,12 @@ impl SendQueue {
     }
 
     fn has_room(&self, len: usize, priority: u8) -> bool {
-        // What is less urgent leaves half of the room to what is more urgent.
-        let share = if priority > 0 { 2 } else { 1 };
+        // What is less urgent leaves half of the room to what is more urgent, and the least urgent half of the rest.
+        let share = match priority {
+            0 => 1,
+            1 => 2,
+            _ => 4,
+        };
         // A caller that never drains events is blocked as well: otherwise sending alone would make them grow without
         // bound.
         self.waiting.len() < self.most / share
@@ -350,6 +354,9 @@ mod tests {
         assert!(matches!(queue.push(message(13, 0), 1), Err(SendError::Blocked { .. })));
         let left = std::iter::from_fn(|| queue.pop(now)).map(|message| message.tag.0);
         assert_eq!(left.collect::<Vec<_>>(), [10, 11, 12, 0, 1, 2]);
+        queue.push(message(20, 2), 1).expect("a quarter of the room");
+        assert!(matches!(queue.push(message(21, 2), 1), Err(SendError::Blocked { .. })));
+        queue.push(message(22, 1), 1).expect("more for what is more urgent");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!          ├─ SendTrack: source ─ packetiser ─ store ─ protector
 //!          ├─ ReceiveTrack: recoverer ─ playout ─ sink
 //!          ├─ VideoTrack × n and a VideoSink: pictures beside the sound
+//!          ├─ DataTrack × n and a DataSink: data beside both
 //!          └─ Observer × n
 //! Reflector ── Associations: returns every message as it came
 //! VoicePort ── Associations: many voice channels over one, both ways
@@ -20,6 +21,8 @@ mod arrived;
 mod associations;
 mod call_log;
 mod convert;
+mod data_in;
+mod data_track;
 mod delivery;
 mod framed;
 mod framing;
@@ -57,12 +60,17 @@ pub use arrivals::ArrivalTable;
 pub use associations::{AdmissionCounters, AssociationId, Associations, Handled, Policy};
 pub use call_log::{CallLog, CallProgress};
 pub use convert::{ConvertError, converted, converted_sink, limited};
+pub use data_in::{DataInCounters, DataSink};
+pub use data_track::{
+    DataPiece, DataSource, DataTrack, DataTrackConfig, DataTrackCounters, MOST_DATA_TRACKS, MOST_PIECE,
+    MOST_TRACK,
+};
 pub use framed::Framing;
 pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
 pub use latency::{Latency, LatencyError};
 pub use looks::of_messages;
-pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, TrackId};
+pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, SharedPaths, TrackId};
 pub use members::{Joined, Member};
 pub use mixer::MixerCounters;
 pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};

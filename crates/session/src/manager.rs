@@ -7,6 +7,7 @@
 
 mod copa;
 mod shared_path;
+mod shared_paths;
 mod slow_path;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use antiphon_media::rtcp::ArrivalReport;
 
 use crate::associations::AssociationId;
 pub use shared_path::SharedPath;
+pub use shared_paths::SharedPaths;
 
 /// What a path is at its best, its shortest round trip and the most that it takes, is that of half a minute: a queue that others fill is
 /// not always full. It is kept in spans of this length, so many of them.
@@ -29,6 +31,8 @@ pub struct TrackId(pub u16);
 impl TrackId {
     /// The sound of a session.
     pub const SOUND: TrackId = TrackId(0);
+    /// Data beside sound and pictures, which come before them.
+    pub const DATA: TrackId = TrackId(u16::MAX);
 }
 
 /// How much a track may send.
@@ -53,6 +57,10 @@ pub trait CongestionManager {
 
     /// What `track` may send now.
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget;
+
+    /// Whether a picture of so many bytes, of which all packets leave as they are due, is for one of several receivers: the last of them has to wait no longer
+    /// than `patience`, or nothing is in its way.
+    fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool;
 
     /// What is known of the path.
     fn figures(&self) -> PathFigures;
@@ -86,6 +94,10 @@ impl CongestionManager for GrantAll {
 
     fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
         Budget::All
+    }
+
+    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
+        true
     }
 
     fn figures(&self) -> PathFigures {

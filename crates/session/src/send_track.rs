@@ -11,6 +11,7 @@ use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
 
+use crate::data_track::data_of;
 use crate::least::Least;
 use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
@@ -486,7 +487,7 @@ pub(crate) fn programme_of(tag: Tag) -> (usize, bool) {
 
 /// The number of the message that a tag names; `None` for a tag that is no track message's.
 pub(crate) fn number_of(tag: Tag) -> Option<u64> {
-    (tag != Tag::NONE && video_of(tag).is_none()).then_some(tag.0 & NUMBER_MASK)
+    (tag != Tag::NONE && video_of(tag).is_none() && data_of(tag).is_none()).then_some(tag.0 & NUMBER_MASK)
 }
 
 /// Messages, one each `interval`, for which an endpoint reserves memory (`Endpoint::reserve`): those of a track that

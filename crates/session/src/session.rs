@@ -12,6 +12,7 @@ mod collision;
 mod conference;
 mod congestion;
 mod data;
+mod data_beside;
 mod deliver;
 mod end;
 mod fan_out;
@@ -66,7 +67,8 @@ use asking::Asking;
 use choosing::Choosing;
 use conference::Conference;
 use congestion::Arrivals;
-use data::DataTrack;
+use data::MessageTrack;
+use data_beside::Data;
 use deliver::Redial;
 use end::State;
 use further::FurtherState;
@@ -159,8 +161,10 @@ pub struct Session {
     /// What is sent beside the send track, to other peers.
     programmes: Programmes,
     receive: Option<ReceiveTrack>,
-    data: Option<DataTrack>,
+    data: Option<MessageTrack>,
     video: Video,
+    /// Data beside them.
+    beside: Data,
     /// Of pictures that have an association of their own.
     video_apart: Option<VideoApart>,
     /// Of pictures of another program, which come in an RTP session of their own.
@@ -246,6 +250,7 @@ impl Session {
             receive: None,
             data: None,
             video: Video::default(),
+            beside: Data::default(),
             video_apart: None,
             video_session: None,
             arrivals: Arrivals::default(),
@@ -293,7 +298,7 @@ impl Session {
     /// Carries an application's messages both ways, with one peer, instead of tracks. Call it before there is a peer or
     /// a listening wire.
     pub fn set_port(&mut self, port: Box<dyn MessagePort>) {
-        self.data = Some(DataTrack::new(port));
+        self.data = Some(MessageTrack::new(port));
     }
 
     /// Wall-clock time of the run's clock, read again: reports tell it. Corrections under a millisecond are left out:
@@ -476,7 +481,9 @@ impl Session {
     }
 
     fn on_outcome(&mut self, now: Instant, at: usize, tag: Tag, outcome: Outcome) {
-        if self.data.is_none() && self.on_video_outcome(now, at, tag, outcome) {
+        let is_beside = self.data.is_none()
+            && (self.on_data_outcome(now, tag, outcome) || self.on_video_outcome(now, at, tag, outcome));
+        if is_beside {
             return;
         }
         let (Some(number), Some(peer)) = (number_of(tag), &mut self.peers[at]) else { return };
@@ -554,6 +561,7 @@ impl Participant for Session {
         self.run_track(now);
         self.run_video(now);
         self.deliver(now);
+        self.run_data(now);
         self.send_reports(now);
         self.send_receipts(now);
         self.send_delays(now);
@@ -595,7 +603,7 @@ impl Participant for Session {
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, sooner(self.next_give_up(), self.next_question()));
         let due = sooner(due, sooner(self.next_further(), self.next_video_apart()));
-        let due = sooner(due, self.next_video_session());
+        let due = sooner(due, sooner(self.next_video_session(), self.next_data()));
         let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         let due = sooner(due, sooner(self.next_delays(), self.next_of_parties()));
         let due = sooner(due, sooner(self.next_clock_word(), self.next_clock_question()));

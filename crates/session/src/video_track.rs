@@ -17,7 +17,7 @@ pub(crate) use recent::Part;
 use recent::Recent;
 use source::Head;
 pub use source::{VideoPayload, VideoSource, VideoWay};
-pub(crate) use tag::{AGAIN, again_tag, video_of, video_tag};
+pub(crate) use tag::{AGAIN, BESIDE, again_tag, video_of, video_tag};
 use way::Judged;
 pub(crate) use way::Way;
 
@@ -120,6 +120,8 @@ pub(crate) struct VideoPacket<'a> {
     pub number: u16,
     /// Whether it begins a key frame.
     pub begins_key: bool,
+    /// Whether other pictures need this one.
+    pub is_needed: bool,
     pub payload: usize,
     /// When it was due.
     pub due: Instant,
@@ -237,6 +239,7 @@ impl VideoTrack {
                     part: head.part,
                     number: self.stream.number(),
                     begins_key: self.begins_key,
+                    is_needed: head.is_needed,
                     payload: head.len,
                     due: origin + head.due,
                     deadline: self.unit.and_then(|unit| unit.until),
@@ -297,6 +300,13 @@ impl VideoTrack {
         }
         let is_late = |unit: &Unit| unit.until.is_some_and(|until| until < now);
         if let Some(unit) = self.unit.as_mut().filter(|unit| unit.is_sent && is_late(unit)) {
+            let left = f64::from(parts - part) * head.len as f64;
+            // When the first one was begun, nothing was known of the path.
+            let is_first = self.counters.units == 1 && head.is_key;
+            if let Some(until) = way.finishes_late(now, due, left).filter(|_| is_first) {
+                unit.until = Some(until);
+                return None;
+            }
             // The rest of it has waited too long, for a transport or a path that is full.
             unit.is_sent = false;
             self.broken |= head.is_needed;
@@ -332,6 +342,11 @@ impl VideoTrack {
         let payload = self.source.next()?;
         let ntp = self.config.epoch.ntp(origin + head.shown);
         self.stream.packet((ticks(head.shown), marking), ntp, payload.bytes, &mut self.buf)
+    }
+
+    /// Whether it has more to send than the path carries.
+    pub(crate) fn is_held_at(&self, now: Instant) -> bool {
+        self.held.is_some_and(|until| until > now)
     }
 
     /// Nothing is sent before this instant.

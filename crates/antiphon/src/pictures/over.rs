@@ -1,4 +1,4 @@
-//! Another transport for the pictures than for the sound: where it leads, and how its wire comes to a run.
+//! Another transport for the pictures, or the data, than for the sound: where it leads, and how its wire comes to a run.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -13,24 +13,71 @@ use crate::Error;
 use crate::run::{OpenedWire, Stacks, WirePlan, spawn};
 use crate::transport::{StreamUri, random_token};
 
-/// The transport of the pictures.
+/// The transport of what goes beside the sound.
 #[derive(Clone)]
 pub(crate) struct VideoOver {
     uri: StreamUri,
+    what: Beside,
+}
+
+/// What has a transport of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beside {
+    Pictures,
+    Data,
+    Both,
+}
+
+impl Beside {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Beside::Pictures => "pictures",
+            Beside::Data => "data",
+            Beside::Both => "pictures and data",
+        }
+    }
+
+    /// The option that says where it goes.
+    pub fn option(self) -> &'static str {
+        match self {
+            Beside::Pictures | Beside::Both => "--video-over",
+            Beside::Data => "--data-over",
+        }
+    }
+
+    /// Of the two options, which name one transport, if any. `has_video`: whether there are pictures.
+    pub fn of<'a>(
+        video: Option<&'a str>,
+        data: Option<&'a str>,
+        has_video: bool,
+    ) -> Result<Option<(Self, &'a str)>, Error> {
+        match (video, data) {
+            (None, None) => Ok(None),
+            (Some(text), None) => Ok(Some((Beside::Pictures, text))),
+            (Some(text), Some(other)) if text == other => Ok(Some((Beside::Both, text))),
+            (None, Some(text)) if !has_video => Ok(Some((Beside::Data, text))),
+            (_, Some(text)) => Err(Error::usage(format!(
+                "--data-over {text}: beside the sound there is one further transport, for pictures and data together: write --video-over {text} as \
+                 well, or omit --data-over"
+            ))),
+        }
+    }
 }
 
 impl VideoOver {
     /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads.
     pub fn read(
-        text: &str,
+        (what, text): (Beside, &str),
         sound: &StreamUri,
         socket: &SocketOptions,
         read: impl FnOnce(&str) -> Result<StreamUri, Error>,
     ) -> Result<Self, Error> {
-        let refuse = |why: String| Err(Error::usage(format!("--video-over {text}: {why}")));
+        let option = what.option();
+        let refuse = |why: String| Err(Error::usage(format!("{option} {text}: {why}")));
         let address = sound.address();
         if address.ip().is_multicast() {
-            return refuse("pictures go to a group with its sound: omit it".into());
+            return refuse(format!("{} go to a group with its sound: omit it", what.name()));
         }
         let uri = if text.contains("://") {
             read(text)?
@@ -41,7 +88,7 @@ impl VideoOver {
                 ));
             };
             let named =
-                |error: Error| Error { message: format!("--video-over {text}: {}", error.message), ..error };
+                |error: Error| Error { message: format!("{option} {text}: {}", error.message), ..error };
             sound.beside(text, port, socket).map_err(named)?
         };
         if let Some(key) = uri.keys.of_sound() {
@@ -50,7 +97,10 @@ impl VideoOver {
             ));
         }
         if uri.address().ip().is_multicast() {
-            return refuse("a group gets pictures with its sound: name the host of the sound".into());
+            return refuse(format!(
+                "a group gets {} with its sound: name the host of the sound",
+                what.name()
+            ));
         }
         let listens = |uri: &StreamUri| matches!(uri.target, Target::Listen(_));
         if listens(&uri) != listens(sound) {
@@ -65,7 +115,17 @@ impl VideoOver {
         if same(&uri, sound) && address.port() > 0 {
             return refuse(format!("the sound has port {}: choose another one", address.port()));
         }
-        Ok(VideoOver { uri })
+        Ok(VideoOver { uri, what })
+    }
+
+    /// What goes over it.
+    pub fn what(&self) -> Beside {
+        self.what
+    }
+
+    /// The same, if pictures do.
+    pub fn of_pictures(&self) -> Option<&Self> {
+        Some(self).filter(|_| self.what != Beside::Data)
     }
 
     /// The transport's scheme.
@@ -98,6 +158,7 @@ impl VideoOver {
 pub(crate) struct VideoCall {
     opened: rtrb::Consumer<OpenedWire>,
     token: Token,
+    what: &'static str,
     tell: mpsc::Sender<String>,
     /// The largest packet that is not fragmented.
     pub max_packet: usize,
@@ -106,14 +167,15 @@ pub(crate) struct VideoCall {
 impl VideoCall {
     /// Opens it, on a thread of its own where that waits for the peer: again and again until somebody answers. `tell` gets a sentence if
     /// nobody does.
-    pub fn begin(plan: WirePlan, text: String, tell: mpsc::Sender<String>) -> Result<Self, Error> {
+    pub fn begin(plan: WirePlan, over: &VideoOver, tell: mpsc::Sender<String>) -> Result<Self, Error> {
+        let (text, what) = (over.text(), over.what.name());
         let (mut to_media, opened) = rtrb::RingBuffer::new(1);
         let token = random_token();
         if !plan.waits() {
             let wire = plan.open()?;
             let max_packet = wire.max_packet()?;
             let _there_is_room = to_media.push(wire);
-            return Ok(VideoCall { opened, token, tell, max_packet });
+            return Ok(VideoCall { opened, token, what, tell, max_packet });
         }
         let max_packet = plan.max_packet_of_stream()?;
         let told_by = tell.clone();
@@ -127,7 +189,7 @@ impl VideoCall {
                     }
                     Err(error) if !std::mem::replace(&mut told, true) => {
                         let _the_stream_has_ended = told_by.send(format!(
-                            "{text}: {error}; the sound goes on without pictures, and they are tried again"
+                            "{text}: {error}; the sound goes on without {what}, and they are tried again"
                         ));
                     }
                     // The first one was told; the others are the same in most cases.
@@ -136,7 +198,7 @@ impl VideoCall {
                 std::thread::park_timeout(CALL_AGAIN);
             }
         })?;
-        Ok(VideoCall { opened, token, tell, max_packet })
+        Ok(VideoCall { opened, token, what, tell, max_packet })
     }
 
     /// Has `session` use the wire once it is open; on the media thread, after each round.
@@ -147,7 +209,7 @@ impl VideoCall {
             Ok(added) => session.call_for_video(now, VIDEO_WIRE, &added.paths, &added.stack, self.token),
             Err(error) => {
                 let _the_main_thread_is_gone =
-                    self.tell.send(format!("{name}: {error}; the sound goes on without pictures"));
+                    self.tell.send(format!("{name}: {error}; the sound goes on without {}", self.what));
             }
         }
     }

@@ -9,8 +9,9 @@ use antiphon_net::Target;
 use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
 use antiphon_sound::{SinkKind, SinkSpec};
 
+use crate::data::DataFiles;
 use crate::passport::PassportFile;
-use crate::pictures::{ForeignPictures, VideoOver};
+use crate::pictures::{Beside, ForeignPictures, VideoOver};
 use crate::send::SILENCE;
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SinkClock};
@@ -22,6 +23,8 @@ pub(crate) struct ReceivePlan {
     pub also: Vec<StreamUri>,
     /// Where the pictures come, if not with the sound.
     pub video_over: Option<VideoOver>,
+    /// Where data beside them go.
+    pub data: Option<DataFiles>,
     /// Pictures of another program.
     pub pictures: Option<ForeignPictures>,
     pub stack: StackPlan,
@@ -107,6 +110,7 @@ impl ReceivePlan {
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let video_over = video_over(&uri, &sink, options)?;
+        let data = data_files(options, framing_of(&uri, options))?;
         let pictures = ForeignPictures::of(&uri, &sink, options)?;
         let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
         if sink.film().is_some() && (!keeps_time || options.complete.is_some()) {
@@ -125,7 +129,7 @@ impl ReceivePlan {
             over.check(&uri, true)?;
         }
         let asked = asked_latency(uri.keys.latency.or(options.latency), &sink);
-        let framing = uri.keys.framing.unwrap_or(options.framing);
+        let framing = framing_of(&uri, options);
         let latency = playout_delay(asked, &sink, options.clock);
         Ok(ReceivePlan {
             follows_step: asked.is_none(),
@@ -138,6 +142,7 @@ impl ReceivePlan {
             uri,
             also,
             video_over,
+            data,
             pictures,
             latency,
             sink,
@@ -185,8 +190,9 @@ impl ReceivePlan {
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
         let over = self.video_over.as_ref();
-        let over = over.map(VideoOver::text).or(self.pictures.as_ref().map(ForeignPictures::text));
-        let over = over.map_or_else(String::new, |over| format!(", and on {over} for pictures"));
+        let over = over.map(|over| (over.text(), over.what().name()));
+        let over = over.or(self.pictures.as_ref().map(|pictures| (pictures.text(), "pictures")));
+        let over = over.map_or_else(String::new, |(over, what)| format!(", and on {over} for {what}"));
         let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}{also}{over}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
@@ -224,30 +230,53 @@ pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
     }
 }
 
+fn framing_of(uri: &StreamUri, options: &ReceiveOptions) -> StreamFraming {
+    uri.keys.framing.unwrap_or(options.framing)
+}
+
+/// Opens where data go.
+fn data_files(options: &ReceiveOptions, framing: StreamFraming) -> Result<Option<DataFiles>, Error> {
+    if options.data.is_empty() {
+        return Ok(None);
+    }
+    if framing != StreamFraming::Rtp {
+        return Err(Error::usage("data come as RTP packets: omit --framing, or --data"));
+    }
+    if options.forever {
+        return Err(Error::usage("data are those of one sender, and end with it: omit --forever, or --data"));
+    }
+    DataFiles::open(options).map(Some)
+}
+
 /// The transport that pictures have for themselves.
 fn video_over(
     sound: &StreamUri,
     sink: &SinkSpec,
     options: &ReceiveOptions,
 ) -> Result<Option<VideoOver>, Error> {
-    let Some(text) = &options.video_over else { return Ok(None) };
-    if sink.film().is_none() {
+    let (video, data) = (options.video_over.as_deref(), options.data_over.as_deref());
+    let Some(over) = Beside::of(video, data, sink.film().is_some())? else { return Ok(None) };
+    let (option, what, text) = (over.0.option(), over.0.name(), over.1);
+    if let (true, Some(text)) = (options.data.is_empty(), data) {
+        return Err(Error::usage(format!("--data-over {text} is for data: name their files with --data")));
+    }
+    if sink.film().is_none() && video.is_some() {
         return Err(Error::usage(format!(
             "--video-over {text} is for pictures, and '{}' takes sound alone: record into NAME.mkv, or watch with player:",
             options.sink
         )));
     }
     if matches!(sound.target, Target::Call(_)) {
-        return Err(Error::usage(
-            "a sender that is called sends pictures with the sound: omit --video-over, or have the sender call this receiver",
-        ));
+        return Err(Error::usage(format!(
+            "a sender that is called sends {what} with the sound: omit {option}, or have the sender call this receiver"
+        )));
     }
     if !options.also.is_empty() {
-        return Err(Error::usage(
-            "--video-over gives sound and pictures a transport each, and --also is for both together: omit one of them",
-        ));
+        return Err(Error::usage(format!(
+            "{option} gives sound and {what} a transport each, and --also is for both together: omit one of them"
+        )));
     }
-    VideoOver::read(text, sound, &options.socket, |text| listening(text, options)).map(Some)
+    VideoOver::read(over, sound, &options.socket, |text| listening(text, options)).map(Some)
 }
 
 #[cfg(test)]

@@ -16,6 +16,13 @@ pub struct Shortfall {
     pub kind: ErrorKind,
 }
 
+impl Shortfall {
+    /// Something is missing, though the receiver is there.
+    pub(super) fn failed(message: String) -> Self {
+        Shortfall { message, kind: ErrorKind::Failed }
+    }
+}
+
 impl serde::Serialize for Shortfall {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.message)

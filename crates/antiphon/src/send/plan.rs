@@ -16,8 +16,9 @@ use antiphon_video::VideoDescription;
 
 use super::programmes::{Further, check_programmes, frames_of, further_programmes};
 use crate::backup::{BackedUp, Backup, BackupMeter};
+use crate::data::DataInput;
 use crate::groups::read_groups;
-use crate::pictures::{VideoFile, VideoOver};
+use crate::pictures::{Beside, VideoFile, VideoOver};
 use crate::programmes::ProgrammeSource;
 use crate::transport::{StackPlan, StreamKeys, StreamUri, unguessable};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
@@ -31,6 +32,8 @@ pub(crate) struct SendPlan {
     pub video: Vec<VideoFile>,
     /// Their own transport.
     pub video_over: Option<VideoOver>,
+    /// Data beside both.
+    pub data: Vec<DataInput>,
     /// What other programs are told of the pictures.
     pub described: Option<VideoDescription>,
     /// Of a sender with programmes: the source's name, and the others.
@@ -144,6 +147,8 @@ impl SendPlan {
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
         check_video(!video.is_empty(), framing, options)?;
         let video_over = video_over(&uri, options)?;
+        check_data(&uri, framing, options)?;
+        let data = DataInput::open_all(options)?;
         let described = video.first().zip(video_over.as_ref()).filter(|_| options.sdp.is_some());
         let described = described.map(|(video, over)| video.described(over.address()));
         let patience = match playout_delay {
@@ -160,6 +165,7 @@ impl SendPlan {
             source,
             video,
             video_over,
+            data,
             described,
             programmes,
             notes,
@@ -185,6 +191,12 @@ impl SendPlan {
         matches!(self.uri.target, Target::Listen(_))
     }
 
+    /// Where what goes beside the sound goes, unless `but` alone does.
+    fn over_for(&self, but: Beside) -> String {
+        let over = self.video_over.as_ref().filter(|over| over.what() != but);
+        over.map_or_else(String::new, |over| format!(" over {}", over.text()))
+    }
+
     /// The pictures in words, after those for the sound.
     pub fn described_video(&self, options: &SendOptions) -> String {
         let video = self.video.first().zip(options.video.first());
@@ -193,8 +205,7 @@ impl SendPlan {
                 1 => String::new(),
                 versions => format!(" in {versions} versions"),
             };
-            let over =
-                self.video_over.as_ref().map_or_else(String::new, |over| format!(" over {}", over.text()));
+            let over = self.over_for(Beside::Data);
             format!(" with {} of {}{versions}{over}", video.describe(), path.display())
         })
     }
@@ -218,12 +229,16 @@ impl SendPlan {
             _ => format!(", in groups of {}", self.groups),
         };
         let video = self.described_video(options);
+        let data = match options.data.len() {
+            0 => String::new(),
+            _ => format!(" and data ({}){}", options.data.join(", "), self.over_for(Beside::Pictures)),
+        };
         let protect = match self.protect.times {
             0 | 1 => String::new(),
             times => format!("; each packet is sent {times} times"),
         };
         format!(
-            "sending {sources} ({}{groups}, {}){video} {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}{step}",
+            "sending {sources} ({}{groups}, {}){video}{data} {verb} {}://{}; {delay} unless the receiver reports another playout delay{protect}{step}",
             self.format,
             self.coded(),
             self.uri.transport.scheme,
@@ -289,6 +304,7 @@ fn for_one_receiver(options: &SendOptions) -> Option<&'static str> {
         (options.complete.is_some(), "--complete"),
         (options.passport.is_some(), "--passport"),
         (options.video_over.is_some(), "--video-over"),
+        (options.data_over.is_some(), "--data-over"),
     ];
     given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
 }
@@ -317,19 +333,53 @@ fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -
     Ok(())
 }
 
+/// Refuses data where nobody could take them.
+fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) -> Result<(), Error> {
+    if let (true, Some(over)) = (options.data.is_empty(), &options.data_over) {
+        return Err(Error::usage(format!("--data-over {over} is for data: name them with --data")));
+    }
+    let option = match (options.data.is_empty(), options.data_rate, options.data_deadline) {
+        (true, None, None) => return Ok(()),
+        (false, ..) => None,
+        (true, Some(_), _) => Some("--data-rate"),
+        (true, None, Some(_)) => Some("--data-deadline"),
+    };
+    if let Some(option) = option {
+        return Err(Error::usage(format!("{option} is for data: name them with --data")));
+    }
+    let is_group = uri.address().ip().is_multicast();
+    let why = if framing != StreamFraming::Rtp {
+        "data are sent as RTP packets: omit --framing"
+    } else if options.plain {
+        "data are told by a header extension, which --plain leaves out: omit one of them"
+    } else if !options.programmes.is_empty() {
+        "a sender of several programmes sends sound alone: omit --data, or --programme"
+    } else if options.sdp.is_some() {
+        "other programs, for which an SDP file is, know no data beside sound: omit --sdp, or --data"
+    } else if is_group || matches!(uri.target, Target::Listen(_)) {
+        "data are for one receiver that is called: write rtp://HOST:PORT, or omit --data"
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(why))
+}
+
 /// The transport that pictures have for themselves.
 fn video_over(sound: &StreamUri, options: &SendOptions) -> Result<Option<VideoOver>, Error> {
     // Other programs have a port for each medium.
     let described = options.sdp.is_some() && !options.video.is_empty();
     let own = described.then_some(PLAIN);
-    let Some(text) = options.video_over.as_deref().or(own) else { return Ok(None) };
+    let (video, data) = (options.video_over.as_deref().or(own), options.data_over.as_deref());
+    let Some(over) = Beside::of(video, data, !options.video.is_empty())? else { return Ok(None) };
     if !options.also.is_empty() || !options.switch.is_empty() {
-        return Err(Error::usage(
-            "--video-over gives sound and pictures a transport each, and --also and --switch are for one that has both: omit one of them",
-        ));
+        return Err(Error::usage(format!(
+            "{} gives sound and {} a transport each, and --also and --switch are for one that has both: omit one of them",
+            over.0.option(),
+            over.0.name()
+        )));
     }
     let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
-    let over = VideoOver::read(text, sound, &options.socket, read)?;
+    let over = VideoOver::read(over, sound, &options.socket, read)?;
     let is_plain = |uri: &StreamUri| uri.transport.profile_of("").message_overhead == 0;
     if described && !(is_plain(sound) && over.is_plain() && matches!(sound.target, Target::Call(_))) {
         return Err(Error::usage(

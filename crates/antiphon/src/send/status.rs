@@ -14,6 +14,7 @@ use antiphon_session::{
 
 use super::receivers::{Placed, Places, SendReceiver};
 use super::watch::{Verdict, Verdicts, Who};
+use crate::data::{DataSent, DataSnapshot};
 use crate::device::DeviceStatus;
 use crate::groups::{MOST_GROUPS, SendGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
@@ -95,6 +96,9 @@ pub struct SendStatus {
     /// The pictures beside the sound; `None` without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PicturesSent>,
+    /// Each of the data beside the sound; empty without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<DataSent>,
 }
 
 /// A member of a multicast group, as its last report shows it.
@@ -231,6 +235,8 @@ pub(crate) struct Snapshot {
     pictures: Option<(VideoTrackCounters, PathFigures)>,
     /// Of pictures with a transport of their own: how many were sent when that could not carry the rest.
     pub pictures_cut_short: Option<u64>,
+    /// Of the data beside the sound.
+    pub data: DataSnapshot,
     pub look: Look,
 }
 
@@ -272,6 +278,7 @@ impl Snapshot {
             pictures_cut_short: session
                 .is_video_cut_short()
                 .then(|| session.video_sent().map(|counted| counted.units).sum()),
+            data: DataSnapshot::of(session),
             look: Look::new(now, meter, buffered, counters.peers.accepted_bytes),
             position: track.map_or(0, |track| track.packetiser().position().frames),
             counters,
@@ -371,6 +378,7 @@ impl Snapshot {
             repeated: self.counters.peers.repeated,
             unconfirmed: self.counters.peers.unconfirmed,
             pictures: self.pictures.map(|(counted, path)| PicturesSent::new(counted, path)),
+            data: Vec::new(),
             dropped: self.counters.peers.dropped,
             starved: self.counters.track.starved,
             rtt_ms: self.report.and_then(|report| report.round_trip).map(millis),

@@ -47,6 +47,14 @@ pub struct ReceiveArgs {
     /// with the same
     #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, conflicts_with_all = ["voice", "also"], help_heading = "Transport")]
     pub video_over: Option<String>,
+    /// Write what a sender sends with --data into this file, or - to standard
+    /// output, line by line; again for each further one of the sender's
+    #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "forever", "programmes"], help_heading = "Data")]
+    pub data: Vec<String>,
+    /// Listen for the data on another transport than for the sound, as the
+    /// sender's --data-over
+    #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "data", conflicts_with = "also", help_heading = "Data")]
+    pub data_over: Option<String>,
 
     /// Playout delay; packets that arrive later are late. auto: adapts to the
     /// path, by stretching the sound: auto,min=10ms,max=150ms; freeze=30s keeps
@@ -148,6 +156,8 @@ impl ReceiveArgs {
             pictures,
             also: self.also.clone(),
             video_over: self.video_over.clone(),
+            data: self.data.clone(),
+            data_over: self.data_over.clone(),
             sink: self.sink.clone().unwrap_or_else(|| "null:".into()),
             programme: ProgrammeChoice::new(self.programme.clone().filter(|name| name != "-")),
             latency: self.latency,

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use antiphon::core::BitRate;
 use antiphon::core::units::parse_duration;
 use antiphon::measure::Purpose;
 use antiphon::session::PlayoutDelay;
@@ -83,6 +84,23 @@ pub struct SendArgs {
     /// URI: 'sctp://HOST:7720?streams=4'. The receiver needs the same
     #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "video", help_heading = "Pictures")]
     pub video_over: Option<String>,
+    /// A file that is sent beside the sound, byte for byte, behind sound and
+    /// pictures; or - (a pipe): lines as they come. Again for further ones, 4 at
+    /// most; the receiver needs as many --data
+    #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "programme"], help_heading = "Data")]
+    pub data: Vec<String>,
+    /// Send the data over another transport than the sound, as --video-over; with
+    /// pictures it is the same one, and both are given
+    #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "data", help_heading = "Data")]
+    pub data_over: Option<String>,
+    /// Send no more of each of them than this: 64kbit/s [default: what sound and
+    /// pictures leave; 64kbit/s where nobody tells what the path carries, as over
+    /// tcp]
+    #[arg(long, value_name = "RATE", value_parser = str::parse::<BitRate>, requires = "data", help_heading = "Data")]
+    pub data_rate: Option<BitRate>,
+    /// Leave out what has waited for so long since it was read [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "data", help_heading = "Data")]
+    pub data_deadline: Option<Duration>,
     #[command(flatten)]
     pub sound: SoundArgs,
     #[command(flatten)]
@@ -154,6 +172,10 @@ impl SendArgs {
             backup: self.backup.clone().map(|source| Backup { source, after: self.backup_after }),
             target,
             video_over: self.video_over.clone(),
+            data: self.data.clone(),
+            data_over: self.data_over.clone(),
+            data_rate: self.data_rate,
+            data_deadline: self.data_deadline,
             most_receivers: self.most_receivers,
             also: self.also.clone(),
             switch: self.switch.clone(),
@@ -212,6 +234,8 @@ Examples, as a musician:
       with its pictures, to: antiphon receive rtp://:7710 film.mkv
   antiphon send file:film.flac rtp://192.0.2.7 --video film.mp4 --video-over tcp
       pictures over TCP, to: antiphon receive rtp:// film.mkv --video-over tcp
+  captions | antiphon send pulse: rtp://192.0.2.7:7710 --data -
+      lines beside the sound, to: antiphon receive rtp://:7710 pulse: --data -
   antiphon send pulse: rtp://:7710 --purpose tv
       to the headsets that run: antiphon receive rtp://THIS_HOST:7710 pulse:
   antiphon send --programme News=file:a.flac --programme Film=jack: rtp://:7710

@@ -232,6 +232,26 @@ fn records_of_a_film_fit() {
 }
 
 #[test]
+fn records_of_data_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (file, got, take) = (path("file"), path("got"), path("take.wav"));
+    std::fs::write(&file, [7; 3_000]).unwrap();
+    let (sent, heard) =
+        streamed_into("rtp", &[&take, "--data", &got], &["--data", &file, "--data-rate", "1Mbit/s"]);
+    verify("send", &sent, &["run", "interval", "summary"]);
+    verify("receive", &heard, &["run", "interval", "summary"]);
+    assert_eq!(std::fs::read(&got).unwrap(), [7; 3_000]);
+    let data = |records: &str| {
+        let last: Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
+        last["data"][0].clone()
+    };
+    let (sent, received) = (data(&sent), data(&heard));
+    assert_eq!((&sent["bytes"], &sent["ended"]), (&3_000.into(), &true.into()), "{sent}");
+    assert_eq!((&received["bytes"], &received["missing"]), (&3_000.into(), &0.into()), "{received}");
+}
+
+#[test]
 fn records_of_calls_fit() {
     unless_held_up(HELD_UP, || {
         let address = format!("127.0.0.1:{}", free_ports(1));

@@ -28,7 +28,10 @@ pub struct SharedPath {
     in_flight: u64,
     /// Average size of the pictures' packets; before there are any, of the sound's.
     packet: f64,
-    has_pictures: bool,
+    /// Of which of them: 0 of the sound's, 1 of data's, 2 of the pictures'.
+    packets_of: u8,
+    /// When a packet of pictures was last sent.
+    pictures_at: Option<Instant>,
     round_trip: RoundTrip,
     /// From sending to the report of it, smoothed.
     answer: Option<Duration>,
@@ -73,7 +76,8 @@ impl SharedPath {
             slow: SlowPath::new(),
             in_flight: 0,
             packet: 0.0,
-            has_pictures: false,
+            packets_of: 0,
+            pictures_at: None,
             round_trip: RoundTrip::default(),
             answer: None,
             reported: None,
@@ -135,7 +139,7 @@ impl SharedPath {
 
     /// Until something was told: a little at first, and everything where nothing is ever told.
     fn first_budget(&mut self, now: Instant) -> Budget {
-        if !self.has_pictures {
+        if self.packets_of == 0 {
             // One shows how long they are. It may be due long after a track has first asked.
             self.asked = Some((now, self.sent));
             return Budget::Bytes(1, now);
@@ -148,7 +152,9 @@ impl SharedPath {
         let intervals = (passed.as_nanos() / FIRST_INTERVAL.as_nanos()) as u32;
         let most = (FIRST_PACKETS * self.packet).max(USUAL_PACKET) as u64 * u64::from(intervals + 1);
         let left = most.saturating_sub(self.sent - *sent);
-        Budget::Bytes(left as usize, *began + FIRST_INTERVAL * (intervals + 1))
+        let next = *began + FIRST_INTERVAL * (intervals + 1);
+        // What is told meanwhile shows how much more may leave: with a playout delay of less than the interval it must not wait for its end.
+        Budget::Bytes(left as usize, next.min(now + ASK_AGAIN))
     }
 
     /// What was sent before the first packet that is told of was not lost: nobody was there yet.
@@ -182,7 +188,12 @@ impl CongestionManager for SharedPath {
     fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
 
     fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]) {
-        let is_picture = track != TrackId::SOUND;
+        let packets_of = match track {
+            TrackId::SOUND => 0,
+            TrackId::DATA => 1,
+            _ => 2,
+        };
+        let is_picture = packets_of > 0;
         if self.on != Some(on) {
             // Sound may go over several; the pictures go over the one that counts.
             if self.on.is_some() && !is_picture {
@@ -190,7 +201,7 @@ impl CongestionManager for SharedPath {
             }
             self.begin(on);
         }
-        if is_picture && !self.has_pictures && self.reported.is_none() {
+        if is_picture && self.packets_of == 0 && self.reported.is_none() {
             // A peer tells of nothing that came before the first of them.
             self.streams.iter_mut().for_each(SentStream::forget);
             self.in_flight = 0;
@@ -200,10 +211,13 @@ impl CongestionManager for SharedPath {
         let Some(at) = known.or_else(|| self.place_for(ssrc, number)) else { return };
         self.in_flight -= self.streams[at].on_sent(now, number, packet.len());
         self.in_flight += packet.len() as u64;
-        if is_picture && !self.has_pictures {
-            (self.has_pictures, self.packet) = (true, 0.0);
+        if packets_of == 2 {
+            self.pictures_at = Some(now);
         }
-        if is_picture == self.has_pictures {
+        if packets_of > self.packets_of {
+            (self.packets_of, self.packet) = (packets_of, 0.0);
+        }
+        if packets_of == self.packets_of {
             let weight = if self.packet == 0.0 { 1.0 } else { 1.0 / 16.0 };
             self.packet += weight * (packet.len() as f64 - self.packet);
         }
@@ -289,7 +303,10 @@ impl CongestionManager for SharedPath {
         }
         let Some(copa) = self.copa.as_ref() else { return self.first_budget(now) };
         let slow = self.slow_rate(copa);
-        let (room, pace) = (self.window(copa, slow) - self.in_flight as f64, self.pace(copa, slow));
+        let pictures_come = self.pictures_at.is_some_and(|at| now.since(at) < SILENCE);
+        // A picture that becomes due finds room beside data that are on their way.
+        let share = if track == TrackId::DATA && pictures_come { 0.5 } else { 1.0 };
+        let (room, pace) = (share * self.window(copa, slow) - self.in_flight as f64, self.pace(copa, slow));
         self.gain(now, pace, slow.is_some());
         let pace = pace.max(1.0);
         if room <= 0.0 {
@@ -301,6 +318,19 @@ impl CongestionManager for SharedPath {
         }
         let wait = Duration::from_secs_f64(self.packet / pace);
         Budget::Bytes(self.credit.min(room) as usize, now + wait.clamp(SHORTEST, ASK_AGAIN))
+    }
+
+    fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool {
+        self.notice_silence(now);
+        // One that tells nothing is sent everything.
+        let (Some(copa), Some(answer), true) = (&self.copa, self.answer, self.on == Some(on)) else {
+            return true;
+        };
+        let rate = copa.estimate() / answer.max(SHORTEST).as_secs_f64();
+        let window = copa.window(self.packet);
+        let (before, behind) =
+            (self.in_flight as f64 - window, (self.in_flight + bytes as u64) as f64 - window);
+        before <= 0.0 || behind <= rate * patience.as_secs_f64()
     }
 
     fn figures(&self) -> PathFigures {

@@ -23,6 +23,10 @@ pub(crate) struct PictureFlow {
     behind: Option<Behind>,
     /// Packets sent again that have no outcome yet.
     open: usize,
+    /// The picture that was last decided on is left out for this peer, as its path has no room.
+    is_left_out: bool,
+    /// One that others need was: until the next key frame.
+    is_broken: bool,
 }
 
 /// It is sent what came since the last key frame.
@@ -58,6 +62,28 @@ impl Answered {
 }
 
 impl PictureFlow {
+    /// Whether this peer, one of several, gets a packet. `takes`: whether its path has room for the picture; it is asked at the beginning of each, and what is left
+    /// out is left out whole, with what can't be decoded without it. The numbers of the packets go on as if it had never been.
+    pub fn gets(
+        &mut self,
+        (begins, begins_key, is_needed): (bool, bool, bool),
+        takes: impl FnOnce() -> bool,
+    ) -> bool {
+        if self.behind.is_some() {
+            // It is sent all since the last key frame at a pace of its own.
+            (self.is_left_out, self.is_broken) = (false, false);
+            return true;
+        }
+        if begins {
+            self.is_left_out = (self.is_broken && !begins_key) || !takes();
+            self.is_broken = self.is_left_out && (self.is_broken || is_needed);
+        }
+        if self.is_left_out {
+            self.ahead = self.ahead.wrapping_sub(1);
+        }
+        !self.is_left_out
+    }
+
     /// Gives the next packet of the track, of which `begins_key` says that it begins a key frame, its number for this peer. `None`: it gets the
     /// packet in its turn.
     pub fn number(&mut self, now: Instant, number: u16, begins_key: bool) -> Option<u16> {
@@ -128,7 +154,8 @@ impl Session {
                 continue;
             }
             let flow = peer.pictures_of(track);
-            if flow.behind.is_none() {
+            // What its path had no room for would find none now.
+            if flow.behind.is_none() && !flow.is_broken {
                 flow.behind = Some(Behind { next: 0, since: now, bytes, sent: 0 });
                 video.on_catching_up();
                 begins = true;

@@ -40,6 +40,7 @@ impl Session {
         for track in self.video.tracks_mut() {
             track.set_ssrc(track.ssrc(), fresh[0]);
         }
+        self.beside.tracks_mut().for_each(|track| track.set_sound(fresh[0]));
         for peer in self.peers.iter_mut().flatten() {
             for (old, new) in before.iter().zip(&fresh) {
                 peer.rtcp.set_ssrc(*old, *new);

@@ -58,6 +58,23 @@ impl Arrivals {
         self.pictures = Some((at, id, now));
         self.packets.on_packet(now, name, received, received.len);
     }
+
+    /// A piece of data of the peer at `at` came: it is told of where pictures are, if there are any.
+    pub fn on_data(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        name: (u32, u16),
+        received: Received,
+    ) {
+        let beside = |(from, over, last): &(usize, AssociationId, Instant)| {
+            *from == at && *over != id && now.since(*last) < SILENCE
+        };
+        match self.pictures {
+            Some(pictures) if beside(&pictures) => self.packets.on_packet(now, name, received, received.len),
+            _ => self.on_picture(now, (at, id), name, received),
+        }
+    }
 }
 
 impl Session {

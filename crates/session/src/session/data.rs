@@ -48,7 +48,7 @@ pub enum LinkState {
 }
 
 /// An application's messages in a session.
-pub(super) struct DataTrack {
+pub(super) struct MessageTrack {
     port: Box<dyn MessagePort>,
     blocked: bool,
     /// The port was full, and endpoints may hold more messages.
@@ -63,9 +63,9 @@ pub(super) struct DataTrack {
     told_closed: bool,
 }
 
-impl DataTrack {
+impl MessageTrack {
     pub fn new(port: Box<dyn MessagePort>) -> Self {
-        DataTrack {
+        MessageTrack {
             port,
             blocked: false,
             paused: false,

@@ -98,7 +98,7 @@ impl Session {
             return self.close(now);
         }
         let drained = self.send.is_some() && self.send_tracks().all(SendTrack::is_drained);
-        if drained && !self.is_owed(now) && self.is_video_over(now) {
+        if drained && !self.is_owed(now) && self.is_video_over(now) && self.is_data_over(now) {
             self.end_sending(now);
             self.state = State::SayingGoodbye { byes: 0, next: now };
             return self.say_goodbye(now, 0, now);

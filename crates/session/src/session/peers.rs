@@ -3,7 +3,7 @@
 use antiphon_core::{Instant, Wire};
 
 use super::Session;
-use super::data::DataTrack;
+use super::data::MessageTrack;
 use super::two_way::TwoWay;
 use crate::associations::AssociationId;
 use crate::peer::{Outcomes, Peer};
@@ -39,7 +39,7 @@ impl Session {
         self.answers |= profile.is_some_and(|profile| profile.wire == Wire::Datagram && !profile.bare);
         self.hold(profile.map_or(0, |profile| profile.max_receive));
         let sent = self.send.as_ref().map_or(0, SendTrack::messages_of_a_stall);
-        self.room = self.room.max(sent).max(self.data.as_ref().map_or(0, DataTrack::room));
+        self.room = self.room.max(sent).max(self.data.as_ref().map_or(0, MessageTrack::room));
         // A peer that is one of many gets little memory.
         if self.room > 0 && self.peers.iter().flatten().count() == 1 {
             self.associations.reserve_messages(id, self.room);

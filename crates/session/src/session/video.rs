@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire, sooner};
-use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_rtp, renumber};
+use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_data, parse_rtp, renumber};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
@@ -32,12 +32,21 @@ impl Video {
         self.tracks.iter().map(VideoTrack::ssrc)
     }
 
+    pub fn tracks(&self) -> impl Iterator<Item = &VideoTrack> {
+        self.tracks.iter()
+    }
+
     pub fn tracks_mut(&mut self) -> impl Iterator<Item = &mut VideoTrack> {
         self.tracks.iter_mut()
     }
 
     pub fn receive_mut(&mut self) -> Option<&mut VideoIn> {
         self.receive.as_mut()
+    }
+
+    /// Whether pictures are received.
+    pub fn receives(&self) -> bool {
+        self.receive.is_some()
     }
 
     /// Whether the sender of those that are received has ended them.
@@ -139,6 +148,7 @@ impl Session {
             waits: self.peers.iter().flatten().count() == 1,
             is_apart: self.sends_video_apart(),
             bounded: self.two_way.is_some(),
+            delay: self.config.playout_delay,
         };
         let mut used = 0;
         let track = &mut self.video.tracks[at];
@@ -265,6 +275,10 @@ impl Session {
         if view.video.is_none() {
             return false;
         }
+        if let Some(piece) = parse_data(&view) {
+            self.on_data(now, (at, id), received, &view, piece);
+            return true;
+        }
         if self.on_party_picture(now, at, received, (&view, bytes)) {
             return true;
         }
@@ -301,6 +315,8 @@ struct Handing {
     is_apart: bool,
     /// An address that is not proved gets no more than it is good for.
     bounded: bool,
+    /// The playout delay of a peer that has told none.
+    delay: PlayoutDelay,
 }
 
 /// Where packets are handed over to.
@@ -314,14 +330,22 @@ struct To<'a> {
 impl Handing {
     /// Hands a packet to all peers; returns how many took it and refused it, or `None` if it waits.
     fn hand_over(&self, now: Instant, packet: VideoPacket<'_>, to: To<'_>) -> Option<(u64, u64)> {
-        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, due, deadline, .. } = packet;
+        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, is_needed, due, .. } = packet;
+        let (deadline, whole) = (packet.deadline, parts as usize * bytes.len());
         let To { peers, associations, manager, observers } = to;
         let (mut taken, mut refused) = (0, 0);
         for peer in peers.iter_mut().flatten() {
             let Some(id) = Session::video_destination(self.is_apart, peer) else { continue };
-            let Some(sequence) = peer.pictures_of(self.track).number(now, number, begins_key) else {
-                continue;
+            let patience = match peer.playout_delay.unwrap_or(self.delay) {
+                PlayoutDelay::Of(delay) => delay / 2,
+                PlayoutDelay::Unbounded => USUAL_PATIENCE,
             };
+            let flow = peer.pictures_of(self.track);
+            let takes = || self.waits || manager.takes(now, id, whole, patience);
+            if !flow.gets((part == 0, begins_key, is_needed), takes) {
+                continue;
+            }
+            let Some(sequence) = flow.number(now, number, begins_key) else { continue };
             renumber(bytes, sequence);
             let message = Message::new(video_tag(self.track, unit), bytes, deadline);
             let message = Message { priority: PICTURES_PRIORITY, ..message };

@@ -139,12 +139,19 @@ impl Session {
         let Some(VideoApart::Receives(receiving)) = &self.video_apart else {
             return self.video_session_end();
         };
-        let has_ended = self.video.has_ended();
+        let has_ended = self.has_apart_ended();
         Some(match receiving.came {
             false => VideoEnd::NeverCame,
             true if has_ended || self.state == State::Open => VideoEnd::Whole,
             true => VideoEnd::CutShort,
         })
+    }
+
+    /// Whether the sender has ended what is received of pictures and data.
+    fn has_apart_ended(&self) -> bool {
+        let pictures = self.video.receives().then(|| self.video.has_ended());
+        let mut of_both = pictures.into_iter().chain(self.beside.has_ended()).peekable();
+        of_both.peek().is_some() && of_both.all(|has_ended| has_ended)
     }
 
     pub(super) fn sending_video_mut(&mut self) -> Option<&mut Sending> {
@@ -364,7 +371,7 @@ impl Session {
     pub(super) fn waits_for_video(&mut self, now: Instant) -> bool {
         let is_over = self.receive.as_ref().is_some_and(|track| track.is_over());
         let comes = self.peers.iter().flatten().any(|peer| peer.for_video().is_some());
-        let has_ended = self.video.has_ended();
+        let has_ended = self.has_apart_ended();
         let Some(VideoApart::Receives(receiving)) = &mut self.video_apart else { return false };
         if !is_over || !comes || has_ended {
             receiving.over = None;

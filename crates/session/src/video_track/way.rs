@@ -30,6 +30,16 @@ pub(super) struct Judged {
 }
 
 impl Way {
+    /// Until when the rest of a first picture, of so many bytes, is sent though it comes too late to be shown: those that follow need it. On a path that takes
+    /// long for it nothing would be in time, and the sound would wait.
+    pub(super) fn finishes_late(&self, now: Instant, due: Instant, bytes: f64) -> Option<Instant> {
+        let takes = self.rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_secs_f64((bytes / rate.max(1.0)).min(LONGEST.as_secs_f64()))
+        });
+        let until = due + MOST_WAIT;
+        (now + takes <= until).then_some(until)
+    }
+
     /// Judges a unit of so many bytes that was due at `due`, and whose follower comes an `interval` later. `is_held`: the transport has not done
     /// with those before. `None`: it waits.
     pub(super) fn judge(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Participant, PathId};
 use antiphon_media::rtcp::PictureLoss;
-use antiphon_session::SharedPath;
+use antiphon_session::{SharedPath, SharedPaths};
 use antiphon_testkit::{Kept, expected, stereo};
 
 use crate::common::WIRE;
@@ -163,5 +163,48 @@ fn a_narrow_path_is_not_filled_with_what_is_over() {
         world.near.set_congestion_manager(Box::new(SharedPath::new(2)));
         world.run(Instant::from_millis(60_000));
         assert_eq!(world.near.video_sent().next().unwrap().caught_up, answers, "{rate}");
+    }
+}
+
+/// Three receivers on paths of their own, one of which has room for a third of the pictures: it gets whole ones that can be decoded, its sound waits no longer than for one of
+/// them, and the others get all.
+#[test]
+fn each_of_several_receivers_gets_what_its_path_carries() {
+    for is_shared in [true, false] {
+        let mut hall = Hall::new("rtp", "delay=10ms,rate=20Mbit/s", 20 * 48_000, 5, None);
+        // 1 Mbit/s beside sound of 0.9.
+        hall.sender = with_pictures(hall.sender, Pictures::new(INTERVAL, 5, 480).keys(10));
+        if is_shared {
+            hall.sender.set_congestion_manager(Box::new(SharedPaths::new(2)));
+        }
+        let mut seen = Vec::new();
+        for link in
+            ["delay=10ms,rate=20Mbit/s", "delay=10ms,rate=1.3Mbit/s,queue=200kB", "delay=40ms,rate=5Mbit/s"]
+        {
+            hall.link = link;
+            seen.push(join(&mut hall));
+        }
+        hall.run_until(hall.at(21_000));
+        let whole: Vec<usize> = seen.iter().map(|(_, seen)| seen.whole(5).len()).collect();
+        let late: Vec<u64> = seen
+            .iter()
+            .map(|(number, _)| hall.listeners[*number].session.receive_track().unwrap().playout().unwrap())
+            .map(|playout| playout.late + playout.lost)
+            .collect();
+        assert_eq!((whole[0], late[0], late[2]), (480, 0, 0), "{whole:?}, {late:?}");
+        if !is_shared {
+            // All that is sent stands in the queue of the slow path, in front of its sound.
+            assert!(whole[1] < 100 && late[1] > 300, "{whole:?}, {late:?}");
+            continue;
+        }
+        assert!(late[1] == 0 && whole[1] > 120 && whole[2] > 460, "{whole:?}, {late:?}");
+        let came = units(&seen[1].1);
+        // Numbers of units are told modulo 256, which 10 does not divide: a key frame is told by what follows from it.
+        let chains = came.windows(2).filter(|pair| pair[1] != pair[0].wrapping_add(1)).count();
+        assert!(
+            came.len() == whole[1] && chains <= 48,
+            "each is whole, and of each key frame's only the first come: {came:?}"
+        );
+        assert_in_order(&seen[1].1, "left out");
     }
 }

@@ -12,6 +12,7 @@ mod conference_rules;
 mod conference_video;
 mod congestion;
 mod convert;
+mod data_beside;
 mod dccp_flood;
 mod deadlines;
 mod delivery;

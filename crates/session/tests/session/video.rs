@@ -153,6 +153,12 @@ impl VideoSink for Shared {
 }
 
 impl Shared {
+    /// Whether the first picture of which anything came has so many parts, and its end.
+    pub fn is_first_whole(&self, parts: usize) -> bool {
+        let seen = self.0.lock().unwrap();
+        seen.units.values().next().is_some_and(|unit| unit.0.len() == parts && unit.1)
+    }
+
     /// Where whole pictures of so many parts belong.
     pub fn whole(&self, parts: usize) -> Vec<Option<i64>> {
         let seen = self.0.lock().unwrap();
@@ -261,6 +267,10 @@ impl CongestionManager for Metered {
 
     fn figures(&self) -> PathFigures {
         PathFigures::default()
+    }
+
+    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
+        true
     }
 
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {

@@ -1,0 +1,130 @@
+//! A session with all that is sent: the sound, the pictures and the data beside it, and what records and tells of them.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon_core::MediaTime;
+use antiphon_session::{SendTrack, Session, SessionConfig, SharedPaths};
+
+use super::described::{Published, publish};
+use super::plan::SendPlan;
+use crate::data::{DataInput, DataTrouble};
+use crate::live::PeakMeter;
+use crate::passport::{PassportFile, Recorder, Sending};
+use crate::pictures::{Beside, VideoCall, VideoFile, VideoTrouble};
+use crate::run::{Runner, session_config};
+use crate::spool::{self, SpoolKeeper};
+use crate::{Error, SendOptions};
+
+/// A session with all that is sent, before it has peers.
+pub(super) struct Outgoing {
+    pub session: Session,
+    /// The wire of the pictures, on its way.
+    pub call: Option<VideoCall>,
+    pub troubles: Troubles,
+    pub recorder: Option<Recorder>,
+    pub keeper: Option<SpoolKeeper>,
+    /// Tells of the stream as long as it stands.
+    pub announcer: Option<Published>,
+}
+
+/// Why files beside the sound could not be read to their end.
+pub(super) struct Troubles(Vec<VideoTrouble>, Vec<DataTrouble>);
+
+impl Troubles {
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let pictures = self.0.iter().filter_map(VideoTrouble::note);
+        pictures.chain(self.1.iter().filter_map(DataTrouble::note))
+    }
+}
+
+impl Outgoing {
+    /// Opens what goes beside the sound, and tells of the stream.
+    pub fn set_up(
+        mut plan: SendPlan,
+        (options, passport): (&SendOptions, Option<PassportFile>),
+        meter: &PeakMeter,
+        runner: &Runner,
+        tell: &mpsc::Sender<String>,
+    ) -> Result<Self, Error> {
+        let (clock, plan_serves) = (plan.clock, plan.serves());
+        let (is_live, has_length) = (plan.source.is_live(), plan.source.length().is_some());
+        let track = plan.track(options, runner.max_packet(), is_live);
+        let programmes = plan.take_programmes(options, runner.max_packet())?;
+        let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
+        let mut track = SendTrack::new(meter.source(plan.source), track)?;
+        // A pipe shows only by its pace whether it is live.
+        let may_be_live = is_live || !has_length;
+        let keeper = if may_be_live { keep_in_spool(options, runner, &mut track, tell)? } else { None };
+        let described = (&track, &config.cname[..], plan.described.as_ref());
+        let announcer = publish(options, described, &plan.uri, clock, runner, tell)?;
+        let config =
+            SessionConfig { playout_delay: plan.playout_delay, framing: plan.stack.framing, ..config };
+        let mut session = Session::new(config, clock.now());
+        let interval =
+            MediaTime::new(track.packetiser().packet_frames() as u64, plan.format.rate()).duration();
+        let record = |file| record(file, plan.uri.transport.scheme, interval, runner, &mut session);
+        let recorder = passport.map(record).transpose()?;
+        session.set_send_track(track);
+        let call = plan.video_over.as_ref().map(|over| {
+            let wire = over.wire(options.seed, plan.stack.playout_delay);
+            VideoCall::begin(wire, over, tell.clone())
+        });
+        let call = call.transpose()?;
+        let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
+        let how = (options.length, options.seed);
+        if plan.described.is_some() {
+            session.set_video_session(clock.now());
+        }
+        let pictures = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
+        if call.is_some() && plan.described.is_none() {
+            session.set_video_apart(clock.now());
+        }
+        if plan.video_over.as_ref().is_some_and(|over| over.what() != Beside::Pictures) {
+            session.set_data_apart();
+        }
+        if plan_serves && !pictures.is_empty() {
+            let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
+            session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
+        }
+        let data = DataInput::send_with(plan.data, &mut session, options)?;
+        if let Some((first, others)) = programmes {
+            session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
+        }
+        if let Some(delay) = plan.in_step {
+            session.set_in_step(clock.now(), delay);
+        }
+        Ok(Outgoing { session, call, troubles: Troubles(pictures, data), recorder, keeper, announcer })
+    }
+}
+
+/// What a recording misses of a live source waits for it in a file, if the transport loses nothing.
+fn keep_in_spool(
+    options: &SendOptions,
+    runner: &Runner,
+    track: &mut SendTrack,
+    tell: &mpsc::Sender<String>,
+) -> Result<Option<SpoolKeeper>, Error> {
+    if !runner.profile().reliable {
+        return Ok(None);
+    }
+    let started = spool::start(&options.spool, track.longest_message(), spool::MOST_SPOOLED, tell.clone())?;
+    let Some((spool, keeper)) = started else { return Ok(None) };
+    track.set_spool(spool);
+    Ok(Some(keeper))
+}
+
+/// Begins a passport of what `session` sends, a packet each `interval`.
+fn record(
+    file: PassportFile,
+    scheme: &'static str,
+    interval: Duration,
+    runner: &Runner,
+    session: &mut Session,
+) -> Result<Recorder, Error> {
+    let (profile, header_bytes) = (runner.profile(), runner.header_bytes());
+    let scribe = Sending::new(scheme, profile.retransmits, profile.acknowledged, header_bytes, interval);
+    let (recorder, observer) = Recorder::start(file, scribe)?;
+    session.observe(observer);
+    Ok(recorder)
+}

@@ -1,0 +1,277 @@
+//! Real sockets on loopback: files and lines beside sound.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use antiphon::core::BitRate;
+use antiphon::video::Clip;
+use antiphon::{ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
+use antiphon_testkit::free_ports;
+use common::{NOISE, free_port, listen, scratch};
+
+/// Bytes of which none is what stands some bytes before or behind it.
+fn content(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+}
+
+/// Sends files beside two seconds of sound through what stands at the port that is returned; `change` has the last word.
+fn carry(
+    directory: &Path,
+    scheme: &str,
+    files: &[&[u8]],
+    through: &dyn Fn(u16) -> u16,
+    change: &dyn Fn(&mut SendOptions),
+) -> (SendSummary, ReceiveSummary) {
+    let (scheme, query) =
+        scheme.split_once('?').map_or((scheme, String::new()), |(name, q)| (name, format!("?{q}")));
+    let place = |name: &str, at: usize| directory.join(format!("{name}-{at}")).display().to_string();
+    let port = free_port();
+    let listening = if scheme == "tcp" { "@127.0.0.1" } else { "127.0.0.1" };
+    let receiver = listen(ReceiveOptions {
+        source: format!("{scheme}://{listening}:{port}{query}"),
+        sink: directory.join("take.wav").display().to_string(),
+        data: (0..files.len()).map(|at| place("got", at)).collect(),
+        length: Some(Duration::from_secs(60)),
+        ..ReceiveOptions::default()
+    });
+    files.iter().enumerate().for_each(|(at, bytes)| std::fs::write(place("sent", at), bytes).unwrap());
+    let port = through(port);
+    let mut options = SendOptions {
+        source: NOISE.into(),
+        target: format!("{scheme}://127.0.0.1:{port}{query}"),
+        data: (0..files.len()).map(|at| place("sent", at)).collect(),
+        length: Some(Duration::from_secs(2)),
+        ..SendOptions::default()
+    };
+    change(&mut options);
+    let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
+    (sent, receiver.join().unwrap().expect("receiving ends with the stream"))
+}
+
+#[test]
+fn files_come_byte_for_byte_over_each_transport() {
+    std::thread::scope(|scope| {
+        for scheme in [
+            "rtp",
+            "tcp",
+            "sctp?reliability=full",
+            "dccp",
+            "srp",
+            "arq?reliability=full",
+            "xtp?reliability=full",
+        ] {
+            scope.spawn(move || {
+                let name = scheme.split('?').next().unwrap();
+                let directory = scratch(&format!("data-{name}"));
+                // Over TCP nobody tells what the path carries, so that all of it would take 20 s.
+                let (large, small) = (content(200_000), content(1));
+                let files = [&large[..], &small, b""];
+                let rate = |options: &mut SendOptions| options.data_rate = Some(BitRate(2_000_000));
+                let (sent, received) = carry(&directory, scheme, &files, &|port| port, &rate);
+                for (at, file) in files.into_iter().enumerate() {
+                    let got = std::fs::read(directory.join(format!("got-{at}"))).unwrap();
+                    assert!(got == file, "{name}: file {at} has {} bytes", got.len());
+                    let (out, back) = (&sent.status.data[at], &received.status.data[at]);
+                    assert_eq!((out.bytes, out.refused, out.ended), (file.len() as u64, 0, true), "{name}");
+                    assert_eq!(
+                        (back.bytes, back.missing, back.ended),
+                        (file.len() as u64, 0, true),
+                        "{name}"
+                    );
+                }
+                assert!(sent.shortfall.is_none(), "{name}: {:?}", sent.shortfall);
+                assert!(received.shortfall.is_none(), "{name}: {:?}", received.shortfall);
+            });
+        }
+    });
+}
+
+/// Forwards datagrams between one caller and `to`, but each tenth of those with data, whose payload type is 126.
+fn losing_data(to: u16) -> u16 {
+    let (outside, inside) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    inside.connect(("127.0.0.1", to)).unwrap();
+    let at = outside.local_addr().unwrap().port();
+    let (back_out, back_in) = (outside.try_clone().unwrap(), inside.try_clone().unwrap());
+    let (learnt, caller) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut buf, mut data) = ([0; 2_000], 0);
+        while let Ok((len, from)) = outside.recv_from(&mut buf) {
+            let _back_is_gone = learnt.send(from);
+            let is_data = buf[1] & 0x7f == 126;
+            data += u32::from(is_data);
+            if !is_data || data % 10 != 5 {
+                let _lost_as_on_any_path = inside.send(&buf[..len]);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let Ok(caller) = caller.recv() else { return };
+        let mut buf = [0; 2_000];
+        while let Ok(len) = back_in.recv(&mut buf) {
+            let _lost_as_on_any_path = back_out.send_to(&buf[..len], caller);
+        }
+    });
+    at
+}
+
+#[test]
+fn what_a_path_loses_is_told_as_holes() {
+    let directory = scratch("data-holes");
+    let sent = content(50_000);
+    let (_, received) = carry(&directory, "rtp", &[&sent], &losing_data, &|_| {});
+    let got = std::fs::read(directory.join("got-0")).unwrap();
+    let data = &received.status.data[0];
+    assert_eq!((got.len(), data.bytes + data.missing, data.ended), (50_000, 50_000, true));
+    assert!(data.hole_count >= 8 && data.holes.len() as u64 == data.hole_count.min(16), "{data:?}");
+    for hole in &data.holes {
+        let (from, to) = (hole.at as usize, (hole.at + hole.bytes) as usize);
+        assert!(got[from..to].iter().all(|byte| *byte == 0), "{hole:?}");
+    }
+    let differs = got.iter().zip(&sent).filter(|(got, sent)| got != sent).count() as u64;
+    assert!(differs <= data.missing && differs * 10 > data.missing * 9, "{differs} of {}", data.missing);
+    assert!(received.shortfall.is_some_and(|told| told.contains("bytes are missing")));
+}
+
+#[test]
+fn a_sender_says_what_was_not_taken() {
+    // A receiver that knows nothing of them lets them come, and a sender that waits too long leaves them out.
+    let directory = scratch("data-deadline");
+    let late = |options: &mut SendOptions| {
+        (options.data_rate, options.data_deadline) =
+            (Some(BitRate(16_000)), Some(Duration::from_millis(200)));
+    };
+    let (sent, received) = carry(&directory, "rtp", &[&content(100_000)], &|port| port, &late);
+    assert!(sent.status.data[0].expired > 100, "{:?}", sent.status.data);
+    assert!(sent.shortfall.is_some_and(|told| told.message.contains("--data-deadline")));
+    assert_eq!(received.status.data[0].bytes, sent.status.data[0].bytes);
+}
+
+/// Sends a file over a transport of its own beside two seconds of sound over rtp, and with pictures if there are any.
+fn carry_over(
+    directory: &Path,
+    over: (&str, Option<&str>),
+    video: bool,
+    bytes: &[u8],
+) -> (SendSummary, ReceiveSummary, Vec<String>) {
+    let place = |name: &str| directory.join(name).display().to_string();
+    // For the sound, and two above it for the data.
+    let port = free_ports(4);
+    let (sends, expects) = (Some(over.0.to_string()), over.1.map(String::from));
+    let receiver = listen(ReceiveOptions {
+        source: format!("rtp://127.0.0.1:{port}"),
+        sink: place(if video { "film.mkv" } else { "take.wav" }),
+        data: vec![place("got")],
+        data_over: expects.clone(),
+        video_over: expects.filter(|_| video),
+        length: Some(Duration::from_secs(40)),
+        ..ReceiveOptions::default()
+    });
+    std::fs::write(place("sent"), bytes).unwrap();
+    let mut options = SendOptions {
+        source: NOISE.into(),
+        target: format!("rtp://127.0.0.1:{port}"),
+        data: vec![place("sent")],
+        data_over: sends.clone(),
+        data_rate: Some(BitRate(2_000_000)),
+        length: Some(Duration::from_secs(2)),
+        ..SendOptions::default()
+    };
+    if video {
+        std::fs::write(place("pictures.mkv"), Clip::H264.file()).unwrap();
+        (options.video, options.video_over) = (vec![directory.join("pictures.mkv")], sends);
+    }
+    let mut told = Vec::new();
+    let sent = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    (
+        sent.expect("sending to loopback"),
+        receiver.join().unwrap().expect("receiving ends with the stream"),
+        told,
+    )
+}
+
+#[test]
+fn each_transport_carries_data_beside_sound_over_rtp() {
+    std::thread::scope(|scope| {
+        for over in
+            ["rtp", "tcp", "sctp?reliability=full", "srp", "arq?reliability=full", "xtp?reliability=full"]
+        {
+            for video in [false, true] {
+                scope.spawn(move || {
+                    let scheme = over.split('?').next().unwrap();
+                    let directory = scratch(&format!("data-over-{scheme}-{video}"));
+                    let bytes = content(100_000);
+                    let (sent, received, told) = carry_over(&directory, (over, Some(over)), video, &bytes);
+                    assert!(std::fs::read(directory.join("got")).unwrap() == bytes, "{over}: {told:?}");
+                    let data = &sent.status.data[0];
+                    assert_eq!((data.over, data.bytes, data.ended), (Some(scheme), 100_000, true), "{over}");
+                    assert!(
+                        sent.shortfall.is_none() && received.shortfall.is_none(),
+                        "{over}: {received:?}, {told:?}"
+                    );
+                    let words = if video { "pictures and data" } else { "data" };
+                    assert!(
+                        told.iter()
+                            .any(|one| one.starts_with(&format!("the receiver accepts the {words} over"))),
+                        "{told:?}"
+                    );
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_does_not_listen_for_them_gets_the_sound() {
+    let directory = scratch("data-over-nobody");
+    let (sent, received, told) = carry_over(&directory, ("tcp", None), false, &content(1_000));
+    let why = sent.shortfall.map(|why| why.message);
+    assert!(
+        why.as_ref().is_some_and(|why| why.contains("0 bytes were sent")),
+        "{why:?}, {:?}, {told:?}",
+        sent.status.data
+    );
+    assert!(!sent.failures.is_empty() && received.status.played_s > 1.9, "{:?}", sent.failures);
+    assert!(received.shortfall.is_some_and(|why| why.contains("no data came")));
+}
+
+#[test]
+fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
+    let directory = scratch("data-refused");
+    let file = directory.join("file").display().to_string();
+    std::fs::write(&file, b"x").unwrap();
+    let of = |target: &str, data: &[&str]| SendOptions {
+        source: NOISE.into(),
+        target: target.into(),
+        data: data.iter().map(|name| name.to_string()).collect(),
+        ..SendOptions::default()
+    };
+    let here = "rtp://127.0.0.1:9";
+    let plain = SendOptions { plain: true, ..of(here, &[&file]) };
+    let rate = SendOptions { data_rate: Some(BitRate(1)), ..of(here, &[]) };
+    let film = directory.join("film.mkv");
+    std::fs::write(&film, Clip::H264.file()).unwrap();
+    let over = SendOptions { data_over: Some("tcp".into()), video: vec![film], ..of(here, &[&file]) };
+    let nothing = SendOptions { data_over: Some("tcp".into()), ..of(here, &[]) };
+    let piped = SendOptions { source: "-?format=s16le".into(), ..of(here, &["-"]) };
+    for (options, told) in [
+        (of("rtp://:7710", &[&file]), "one receiver"),
+        (of("rtp://239.1.2.3:5004", &[&file]), "one receiver"),
+        (of(here, &["/nowhere/file"]), "/nowhere/file"),
+        (of(here, &[directory.to_str().unwrap()]), "directory"),
+        (of(here, &[&file[..]; 5]), "4 at most"),
+        (plain, "--plain"),
+        (rate, "--data-rate"),
+        (over, "--video-over tcp as well"),
+        (nothing, "--data-over tcp is for data"),
+        (piped, "standard input"),
+    ] {
+        let error = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert!(error.kind == ErrorKind::Usage && error.message.contains(told), "{}", error.message);
+    }
+}
