@@ -1,5 +1,6 @@
 //! Sends a source to a peer.
 
+mod burst;
 mod described;
 mod outcome;
 mod plan;
@@ -366,7 +367,7 @@ fn run(
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: options.wait,
         waker,
-        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
+        ..RunPlan::new(plan.on_wire(plan.uri.wire(plan.stack.clone()), options), clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let serves = plan.serves().then_some(options.most_receivers);
