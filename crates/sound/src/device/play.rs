@@ -234,7 +234,10 @@ impl PlayParts {
     pub fn new(stream: StreamFormat, pacing: Pacing, counters: &Arc<Counters>, clock: Clock) -> Self {
         let margin = match pacing {
             Pacing::Even => stream.rate() / MARGIN_FIRST,
-            Pacing::Cycles => Margin::least(stream.rate()),
+            Pacing::Cycles => match counters.margin_asked.load(Ordering::Relaxed) {
+                0 => Margin::least(stream.rate()),
+                asked => asked,
+            },
         };
         counters.margin.store(margin, Ordering::Relaxed);
         let (link, end) = PlaySide::ring(stream, pacing, counters, &clock);
@@ -323,8 +326,10 @@ impl DeviceSink {
         let late = i64::from(taken.passed) + i64::from(margin) - ahead - frames as i64;
         let late = late.clamp(0, i64::from(self.stream.rate())) as u32;
         let underruns = self.counters.underruns.load(Ordering::Relaxed);
-        let margin = self.margin.on_block(self.clock.micros(), margin, late, underruns);
-        self.counters.margin.store(margin, Ordering::Relaxed);
+        if self.counters.margin_asked.load(Ordering::Relaxed) == 0 {
+            let margin = self.margin.on_block(self.clock.micros(), margin, late, underruns);
+            self.counters.margin.store(margin, Ordering::Relaxed);
+        }
         if ahead < -self.most_behind() {
             let frames = (-ahead as usize).min(self.room());
             if let Ok(chunk) = self.link.now.ring.write_chunk(frames * self.stream.channels()) {
