@@ -109,12 +109,15 @@ pub struct Wants {
     /// Sample frames of the next block at most: up to the end of the cycle that the sink takes next, so that no cycle
     /// ends within a block. `usize::MAX` if blocks of any length do.
     pub block: usize,
+    /// Sample frames, in all, that the sink has gone without as they came too late: their time is over, and the sound goes on
+    /// behind them.
+    pub missed: u64,
 }
 
 impl Wants {
-    /// So many sample frames, in blocks of any length.
+    /// So many sample frames, in blocks of any length, by a sink that waits for all of them.
     pub fn any(frames: usize) -> Self {
-        Wants { frames, block: usize::MAX }
+        Wants { frames, block: usize::MAX, missed: 0 }
     }
 }
 

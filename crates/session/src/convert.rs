@@ -262,7 +262,11 @@ impl Sink for ConvertedSink {
         let (from, to) = (self.stream.rate() as usize, self.sink.format().rate() as usize);
         let wants = self.sink.wants()?;
         let block = wants.block.saturating_mul(from).div_ceil(to);
-        Some(Wants { frames: wants.frames * from / to, block })
+        Some(Wants {
+            frames: wants.frames * from / to,
+            block,
+            missed: wants.missed * from as u64 / to as u64,
+        })
     }
 
     fn period(&self) -> Option<usize> {

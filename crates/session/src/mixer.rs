@@ -16,7 +16,7 @@ use antiphon_media::playout::pull_frames;
 use antiphon_media::{ChannelMap, Sink, SinkError, StreamFormat, Wants};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::player::{Pace, SINK_BLOCK_FRAMES};
+use crate::player::{DueBlock, Pace, SINK_BLOCK_FRAMES};
 use crate::receive_track::OpenSink;
 
 /// Figures of a mixer.
@@ -115,7 +115,7 @@ impl Mixer {
 
     /// The time of a block that the sink takes now, if it does. Then the inputs want it, and [`Self::push`] is to follow.
     pub fn begin_block(&mut self, now: Instant) -> Option<Instant> {
-        let (at, frames) = self.pace.due(now, self.sink.wants())?;
+        let DueBlock { at, frames, .. } = self.pace.due(now, self.sink.wants())?;
         self.wanted.fetch_add(frames as u64, Ordering::Relaxed);
         // Room for the longest block was made at the beginning.
         self.sum.clear();

@@ -74,12 +74,25 @@ pub(crate) struct Pace {
     next: Instant,
     start: Instant,
     pulled: u64,
+    /// What the sink has missed so far, in sample frames.
+    missed: u64,
+}
+
+/// A block that goes out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DueBlock {
+    /// Its time: at the run's pace that at which it was due, as a driver that is late makes several at once.
+    pub at: Instant,
+    /// Its sample frames.
+    pub frames: usize,
+    /// Sample frames before it that the sink has missed.
+    pub missed: u64,
 }
 
 impl Pace {
     /// Of a sink that takes `rate` sample frames a second, in blocks of `block`, from `now` on.
     pub fn new(rate: u32, block: usize, now: Instant) -> Self {
-        Pace { rate, block, next: now, start: now, pulled: 0 }
+        Pace { rate, block, next: now, start: now, pulled: 0, missed: 0 }
     }
 
     /// When to ask the sink next.
@@ -107,9 +120,8 @@ impl Pace {
         frames
     }
 
-    /// Whether a block goes out now. A sink that says how much it wants sets the pace; otherwise the run's clock does. Returns the time
-    /// of the block, at the run's pace that at which it was due, as a driver that is late makes several at once; and its sample frames.
-    pub fn due(&mut self, now: Instant, wants: Option<Wants>) -> Option<(Instant, usize)> {
+    /// The block that goes out now, if one does. A sink that says how much it wants sets the pace; otherwise the run's clock does.
+    pub fn due(&mut self, now: Instant, wants: Option<Wants>) -> Option<DueBlock> {
         let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
         let Some(wants) = wants else {
             if self.next > now {
@@ -118,12 +130,13 @@ impl Pace {
             let at = self.next;
             self.pulled += self.block as u64;
             self.next = self.start + after(self.pulled);
-            return Some((at, self.block));
+            return Some(DueBlock { at, frames: self.block, missed: 0 });
         };
         let block = self.block.min(wants.block).max(1);
         if wants.frames >= block {
             self.next = now;
-            return Some((now, block));
+            let missed = wants.missed.saturating_sub(std::mem::replace(&mut self.missed, wants.missed));
+            return Some(DueBlock { at: now, frames: block, missed });
         }
         // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
         self.next = now + after((block - wants.frames) as u64).max(LOOK_AGAIN);
@@ -342,10 +355,11 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block),
             Player::Clocked { playout, pace } => {
-                let Some((at, frames)) = pace.due(now, sink.wants()) else { return Pulled::default() };
+                let Some(due) = pace.due(now, sink.wants()) else { return Pulled::default() };
                 let channels = sink.format().channels();
-                playout.pull(at, &mut block[..frames * channels]);
-                Pulled { frames, ..Pulled::default() }
+                playout.skip(due.missed);
+                playout.pull(due.at, &mut block[..due.frames * channels]);
+                Pulled { frames: due.frames, ..Pulled::default() }
             }
         }
     }

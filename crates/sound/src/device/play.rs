@@ -217,6 +217,8 @@ pub(crate) struct DeviceSink {
     pacing: Pacing,
     period: usize,
     margin: Margin,
+    /// Sample frames of silence in place of those that the device went without.
+    missed: u64,
     counters: Arc<Counters>,
     clock: Clock,
     keeper: Keeper,
@@ -266,6 +268,7 @@ impl DeviceSink {
             pacing,
             period,
             margin: Margin::new(stream.rate()),
+            missed: 0,
             counters,
             clock,
             keeper,
@@ -298,12 +301,6 @@ impl DeviceSink {
         i64::from(self.pushed.wrapping_sub(taken.whole) as i32)
     }
 
-    /// Of cycles: how far behind the device the media thread may be and still hand over all that it missed, in sample frames. What is
-    /// older is silence.
-    fn most_behind(&self) -> i64 {
-        i64::from(self.stream.rate() / BEHIND_MOST)
-    }
-
     fn wants_of(&self, taken: Taken) -> Wants {
         let (ahead, passed) = (self.ahead(taken), i64::from(taken.passed));
         let within = |frames: i64| frames.clamp(0, MOST_WANTED as i64) as usize;
@@ -312,14 +309,17 @@ impl DeviceSink {
             Pacing::Cycles => {
                 let (margin, period) =
                     (self.counters.margin.load(Ordering::Relaxed), i64::from(taken.period.max(1)));
-                let ahead = if ahead < -self.most_behind() { 0 } else { ahead };
-                let block = (period - ahead.rem_euclid(period)) as usize;
-                Wants { frames: within(passed + i64::from(margin) - ahead), block }
+                // What is behind is over.
+                let (ahead, behind) = (ahead.max(0), (-ahead).max(0));
+                let block = (period - ahead % period) as usize;
+                let missed = self.missed + behind as u64;
+                Wants { frames: within(passed + i64::from(margin) - ahead), block, missed }
             }
         }
     }
 
-    /// Before `frames` of a cycle are handed over: the margin follows how late that is; and silence takes the place of what is too old.
+    /// Before `frames` of a cycle are handed over: the margin follows how late that is; and silence takes the place of what was
+    /// missed, which the device's end drops.
     fn follow_cycles(&mut self, frames: usize) {
         let taken = self.taken();
         let (ahead, margin) = (self.ahead(taken), self.counters.margin.load(Ordering::Relaxed));
@@ -330,12 +330,13 @@ impl DeviceSink {
             let margin = self.margin.on_block(self.clock.micros(), margin, late, underruns);
             self.counters.margin.store(margin, Ordering::Relaxed);
         }
-        if ahead < -self.most_behind() {
+        if ahead < 0 {
             let frames = (-ahead as usize).min(self.room());
             if let Ok(chunk) = self.link.now.ring.write_chunk(frames * self.stream.channels()) {
                 // A new chunk is full of zeros.
                 chunk.commit_all();
                 self.pushed = self.pushed.wrapping_add(frames as u32);
+                self.missed += frames as u64;
             }
         }
     }
@@ -432,11 +433,10 @@ const MOST_WANTED: usize = 8192;
 const MARGIN_FIRST: u32 = 1000;
 /// In this part of a second at the beginning of a stream, cycles that lack sound are not counted.
 const SETTLES: u32 = 1;
-/// Of this part of a second a media thread that is behind hands over all: less than a player leaves out at once (100 ms).
-const BEHIND_MOST: u32 = 20;
 /// The margin of what is handed over evenly is at most this part of a second.
 const MARGIN_MOST: u32 = 10;
-/// Of this part of a second sound is owed at most: more than a media thread makes up for, and less than the ring holds.
+/// Of this part of a second sound is owed at most: more than a player leaves out by itself (100 ms), and less than the ring
+/// holds.
 const OWED_MOST: u32 = 8;
 /// Without a device, sound is taken in cycles of this part of a second.
 const IDLE_PARTS: u32 = 100;

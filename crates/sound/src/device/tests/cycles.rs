@@ -7,6 +7,7 @@ struct Counted {
     sink: DeviceSink,
     block: usize,
     count: u64,
+    missed: u64,
 }
 
 impl Counted {
@@ -18,6 +19,7 @@ impl Counted {
             if wants.frames < block {
                 return;
             }
+            self.count += wants.missed - std::mem::replace(&mut self.missed, wants.missed);
             at(self.count);
             let sound: Vec<f32> = (0..block as u64).map(|n| (self.count + n + 1) as f32).collect();
             self.sink.push(&sound).unwrap();
@@ -30,7 +32,7 @@ impl Counted {
 /// Returns what was played, and the longest time in microseconds from a push to the beginning of the cycle that took it.
 fn play_count(period: usize, block: usize, seconds: u64) -> (Vec<f32>, u64) {
     let (sink, mut end, _side, time, counters) = playing_at(1, Pacing::Cycles);
-    let mut media = Counted { sink, block, count: 0 };
+    let mut media = Counted { sink, block, count: 0, missed: 0 };
     let (mut played, mut pushes, mut longest) = (Vec::new(), Vec::new(), 0);
     let (start, mut cycles, mut look) = (time.load(Ordering::Relaxed), 0u64, 0u64);
     for micros in (0..seconds * 1_000_000).step_by(20) {
@@ -91,7 +93,7 @@ fn cycle(media: &mut Counted, end: &mut play::PlayEnd, time: &AtomicU64, late: u
 #[test]
 fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
     let (sink, mut end, _side, time, counters) = playing_at(1, Pacing::Cycles);
-    let mut media = Counted { sink, block: 64, count: 0 };
+    let mut media = Counted { sink, block: 64, count: 0, missed: 0 };
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let mut last = 0.0;
     for n in 0..2_000 {
@@ -127,7 +129,7 @@ fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
 #[test]
 fn after_a_long_hold_up_nothing_old_is_played() {
     let (sink, mut end, _side, time, counters) = playing_at(1, Pacing::Cycles);
-    let mut media = Counted { sink, block: 64, count: 0 };
+    let mut media = Counted { sink, block: 64, count: 0, missed: 0 };
     for _ in 0..2_000 {
         cycle(&mut media, &mut end, &time, 0);
     }
@@ -143,12 +145,13 @@ fn after_a_long_hold_up_nothing_old_is_played() {
     }
     let sound: Vec<f32> = heard.iter().copied().filter(|x| *x > 0.0).collect();
     assert!(sound.len() >= 95 * 64, "{}", sound.len());
+    // 6000 sample frames are owed at most; what is older the player leaves out by itself.
+    let first = before + 6_000 + 1;
     assert!(
-        sound.iter().enumerate().all(|(n, x)| *x == (before + 1 + n as u64) as f32),
+        sound.iter().enumerate().all(|(n, x)| *x == (first + n as u64) as f32),
         "{} after {before}",
         sound[0]
     );
-    assert!(media.count - before <= 101 * 64, "it was asked for no more than is played");
     assert!(counters.margin.load(Ordering::Relaxed) <= 48, "one hold-up makes little delay");
 }
 
