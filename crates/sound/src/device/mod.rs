@@ -18,6 +18,7 @@ mod meter;
 mod pacing;
 mod play;
 mod replaced;
+mod sink;
 mod sync;
 mod timeline;
 
@@ -35,7 +36,8 @@ use crate::os::Clock;
 use crate::{Notes, OpenError};
 use capture::{CaptureParts, DeviceSource};
 use keeper::Keeper;
-use play::{DeviceSink, PlayParts};
+use play::PlayParts;
+use sink::DeviceSink;
 
 /// Which way sound goes, seen from Antiphon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

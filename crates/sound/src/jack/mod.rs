@@ -50,7 +50,7 @@ impl JackSpec {
         let stream = StreamFormat::new(opened.rate(), self.channels.unwrap_or(channels))?;
         let (period, counters) = (opened.period(), Arc::new(Counters::default()));
         if let Some(margin) = self.margin {
-            // The shortest is two sample frames at the lowest usual rates.
+            // No margin in whole sample frames is none.
             let frames = margin.as_micros() as u64 * u64::from(stream.rate()) / 1_000_000;
             counters.margin_asked.store((frames as u32).max(1), Ordering::Relaxed);
         }
