@@ -38,6 +38,7 @@ use crate::programmes::{Choosing, Programmes};
 use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::{ANSWER_PATIENCE, SILENCE};
 use crate::show::{Looks, looks, watch};
+use crate::standstill::{self, Standstill};
 use crate::transport::StreamUri;
 use crate::{Error, Latency, ReceiveOptions, SinkClock};
 use calling::no_sender;
@@ -182,9 +183,15 @@ pub fn receive(
         over: video_over.as_ref().map(VideoOver::scheme),
     };
     let (mut programmes, mut tied): (Option<Programmes>, _) = (None, ForeignNews::default());
+    let mut standstill = Standstill::new(&clock);
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         if stop.is_asked() {
             stream_stop.ask();
+        }
+        if let Some(stood) = standstill.look(&clock) {
+            notice(standstill::sentence(stood));
+            // Nobody was silent while nobody listened.
+            heard = clock.now();
         }
         let Some(snapshot) = snapshot else { return };
         let before = last.packets_received;

@@ -30,6 +30,7 @@ use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, session_config, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{self, Kept, SpoolKeeper};
+use crate::standstill::{self, Standstill};
 use crate::{Error, ErrorKind, SendOptions};
 use described::publish;
 use outcome::Outcome;
@@ -202,10 +203,12 @@ impl Prepared {
             notice(description);
         }
         let (mut last, mut gave_up) = (SendStatus::default(), false);
+        let mut standstill = Standstill::new(&clock);
         let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
             while let Ok(sentence) = told.try_recv() {
                 notice(sentence);
             }
+            standstill.look(&clock).map(standstill::sentence).into_iter().for_each(&mut *notice);
             let Some(snapshot) = snapshot else { return };
             last = shown.look(&snapshot, notice);
             follow(&last, &mut changes, notice);

@@ -36,6 +36,11 @@ pub(crate) type StampTime = libc::timeval;
 /// The control message that has the kernel cut a datagram into several: there is none.
 pub(crate) const UDP_SEGMENT: Option<i32> = None;
 
+/// Not told here.
+pub(crate) fn suspended() -> Duration {
+    Duration::ZERO
+}
+
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {
     i64::from(stamp.tv_usec) * 1000
