@@ -14,7 +14,7 @@ use antiphon::core::{Epoch, Input, Instant, Participant, PathId, Role, WireId, W
 use antiphon::media::conceal::Concealment;
 use antiphon::media::packet::PacketConfig;
 use antiphon::media::{
-    ChannelGroups, Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake,
+    ChannelGroups, Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake, Wants,
 };
 use antiphon::net::thread_cpu_time;
 use antiphon::proto::{StackArgs, find};
@@ -277,7 +277,7 @@ impl Sink for Ports {
         true
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

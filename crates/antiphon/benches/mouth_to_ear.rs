@@ -15,7 +15,7 @@ use antiphon::media::conceal::Concealment;
 use antiphon::media::packet::PacketConfig;
 use antiphon::media::playout::PlayoutCounters;
 use antiphon::media::{
-    ChannelGroups, Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake,
+    ChannelGroups, Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake, Wants,
 };
 use antiphon::net::{OsClock, SocketOptions, Stop, Target};
 use antiphon::proto::find;
@@ -250,7 +250,7 @@ impl Sink for Ear {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

@@ -55,6 +55,7 @@ mod send;
 mod service;
 mod show;
 mod spool;
+mod standstill;
 mod stream_log;
 mod stream_plan;
 mod table;

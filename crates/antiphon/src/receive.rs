@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 
 use antiphon_core::{MediaTime, WireId};
-use antiphon_media::{Coding, Sink, SinkError, StreamFormat};
+use antiphon_media::{Coding, Sink, SinkError, StreamFormat, Wants};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::Substrate;
 use antiphon_session::{
@@ -576,7 +576,7 @@ impl Sink for Paced {
         true
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

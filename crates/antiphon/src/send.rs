@@ -1,5 +1,6 @@
 //! Sends a source to a peer.
 
+mod burst;
 mod described;
 mod outcome;
 mod outgoing;
@@ -30,6 +31,7 @@ use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
 use crate::spool::{Kept, SpoolKeeper};
+use crate::standstill::{self, Standstill};
 use crate::{Error, ErrorKind, SendOptions};
 use outcome::Outcome;
 pub(crate) use outcome::why;
@@ -185,10 +187,12 @@ impl Prepared {
             notice(description);
         }
         let (mut last, mut gave_up) = (SendStatus::default(), false);
+        let mut standstill = Standstill::new(&clock);
         let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
             while let Ok(sentence) = told.try_recv() {
                 notice(sentence);
             }
+            standstill.look(&clock).map(standstill::sentence).into_iter().for_each(&mut *notice);
             let Some(snapshot) = snapshot else { return };
             last = shown.look(&snapshot, notice);
             follow(&last, &mut changes, notice);
@@ -391,7 +395,7 @@ fn run(
         taps: capture.as_ref().map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: options.wait,
         waker,
-        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), clock)
+        ..RunPlan::new(plan.on_wire(plan.uri.wire(plan.stack.clone()), options), clock)
     };
     let mut runner = open_wire(wire, options.wait_for_peer, stop, tell)?;
     let serves = plan.serves().then_some(options.most_receivers);

@@ -22,6 +22,7 @@ use crate::receive::{self, Listed, Recording, Told, describe_notice};
 use crate::run::spawn;
 use crate::send::{self, ANSWER_PATIENCE, Shortfall, no_answer};
 use crate::show::{looks, watch};
+use crate::standstill::{self, Standstill};
 use crate::{Error, ErrorKind, ReceiveOptions, SendOptions, SendStatus};
 pub use microphone::MuteSwitch;
 pub use party::PartyStatus;
@@ -98,8 +99,10 @@ pub fn talk(
         notice(description);
     }
     let mut gave_up = false;
+    let mut standstill = Standstill::new(&clock);
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         told.try_iter().for_each(&mut *notice);
+        standstill.look(&clock).map(standstill::sentence).into_iter().for_each(&mut *notice);
         let Some(snapshot) = snapshot else { return };
         let now = shown.look(&snapshot, notice);
         let patience_is_over = clock.now().since(Instant::ZERO) > ANSWER_PATIENCE;

@@ -408,6 +408,7 @@ mod tests {
     #[test]
     fn data_are_in_the_lines_of_both_ends() {
         let going = |bytes, expired| DataSent {
+            over: None,
             source: "a".into(),
             bytes,
             pieces: 9,

@@ -82,9 +82,9 @@ pub trait Sink: Send {
     /// Whether it takes sound at a pace of its own, as a sound card does; a file takes whatever comes.
     fn clocked(&self) -> bool;
 
-    /// Of a clocked sink: sample frames that it would take now to reach its own target level. Queried before every
-    /// push, which is how its clock is followed; `None` if it cannot tell, and sound comes at the run's pace.
-    fn wants(&self) -> Option<usize>;
+    /// Of a clocked sink: what it would take now. Queried before every push, which is how its clock is followed; `None` if
+    /// it cannot tell, and sound comes at the run's pace.
+    fn wants(&self) -> Option<Wants>;
 
     /// Sample frames that the sink takes at a time, such as a sound card's period; `None` if it takes any number. More
     /// than a period pushed at once only waits in the sink ([`crate::playout::pull_frames`]).
@@ -99,6 +99,26 @@ pub trait Sink: Send {
 
     /// Called off the media thread at the end: waits until everything is played or written.
     fn finish(&mut self) -> Result<(), SinkError>;
+}
+
+/// What a clocked sink would take now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wants {
+    /// Sample frames that it lacks to reach its own target level.
+    pub frames: usize,
+    /// Sample frames of the next block at most: up to the end of the cycle that the sink takes next, so that no cycle
+    /// ends within a block. `usize::MAX` if blocks of any length do.
+    pub block: usize,
+    /// Sample frames, in all, that the sink has gone without as they came too late: their time is over, and the sound goes on
+    /// behind them.
+    pub missed: u64,
+}
+
+impl Wants {
+    /// So many sample frames, in blocks of any length, by a sink that waits for all of them.
+    pub fn any(frames: usize) -> Self {
+        Wants { frames, block: usize::MAX, missed: 0 }
+    }
 }
 
 /// Discards samples and counts them. It has no clock: it takes sound as fast as it comes.
@@ -134,7 +154,7 @@ impl Sink for NullSink {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! Sources and sinks whose sound passes through a function, and which are otherwise those that they wrap.
 
-use crate::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake};
+use crate::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake, Wants};
 
 /// `inner`, but pulled by `pull`, which pulls it. For functions that look at the sound or change it; the length stays that of
 /// `inner`.
@@ -71,7 +71,7 @@ impl<F: FnMut(&mut dyn Sink, &[f32]) -> Result<(), SinkError> + Send> Sink for T
         self.inner.clocked()
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         self.inner.wants()
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use antiphon_core::{Epoch, Instant, NtpTime};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::system;
+
 /// `CLOCK_MONOTONIC`, beginning at zero when the clock is made. Copies share the beginning, so threads agree.
 #[derive(Clone, Copy, Debug)]
 pub struct OsClock {
@@ -44,6 +46,12 @@ impl OsClock {
     pub(crate) fn read(&self) -> Reading {
         let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
         Reading { now: self.now(), wall }
+    }
+
+    /// For how long the machine has been suspended since it was started: the clock of a run stands still then. Zero where the system
+    /// does not tell.
+    pub fn suspended() -> Duration {
+        system::suspended()
     }
 
     /// An instant of this run as time of `CLOCK_MONOTONIC`, for absolute timers.

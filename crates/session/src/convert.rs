@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use antiphon_media::{
     ChannelMap, ChannelMapError, FormatError, Pull, Ready, Resampler, SampleFormat, Sink, SinkError, Source,
-    StreamFormat, Wake,
+    StreamFormat, Wake, Wants,
 };
 
 /// Why a source can't be converted.
@@ -258,9 +258,15 @@ impl Sink for ConvertedSink {
         self.sink.clocked()
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         let (from, to) = (self.stream.rate() as usize, self.sink.format().rate() as usize);
-        self.sink.wants().map(|frames| frames * from / to)
+        let wants = self.sink.wants()?;
+        let block = wants.block.saturating_mul(from).div_ceil(to);
+        Some(Wants {
+            frames: wants.frames * from / to,
+            block,
+            missed: wants.missed * from as u64 / to as u64,
+        })
     }
 
     fn period(&self) -> Option<usize> {

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_media::playout::pull_frames;
-use antiphon_media::{ChannelMap, Sink, SinkError, StreamFormat};
+use antiphon_media::{ChannelMap, Sink, SinkError, StreamFormat, Wants};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::player::{Pace, SINK_BLOCK_FRAMES};
+use crate::player::{DueBlock, Pace, SINK_BLOCK_FRAMES};
 use crate::receive_track::OpenSink;
 
 /// Figures of a mixer.
@@ -94,9 +94,9 @@ impl Mixer {
         self.sink.format()
     }
 
-    /// Sample frames in a block.
+    /// Sample frames in a block at most.
     pub fn block(&self) -> usize {
-        self.sum.len() / self.format().channels()
+        self.pace.block()
     }
 
     /// A sink at the run's pace gets silence for a time in which the machine stood still: nobody's sound is that old.
@@ -115,9 +115,11 @@ impl Mixer {
 
     /// The time of a block that the sink takes now, if it does. Then the inputs want it, and [`Self::push`] is to follow.
     pub fn begin_block(&mut self, now: Instant) -> Option<Instant> {
-        let at = self.pace.due(now, self.sink.wants())?;
-        self.wanted.fetch_add(self.block() as u64, Ordering::Relaxed);
-        self.sum.fill(0.0);
+        let DueBlock { at, frames, .. } = self.pace.due(now, self.sink.wants())?;
+        self.wanted.fetch_add(frames as u64, Ordering::Relaxed);
+        // Room for the longest block was made at the beginning.
+        self.sum.clear();
+        self.sum.resize(frames * self.sink.format().channels(), 0.0);
         Some(at)
     }
 
@@ -140,7 +142,7 @@ impl Mixer {
     pub fn push(&mut self) -> Result<(), SinkError> {
         let channels = self.format().channels();
         self.counters.limited_frames += self.limiter.apply(&mut self.sum, channels);
-        self.counters.frames += self.block() as u64;
+        self.counters.frames += (self.sum.len() / channels) as u64;
         match self.sink.push(&self.sum) {
             Err(SinkError::Overrun { dropped }) => {
                 self.counters.overrun_frames += dropped as u64;
@@ -215,8 +217,9 @@ impl Sink for InputSink {
     }
 
     /// A whole block, however long the track's blocks are, until it has given what is wanted.
-    fn wants(&self) -> Option<usize> {
-        Some(if self.given < self.wanted.load(Ordering::Relaxed) { SINK_BLOCK_FRAMES } else { 0 })
+    fn wants(&self) -> Option<Wants> {
+        let gives = self.given < self.wanted.load(Ordering::Relaxed);
+        Some(Wants::any(if gives { SINK_BLOCK_FRAMES } else { 0 }))
     }
 
     fn period(&self) -> Option<usize> {

@@ -8,7 +8,7 @@ use antiphon_media::packet::{Depacketiser, MediaPacket};
 use antiphon_media::playout::{
     ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
 };
-use antiphon_media::{ChannelGroups, Coding, Sink, SinkError, StreamFormat};
+use antiphon_media::{ChannelGroups, Coding, Sink, SinkError, StreamFormat, Wants};
 
 use crate::gaps::Gaps;
 use crate::latency::Latency;
@@ -74,17 +74,35 @@ pub(crate) struct Pace {
     next: Instant,
     start: Instant,
     pulled: u64,
+    /// What the sink has missed so far, in sample frames.
+    missed: u64,
+}
+
+/// A block that goes out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DueBlock {
+    /// Its time: at the run's pace that at which it was due, as a driver that is late makes several at once.
+    pub at: Instant,
+    /// Its sample frames.
+    pub frames: usize,
+    /// Sample frames before it that the sink has missed.
+    pub missed: u64,
 }
 
 impl Pace {
     /// Of a sink that takes `rate` sample frames a second, in blocks of `block`, from `now` on.
     pub fn new(rate: u32, block: usize, now: Instant) -> Self {
-        Pace { rate, block, next: now, start: now, pulled: 0 }
+        Pace { rate, block, next: now, start: now, pulled: 0, missed: 0 }
     }
 
     /// When to ask the sink next.
     pub fn next(&self) -> Instant {
         self.next
+    }
+
+    /// Sample frames in a block at most.
+    pub fn block(&self) -> usize {
+        self.block
     }
 
     /// Of a sink that follows the run's clock: leaves out the blocks of a time in which the machine stood still for longer than
@@ -102,31 +120,27 @@ impl Pace {
         frames
     }
 
-    /// Whether a block goes out now. A sink that says how much it wants sets the pace; otherwise the run's clock does. Returns the time
-    /// of the block: at the run's pace that at which it was due, as a driver that is late makes several at once.
-    pub fn due(&mut self, now: Instant, wants: Option<usize>) -> Option<Instant> {
-        if self.next > now && wants.is_none_or(|frames| frames < self.block) {
-            return None;
-        }
+    /// The block that goes out now, if one does. A sink that says how much it wants sets the pace; otherwise the run's clock does.
+    pub fn due(&mut self, now: Instant, wants: Option<Wants>) -> Option<DueBlock> {
         let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
-        match wants {
-            Some(frames) if frames >= self.block => {
-                self.next = now;
-                Some(now)
+        let Some(wants) = wants else {
+            if self.next > now {
+                return None;
             }
-            // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon
-            // after.
-            Some(frames) => {
-                self.next = now + after((self.block - frames) as u64).max(LOOK_AGAIN);
-                None
-            }
-            None => {
-                let at = self.next;
-                self.pulled += self.block as u64;
-                self.next = self.start + after(self.pulled);
-                Some(at)
-            }
+            let at = self.next;
+            self.pulled += self.block as u64;
+            self.next = self.start + after(self.pulled);
+            return Some(DueBlock { at, frames: self.block, missed: 0 });
+        };
+        let block = self.block.min(wants.block).max(1);
+        if wants.frames >= block {
+            self.next = now;
+            let missed = wants.missed.saturating_sub(std::mem::replace(&mut self.missed, wants.missed));
+            return Some(DueBlock { at: now, frames: block, missed });
         }
+        // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
+        self.next = now + after((block - wants.frames) as u64).max(LOOK_AGAIN);
+        None
     }
 }
 
@@ -335,16 +349,17 @@ impl Player {
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
 
-    /// Writes into `block`; no sample frames when nothing is due. A device always gets a whole block, however much of
-    /// it is sound; its blocks report no media time.
+    /// Writes into `block`; no sample frames when nothing is due. A device always gets as much as it asks for, however much
+    /// of it is sound; its blocks report no media time.
     fn pull(&mut self, now: Instant, sink: &dyn Sink, block: &mut [f32]) -> Pulled {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block),
             Player::Clocked { playout, pace } => {
-                let Some(at) = pace.due(now, sink.wants()) else { return Pulled::default() };
+                let Some(due) = pace.due(now, sink.wants()) else { return Pulled::default() };
                 let channels = sink.format().channels();
-                playout.pull(at, &mut block[..pace.block * channels]);
-                Pulled { frames: pace.block, ..Pulled::default() }
+                playout.skip(due.missed);
+                playout.pull(due.at, &mut block[..due.frames * channels]);
+                Pulled { frames: due.frames, ..Pulled::default() }
             }
         }
     }
@@ -421,8 +436,9 @@ impl Player {
 
 /// Sample frames per block for a sink without a clock, and the most per block for a sink with one.
 pub(crate) const SINK_BLOCK_FRAMES: usize = 256;
-/// How soon a clocked sink that is slightly slower than its nominal rate is asked again.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+/// How soon a clocked sink that is slightly slower than its nominal rate is asked again: a fraction of what the sound may be
+/// handed over late, as a sink that takes whole cycles is asked shortly before.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Sample frames of a recording that wait while more is fetched: a fraction of its buffer.
 const MOST_GATHERED: u64 = 16_384;
 /// A sink with less room than this for sample frames is full: the longest packet has as many.

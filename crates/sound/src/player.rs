@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -292,7 +292,7 @@ impl Sink for PlayerSink {
         self.inner.clocked()
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         self.inner.wants()
     }
 

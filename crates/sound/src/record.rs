@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::deposit::Deposit;
@@ -212,7 +212,7 @@ impl Sink for RecordSink {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

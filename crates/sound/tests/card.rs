@@ -46,7 +46,7 @@ fn play_and_capture(stereo: StreamFormat) {
     let (mut played, mut captured) = (0, Vec::new());
     let mut block = vec![0.0; 2 * 4_800];
     while captured.len() < SECONDS * 48_000 {
-        let frames = sink.sink.wants().expect("it has a clock").min(4_800);
+        let frames = sink.sink.wants().expect("it has a clock").frames.min(4_800);
         for frame in block[..2 * frames].chunks_exact_mut(2) {
             frame.fill((TURN * f64::from(played)).sin() as f32 * 0.5);
             played += 1;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake};
+use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake, Wants};
 
 /// The sample at a place: sixteen bits drawn from it, so that a frame in the wrong place shows. Never silence.
 pub fn sample(frame: u64, channel: usize) -> f32 {
@@ -178,7 +178,7 @@ impl Sink for Keep {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

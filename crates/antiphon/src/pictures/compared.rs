@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_measure::{PacketLog, PictureFacts, PictureLog, PicturesFigures, SentPicturePacket};
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{ArrivalTable, PictureSent, Seen, Session};
 
 use super::film::{FilmCounters, MeasuredFilm};
@@ -162,7 +162,7 @@ impl Sink for BothSinks {
         self.0.clocked()
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         self.0.wants()
     }
 

@@ -13,6 +13,7 @@ use crate::data::DataReceived;
 use crate::pictures::{ForeignNews, ForeignPictures, VideoOver};
 use crate::programmes::Programmes;
 use crate::send::{ANSWER_PATIENCE, SILENCE};
+use crate::standstill::{self, Standstill};
 
 /// Who is told of what happens, and of the state.
 type Tells<'a> = (&'a mut dyn FnMut(String), &'a mut dyn FnMut(&ReceiveStatus));
@@ -37,6 +38,7 @@ pub(super) struct Watched<'a> {
     pub unwanted: Option<String>,
     pub programmes: Option<Programmes>,
     tied: ForeignNews,
+    standstill: Standstill,
 }
 
 impl<'a> Watched<'a> {
@@ -63,6 +65,7 @@ impl<'a> Watched<'a> {
             unwanted: None,
             programmes: None,
             tied: ForeignNews::default(),
+            standstill: Standstill::new(&clock),
         }
     }
 
@@ -70,6 +73,11 @@ impl<'a> Watched<'a> {
     pub fn look(&mut self, snapshot: Option<Snapshot>, shown: &mut Shown, (notice, status): Tells<'_>) {
         if self.stop.is_asked() {
             self.stream_stop.ask();
+        }
+        if let Some(stood) = self.standstill.look(&self.clock) {
+            notice(standstill::sentence(stood));
+            // Nobody was silent while nobody listened.
+            self.heard = self.clock.now();
         }
         let Some(snapshot) = snapshot else { return };
         let before = self.last.packets_received;

@@ -287,7 +287,7 @@ impl SendPlan {
 }
 
 /// Sample frames in a block.
-fn block_frames(options: &SendOptions, keys: &StreamKeys, coding: Coding) -> u32 {
+pub(super) fn block_frames(options: &SendOptions, keys: &StreamKeys, coding: Coding) -> u32 {
     let usual = match (coding, keys.ptime.or(options.ptime)) {
         (Coding::Pcm(_), _) => USUAL_BLOCK,
         (Coding::Opus, None) => opus::USUAL_FRAMES,

@@ -127,7 +127,7 @@ fn open_runner(
         taps: capture.map(|capture| (capture.taps(), plan.uri.transport.scheme.into())),
         wait: send.wait,
         waker,
-        ..RunPlan::new(plan.uri.wire(plan.stack.clone()), plan.send.clock)
+        ..RunPlan::new(plan.send.on_wire(plan.uri.wire(plan.stack.clone()), send), plan.send.clock)
     };
     open_wire(wire, send.wait_for_peer, stop, tell)
 }

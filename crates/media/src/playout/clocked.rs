@@ -39,6 +39,8 @@ pub struct ClockedPull {
 pub struct ClockedPlayout {
     playout: Playout,
     resampler: Resampler,
+    /// The device's.
+    rate: u32,
     scratch: Vec<f32>,
     /// The resampler's delay.
     held: Duration,
@@ -58,6 +60,7 @@ impl ClockedPlayout {
             control: Control::default(),
             playout,
             resampler,
+            rate,
         })
     }
 
@@ -75,6 +78,13 @@ impl ClockedPlayout {
         let pulled = self.playout.pull(due, input);
         self.resampler.process(input, out);
         ClockedPull { pulled, speed: Ppm(self.control.speed), lag_nanos: self.lag_nanos() }
+    }
+
+    /// The device has gone without its next `frames` sample frames: what was for them is left out, so that the rest is heard in its time.
+    pub fn skip(&mut self, frames: u64) {
+        let to = u128::from(self.playout.config().format.rate());
+        let frames = u128::from(frames) * to / u128::from(self.rate);
+        self.playout.skip(u64::try_from(frames).unwrap_or(u64::MAX));
     }
 
     /// Another stream begins; the clock estimates are discarded.

@@ -83,6 +83,13 @@ impl Playout {
         true
     }
 
+    /// A sink has gone without `frames` sample frames, which are left out.
+    pub fn skip(&mut self, frames: u64) {
+        if let Some(position) = self.position.filter(|_| self.playing && frames > 0) {
+            self.leave_out(position.saturating_add(frames), true);
+        }
+    }
+
     /// Goes on at media time `wanted`; blended with what was heard last, if that was just now.
     pub(super) fn leave_out(&mut self, wanted: u64, blended: bool) {
         let Some(position) = self.position else { return };

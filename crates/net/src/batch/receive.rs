@@ -29,6 +29,8 @@ pub(crate) struct ReceiveBatch {
     asked: usize,
     /// Whether more than one datagram is likely to wait: one was read late, or several were read.
     behind: bool,
+    /// Whether datagrams have come in bursts lately, so that others wait behind one that comes.
+    bursts: bool,
 }
 
 /// One received datagram, or several of one sender that the kernel handed over as one.
@@ -78,13 +80,14 @@ impl ReceiveBatch {
             headers: vec![zeroed(); BATCH],
             asked: 0,
             behind: false,
+            bursts: false,
         }
     }
 
     /// Reads waiting datagrams into the buffers: one while that is the usual number, by a cheaper plain `recvmsg`, and
     /// up to [`BATCH`] after several were there. Returns how many; 0 if there is none.
     pub fn receive(&mut self, fd: RawFd, ask: Ask) -> io::Result<usize> {
-        let count = if ask.wait || !self.behind { 1 } else { BATCH };
+        let count = if ask.wait || !(self.behind || self.bursts) { 1 } else { BATCH };
         let flags = if ask.wait { 0 } else { libc::MSG_DONTWAIT };
         for i in 0..count {
             self.prepare(i, ask.names);
@@ -100,6 +103,9 @@ impl ReceiveBatch {
         };
         // The time stamp of a single datagram tells whether there are more, see `fall_behind`.
         self.behind = n > 1;
+        if count > 1 {
+            self.bursts = n >= LEAST_BURST;
+        }
         if n >= 0 {
             return Ok(n as usize);
         }
@@ -141,7 +147,7 @@ impl ReceiveBatch {
 
     /// Whether to ask again after the `n` datagrams of the last call: the kernel had as many as requested.
     pub fn has_more(&self, n: usize) -> bool {
-        self.behind && n == self.asked
+        (self.behind || self.bursts) && n == self.asked
     }
 
     /// Records that a datagram waited in the kernel before it was read, or came without a time stamp: more are likely
@@ -183,6 +189,9 @@ impl ReceiveBatch {
         control::destination_v6(&self.headers[i].msg_hdr)
     }
 }
+
+/// So many datagrams at once are a burst: a call for each costs more than one that finds nothing.
+const LEAST_BURST: libc::c_int = 4;
 
 // SAFETY: the raw pointers inside point into the same value's own buffers and are set again before every system call,
 // so a move to another thread leaves nothing dangling.

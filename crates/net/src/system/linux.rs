@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit};
-use nix::time::{ClockId, clock_getres};
+use nix::time::{ClockId, clock_getres, clock_gettime};
 use socket2::Socket;
 
 pub(crate) use libc::{
@@ -24,6 +24,16 @@ pub(crate) use poller::Poller;
 
 use crate::machine::WallClockState;
 use crate::options::{read_int, set_int};
+
+/// For how long the machine has been suspended since it was started: `CLOCK_BOOTTIME` goes on then, and `CLOCK_MONOTONIC` does not.
+pub(crate) fn suspended() -> Duration {
+    let read = |clock| clock_gettime(clock).map(Duration::from);
+    match (read(ClockId::CLOCK_BOOTTIME), read(ClockId::CLOCK_MONOTONIC)) {
+        (Ok(since_boot), Ok(awake)) => since_boot.saturating_sub(awake),
+        // A sandbox may withhold a clock.
+        _ => Duration::ZERO,
+    }
+}
 
 /// No event yet.
 pub(crate) fn no_event() -> PollerEvent {

@@ -38,6 +38,11 @@ pub(crate) const UDP_SEGMENT: Option<i32> = None;
 /// The option that has the kernel hand over several datagrams as one: there is none.
 pub(crate) const UDP_GRO: Option<i32> = None;
 
+/// Not told here.
+pub(crate) fn suspended() -> Duration {
+    Duration::ZERO
+}
+
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {
     i64::from(stamp.tv_usec) * 1000

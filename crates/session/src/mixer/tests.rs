@@ -16,7 +16,7 @@ fn open(mixer: &Mixer, channels: u32) -> (Input, Box<dyn Sink>) {
 
 /// Gives blocks of `block` as long as it wants some, numbered from `at` on.
 fn give(sink: &mut dyn Sink, at: &mut u32, block: usize) {
-    while sink.wants().is_some_and(|wants| wants >= block) {
+    while sink.wants().is_some_and(|wants| wants.frames >= block) {
         let sound: Vec<f32> = (*at..*at + block as u32).map(|n| n as f32 / 65_536.0).collect();
         sink.push(&sound).expect("room");
         *at += block as u32;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use antiphon_core::{Instant, Participant};
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::OpenSink;
 
 use crate::world::{World, heard, ms, receive_session_with, send_session};
@@ -89,8 +89,8 @@ impl Sink for Card {
         true
     }
 
-    fn wants(&self) -> Option<usize> {
-        Some(WANTED.saturating_sub(self.state.lock().unwrap().queued))
+    fn wants(&self) -> Option<Wants> {
+        Some(Wants::any(WANTED.saturating_sub(self.state.lock().unwrap().queued)))
     }
 
     fn period(&self) -> Option<usize> {

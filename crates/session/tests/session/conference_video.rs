@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use antiphon_core::{Instant, Participant, PathId};
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{
     Latency, OpenSink, PartyNotice, PartySinks, ReceiveError, Session, VideoArrived, VideoPayload, VideoSink,
     VideoSource, VideoTrack, VideoTrackConfig, VideoWay, WhyGone, Written,
@@ -330,7 +330,7 @@ impl Sink for Failing {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_media::playout::PlayoutCounters;
-use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake};
+use antiphon_media::{Pull, Ready, SampleFormat, Sink, SinkError, Source, StreamFormat, Wake, Wants};
 use antiphon_session::{
     AdaptiveDelay, Latency, OpenSink, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Session, SessionConfig,
 };
@@ -17,7 +17,7 @@ use crate::world::{SILENCE, WIRE, World, heard, ms, stack, track_config};
 
 /// How sound gets on its way again.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum After {
+pub enum After {
     /// The sender's network card paused: all packets that it kept leave at once, and then as before.
     AtOnce,
     /// The source gives what it kept at so many times its pace, until it has caught up.
@@ -28,12 +28,12 @@ enum After {
 }
 
 /// Two notes, captured in periods of 64 sample frames since the start of time.
-struct Microphone {
+pub struct Microphone {
     /// The world's time, in nanoseconds.
-    now: Arc<AtomicU64>,
+    pub now: Arc<AtomicU64>,
     /// When it is held up, for how long, and what then.
-    held: Option<(Instant, Duration, After)>,
-    at: u64,
+    pub held: Option<(Instant, Duration, After)>,
+    pub at: u64,
 }
 
 const FORMAT: (u32, u32) = (48_000, 1);
@@ -116,7 +116,7 @@ impl Sink for Loudspeaker {
         self.clocked
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 
@@ -137,7 +137,7 @@ impl Sink for Loudspeaker {
     }
 }
 
-fn receiver(latency: Latency, clocked: bool) -> Session {
+pub fn receiver(latency: Latency, clocked: bool) -> Session {
     let track = ReceiveTrackConfig { latency: Some(latency), ..receive_config(None, false) };
     let tells = Some(PlayoutDelay::Of(latency.longest()));
     let config = SessionConfig { tells, ends_with_stream: false, ..session_config("far", 99) };
@@ -280,12 +280,12 @@ impl Ran {
     }
 }
 
-const AUTO: Latency = Latency::Auto(AdaptiveDelay {
+pub const AUTO: Latency = Latency::Auto(AdaptiveDelay {
     min: Duration::from_millis(5),
     max: Duration::from_millis(200),
     freeze: None,
 });
-const FIXED: Latency = Latency::Of(Duration::from_millis(40));
+pub const FIXED: Latency = Latency::Of(Duration::from_millis(40));
 
 fn check(latency: Latency, clocked: bool) {
     for (held, after) in [

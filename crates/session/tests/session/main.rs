@@ -55,6 +55,7 @@ mod soak;
 mod srp_server;
 mod stream;
 mod streams;
+mod suspended;
 mod two_way;
 mod video;
 mod video_apart;

@@ -12,7 +12,7 @@ use super::NAME;
 use super::client::Client;
 use super::spec::{CardSpec, no_clock};
 use crate::OpenError;
-use crate::device::{Counters, Direction, End, Server};
+use crate::device::{Counters, Direction, End, Pacing, Server};
 
 /// A device that was found, and what it is like.
 pub(super) struct Found {
@@ -126,6 +126,7 @@ impl Server for CardServer {
     type Client = Client;
 
     const NAME: &'static str = NAME;
+    const PACING: Pacing = Pacing::Even;
     const AGAINST_XRUNS: &'static str = "a longer buffer (buffer=40ms)";
 
     fn reopen(&mut self, link: &mut dyn FnMut() -> Box<dyn End>) -> Result<Client, Option<String>> {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::meter::Counters;
-use super::{End, Side};
+use super::{End, Pacing, Side};
 use crate::os::Clock;
 use crate::stream::start_thread;
 use crate::{Notes, OpenError};
@@ -19,6 +19,9 @@ pub(crate) trait Server: Send + 'static {
 
     /// Its name in sentences.
     const NAME: &'static str;
+
+    /// When its sinks hand over sound.
+    const PACING: Pacing;
 
     /// What avoids xruns, in words.
     const AGAINST_XRUNS: &'static str;

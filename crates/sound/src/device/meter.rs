@@ -53,6 +53,8 @@ pub(crate) struct Counters {
     pub latency: AtomicU32,
     /// Sample frames by which the queue is longer than it must be, for threads that come late; grows with underruns.
     pub margin: AtomicU32,
+    /// The margin that the user asks for, in sample frames; 0 if it is to be found.
+    pub margin_asked: AtomicU32,
     /// Locked only by the thread that watches the server and the user interface's.
     told: Mutex<VecDeque<String>>,
 }

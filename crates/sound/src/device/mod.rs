@@ -15,8 +15,10 @@ mod beat;
 mod capture;
 mod keeper;
 mod meter;
+mod pacing;
 mod play;
 mod replaced;
+mod sink;
 mod sync;
 mod timeline;
 
@@ -28,12 +30,14 @@ use antiphon_media::{Sink, Source, StreamFormat};
 pub(crate) use keeper::Server;
 pub(crate) use meter::Counters;
 pub use meter::{DeviceFigures, DeviceMeter};
+pub(crate) use pacing::Pacing;
 
 use crate::os::Clock;
 use crate::{Notes, OpenError};
 use capture::{CaptureParts, DeviceSource};
 use keeper::Keeper;
-use play::{DeviceSink, PlayParts};
+use play::PlayParts;
+use sink::DeviceSink;
 
 /// Which way sound goes, seen from Antiphon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,12 +130,12 @@ pub(crate) fn play<S: Server>(
 ) -> Result<(Box<dyn Sink>, DeviceMeter), OpenError> {
     let clock = Clock::new();
     counters.period.store(period, Ordering::Relaxed);
-    let PlayParts { side, end, rest } = PlayParts::new(stream, &counters, clock.clone());
+    let PlayParts { side, end, rest } = PlayParts::new(stream, S::PACING, &counters, clock.clone());
     let client = open(&mut server, Box::new(end))?;
     counters.connected.store(true, Ordering::Relaxed);
     let period = counters.period.load(Ordering::Relaxed);
     let keeper = Keeper::start(server, client, Box::new(side), clock.clone(), counters.clone(), notes)?;
-    let sink = DeviceSink::new(stream, period, rest, counters.clone(), clock, keeper);
+    let sink = DeviceSink::new(stream, (S::PACING, period), rest, counters.clone(), clock, keeper);
     Ok((Box::new(sink), DeviceMeter { counters, server: S::NAME }))
 }
 

@@ -1,18 +1,22 @@
 //! Sound from the media thread to the device: a ring, its ends, and how full it is kept.
 //!
 //! The device takes a period at once, but the ring is filled as if it took sample frame after sample frame: the media
-//! thread hands over blocks evenly, and none waits longer than it must. A block and a margin for threads that come
-//! late wait beyond what the next cycle takes; whatever a cycle lacked is added to the margin.
+//! thread hands over blocks evenly, and none waits longer than it must ([`Pacing`]).
+//!
+//! With [`Pacing::Even`] a block and a margin for threads that come late wait beyond what the next cycle takes; whatever a
+//! cycle lacked is added to the margin. With [`Pacing::Cycles`] the last block of a cycle is handed over a margin before the
+//! cycle begins, as long as the media thread has needed lately ([`Margin`]). The ring's sound has no time stamps, so the device's
+//! end counts what it owes (`PlayEnd::owed`): sound whose cycle is over, which is dropped when it comes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::StreamFormat;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::beat::Beat;
-use super::keeper::Keeper;
 use super::meter::Counters;
+use super::pacing::{Margin, Pacing, Starts};
 use super::replaced::{InUse, Maker, replaced};
 use super::timeline::Timeline;
 use super::{Cycle, End, Side};
@@ -20,8 +24,8 @@ use crate::os::Clock;
 
 /// The media thread's end of a ring.
 pub(super) struct PlayLink {
-    ring: Producer<f32>,
-    beat: Arc<Beat>,
+    pub ring: Producer<f32>,
+    pub beat: Arc<Beat>,
 }
 
 /// The device's end of a ring.
@@ -29,10 +33,17 @@ pub(super) struct PlayEnd {
     ring: Consumer<f32>,
     beat: Arc<Beat>,
     stream: StreamFormat,
+    pacing: Pacing,
+    /// Sample frames of the device's time so far.
     taken: u32,
+    /// Of them, those whose sound has not come yet; it is dropped when it does.
+    owed: usize,
+    /// Sample frames for which sound has been handed over.
+    flowed: u32,
     counters: Arc<Counters>,
     clock: Clock,
     timeline: Timeline,
+    starts: Starts,
     /// Sample frames that the next cycle takes at most.
     period: u32,
 }
@@ -49,18 +60,53 @@ impl PlayEnd {
             play(first.len() / channels, second);
             chunk.commit_all();
         }
-        self.taken = self.taken.wrapping_add(there as u32);
         there
     }
-}
 
-impl PlayEnd {
-    /// Adds to the margin.
-    fn lengthen(&self, missing: u32) {
-        let most = self.stream.rate() / MARGIN_MOST;
-        let margin = self.counters.margin.load(Ordering::Relaxed);
-        let longer = margin.saturating_add(missing).min(most.max(margin));
-        self.counters.margin.store(longer, Ordering::Relaxed);
+    /// So many sample frames of the device's time pass without sound. A longer time is not made up for: a media thread that stood still for
+    /// that long leaves out what is old by itself.
+    fn pass(&mut self, frames: usize) {
+        let most = (self.stream.rate() / OWED_MOST) as usize;
+        let passed = frames.min(most.saturating_sub(self.owed));
+        self.owed += passed;
+        self.taken = self.taken.wrapping_add(passed as u32);
+    }
+
+    /// Drops sound whose cycle is over.
+    fn drop_owed(&mut self) {
+        if self.owed > 0 {
+            self.owed -= self.take(self.owed, |_, _| {});
+        }
+    }
+
+    /// A cycle of `frames` lacked `missing` of them, which are silence.
+    fn on_underrun(&mut self, frames: usize, missing: usize) {
+        if self.pacing == Pacing::Cycles && self.flowed < self.stream.rate() / SETTLES {
+            // A media thread that begins a stream has more to do than to hand over its sound.
+            return self.pass(missing);
+        }
+        self.counters.underruns.fetch_add(1, Ordering::Relaxed);
+        self.counters.missing.fetch_add(missing as u64, Ordering::Relaxed);
+        match self.pacing {
+            Pacing::Cycles => self.pass(missing),
+            // A longer period finds what was enough for a shorter one, once.
+            Pacing::Even if self.period >= frames as u32 => {
+                let (most, margin) = (self.stream.rate() / MARGIN_MOST, &self.counters.margin);
+                let now = margin.load(Ordering::Relaxed);
+                margin.store(now.saturating_add(missing as u32).min(most.max(now)), Ordering::Relaxed);
+            }
+            Pacing::Even => {}
+        }
+    }
+
+    /// When a cycle began, in microseconds, which is handled at `now`.
+    fn start_of(&mut self, cycle: &dyn Cycle, now: u64) -> u64 {
+        let rate = u64::from(self.stream.rate());
+        let start = now.saturating_sub(u64::from(cycle.late()) * 1_000_000 / rate);
+        match self.pacing {
+            Pacing::Even => start,
+            Pacing::Cycles => self.starts.on_cycle(start, cycle.frames() as f64 * 1e6 / rate as f64),
+        }
     }
 }
 
@@ -71,29 +117,33 @@ impl End for PlayEnd {
             self.idle(now);
             return cycle.play_silence(0);
         }
-        // A player that is behind its schedule after lost cycles catches up by itself.
-        self.timeline.lost(cycle, now, self.stream.rate(), &self.counters);
+        let flows = self.beat.flows.load(Ordering::Relaxed);
+        let lost = self.timeline.lost(cycle, now, self.stream.rate(), &self.counters);
+        // Evenly, a player that is behind its schedule after lost cycles catches up by itself.
+        if flows && self.pacing == Pacing::Cycles {
+            self.pass(lost as usize);
+        }
+        self.drop_owed();
+        self.flowed = if flows { self.flowed.saturating_add(frames as u32) } else { 0 };
         let there = self.take(frames, |from, sound| cycle.play(from, sound));
+        self.taken = self.taken.wrapping_add(there as u32);
         if there < frames {
             cycle.play_silence(there);
-            if self.beat.flows.load(Ordering::Relaxed) {
-                let missing = frames - there;
-                self.counters.underruns.fetch_add(1, Ordering::Relaxed);
-                self.counters.missing.fetch_add(missing as u64, Ordering::Relaxed);
-                // A longer period finds what was enough for a shorter one, once.
-                if self.period >= frames as u32 {
-                    self.lengthen(missing as u32);
-                }
+            if flows {
+                self.on_underrun(frames, frames - there);
             }
         }
         self.period = cycle.next() as u32;
-        let late = u64::from(cycle.late()) * 1_000_000 / u64::from(self.stream.rate());
-        self.beat.set(self.taken, now.saturating_sub(late), self.period);
+        let start = self.start_of(cycle, now);
+        self.beat.set(self.taken, start, self.period);
     }
 
     fn idle(&mut self, now: u64) {
+        self.starts.restart();
+        self.drop_owed();
         let due = self.timeline.due(now, self.stream.rate(), &self.counters);
-        self.take(due as usize, |_, _| {});
+        let there = self.take(due as usize, |_, _| {});
+        self.taken = self.taken.wrapping_add(there as u32);
         self.beat.set(self.taken, now, self.stream.rate() / IDLE_PARTS);
     }
 
@@ -108,13 +158,19 @@ impl End for PlayEnd {
 /// Makes rings, on the thread that watches the server.
 pub(super) struct PlaySide {
     stream: StreamFormat,
+    pacing: Pacing,
     counters: Arc<Counters>,
     clock: Clock,
     links: Maker<PlayLink>,
 }
 
 impl PlaySide {
-    fn ring(stream: StreamFormat, counters: &Arc<Counters>, clock: &Clock) -> (PlayLink, PlayEnd) {
+    fn ring(
+        stream: StreamFormat,
+        pacing: Pacing,
+        counters: &Arc<Counters>,
+        clock: &Clock,
+    ) -> (PlayLink, PlayEnd) {
         let (ring, taking) = ring(stream);
         let beat = Arc::new(Beat::default());
         let period = counters.period.load(Ordering::Relaxed);
@@ -123,10 +179,14 @@ impl PlaySide {
             ring: taking,
             beat: beat.clone(),
             stream,
+            pacing,
             taken: 0,
+            owed: 0,
+            flowed: 0,
             counters: counters.clone(),
             clock: clock.clone(),
             timeline: Timeline::default(),
+            starts: Starts::default(),
             period,
         };
         (PlayLink { ring, beat }, end)
@@ -135,7 +195,7 @@ impl PlaySide {
 
 impl Side for PlaySide {
     fn link(&mut self) -> Box<dyn End> {
-        let (link, end) = Self::ring(self.stream, &self.counters, &self.clock);
+        let (link, end) = Self::ring(self.stream, self.pacing, &self.counters, &self.clock);
         self.links.hand_over(link);
         Box::new(end)
     }
@@ -143,20 +203,6 @@ impl Side for PlaySide {
     fn collect(&mut self) {
         self.links.collect();
     }
-}
-
-/// The media thread's part.
-pub(crate) struct DeviceSink {
-    stream: StreamFormat,
-    link: InUse<PlayLink>,
-    /// Sample frames put into this ring.
-    pushed: u32,
-    /// Sample frames of the longest block so far.
-    block: u32,
-    period: usize,
-    counters: Arc<Counters>,
-    clock: Clock,
-    keeper: Keeper,
 }
 
 /// What a sink is made of before its client is active.
@@ -168,104 +214,19 @@ pub(super) struct PlayParts {
 }
 
 impl PlayParts {
-    pub fn new(stream: StreamFormat, counters: &Arc<Counters>, clock: Clock) -> Self {
-        counters.margin.store(stream.rate() / MARGIN_FIRST, Ordering::Relaxed);
-        let (link, end) = PlaySide::ring(stream, counters, &clock);
+    pub fn new(stream: StreamFormat, pacing: Pacing, counters: &Arc<Counters>, clock: Clock) -> Self {
+        let margin = match pacing {
+            Pacing::Even => stream.rate() / MARGIN_FIRST,
+            Pacing::Cycles => match counters.margin_asked.load(Ordering::Relaxed) {
+                0 => Margin::least(stream.rate()),
+                asked => asked,
+            },
+        };
+        counters.margin.store(margin, Ordering::Relaxed);
+        let (link, end) = PlaySide::ring(stream, pacing, counters, &clock);
         let (links, rest) = replaced(link);
-        let side = PlaySide { stream, counters: counters.clone(), clock, links };
+        let side = PlaySide { stream, pacing, counters: counters.clone(), clock, links };
         PlayParts { side, end, rest }
-    }
-}
-
-impl DeviceSink {
-    /// The sink behind `keeper`, whose client has the other end.
-    pub(super) fn new(
-        stream: StreamFormat,
-        period: u32,
-        link: InUse<PlayLink>,
-        counters: Arc<Counters>,
-        clock: Clock,
-        keeper: Keeper,
-    ) -> Self {
-        DeviceSink { stream, link, pushed: 0, block: 0, period: period as usize, counters, clock, keeper }
-    }
-
-    /// Goes over to the ring of another client, if there is one.
-    fn follow(&mut self) {
-        while self.link.follow() {
-            self.pushed = 0;
-        }
-    }
-
-    /// Sample frames that should wait: a block, and the margin.
-    fn target(&self) -> i64 {
-        i64::from(self.block) + i64::from(self.counters.margin.load(Ordering::Relaxed))
-    }
-}
-
-impl Sink for DeviceSink {
-    fn format(&self) -> StreamFormat {
-        self.stream
-    }
-
-    fn push(&mut self, block: &[f32]) -> Result<(), SinkError> {
-        self.follow();
-        let frames = block.len() / self.stream.channels();
-        self.block = self.block.max(frames as u32);
-        self.counters.queue.store(self.target() as u32, Ordering::Relaxed);
-        self.link.now.ring.push_entire_slice(block).map_err(|_| SinkError::Overrun { dropped: frames })?;
-        self.pushed = self.pushed.wrapping_add(frames as u32);
-        if self.wants().is_some_and(|frames| frames < self.block as usize) {
-            // Before the queue is as long as it should be, a cycle may find less without a fault.
-            self.link.now.beat.flows.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn clocked(&self) -> bool {
-        true
-    }
-
-    fn wants(&self) -> Option<usize> {
-        if self.link.next().is_some() {
-            // Another ring is to be filled.
-            return Some(MOST_WANTED);
-        }
-        let taken = self.link.now.beat.taken(self.clock.micros(), self.stream.rate());
-        let waiting = i64::from(self.pushed.wrapping_sub(taken.whole) as i32) - i64::from(taken.passed);
-        let wants = (self.target() - waiting).clamp(0, MOST_WANTED as i64);
-        // What does not fit would be pulled for nothing.
-        Some((wants as usize).min(self.room()))
-    }
-
-    fn period(&self) -> Option<usize> {
-        Some(self.period)
-    }
-
-    fn room(&self) -> usize {
-        self.link.now.ring.slots() / self.stream.channels()
-    }
-
-    fn silence(&mut self, frames: u64) -> Result<(), SinkError> {
-        let room = self.room();
-        let taken = usize::try_from(frames).unwrap_or(usize::MAX).min(room);
-        if let Ok(chunk) = self.link.now.ring.write_chunk(taken * self.stream.channels()) {
-            // A new chunk is full of zeros.
-            chunk.commit_all();
-            self.pushed = self.pushed.wrapping_add(taken as u32);
-        }
-        match usize::try_from(frames).unwrap_or(usize::MAX) - taken {
-            0 => Ok(()),
-            dropped => Err(SinkError::Overrun { dropped }),
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        self.follow();
-        self.link.now.beat.flows.store(false, Ordering::Relaxed);
-        let capacity = self.link.now.ring.buffer().capacity();
-        self.keeper.finish(|| self.link.now.ring.slots() == capacity, self.period, self.stream.rate());
-        Ok(())
     }
 }
 
@@ -286,11 +247,14 @@ pub(super) fn ring(stream: StreamFormat) -> (Producer<f32>, Consumer<f32>) {
 
 /// Three times JACK's longest usual period, 4096, and a quarter.
 const LONGEST_PERIODS: usize = 13 * 1024;
-/// More than any block.
-const MOST_WANTED: usize = 8192;
 /// The margin begins with this part of a second: 1 ms, what the scheduler of an idle machine stays well below.
 const MARGIN_FIRST: u32 = 1000;
-/// The margin is at most this part of a second.
+/// In this part of a second at the beginning of a stream, cycles that lack sound are not counted.
+const SETTLES: u32 = 1;
+/// The margin of what is handed over evenly is at most this part of a second.
 const MARGIN_MOST: u32 = 10;
+/// Of this part of a second sound is owed at most: more than a player leaves out by itself (100 ms), and less than the ring
+/// holds.
+const OWED_MOST: u32 = 8;
 /// Without a device, sound is taken in cycles of this part of a second.
 const IDLE_PARTS: u32 = 100;

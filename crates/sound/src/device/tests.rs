@@ -8,6 +8,8 @@ use super::*;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+mod cycles;
+
 const RATE: u32 = 48_000;
 
 fn stream(channels: u32) -> StreamFormat {
@@ -66,13 +68,19 @@ impl Cycle for Fake {
     }
 }
 
-/// A sink, the device's end, what makes further rings, and the time in microseconds.
-fn playing(channels: u32) -> (DeviceSink, play::PlayEnd, play::PlaySide, Arc<AtomicU64>, Arc<Counters>) {
+/// A sink, the device's end, what makes further rings, the time in microseconds, and what is counted.
+type Playing = (DeviceSink, play::PlayEnd, play::PlaySide, Arc<AtomicU64>, Arc<Counters>);
+
+fn playing(channels: u32) -> Playing {
+    playing_at(channels, Pacing::Even)
+}
+
+fn playing_at(channels: u32, pacing: Pacing) -> Playing {
     let time = Arc::new(AtomicU64::new(1_000_000));
     let (clock, counters) = (Clock::Test(time.clone()), Arc::new(Counters::default()));
-    let PlayParts { side, end, rest } = PlayParts::new(stream(channels), &counters, clock.clone());
+    let PlayParts { side, end, rest } = PlayParts::new(stream(channels), pacing, &counters, clock.clone());
     let keeper = Keeper::none(counters.clone());
-    let sink = DeviceSink::new(stream(channels), 64, rest, counters.clone(), clock, keeper);
+    let sink = DeviceSink::new(stream(channels), (pacing, 64), rest, counters.clone(), clock, keeper);
     (sink, end, side, time, counters)
 }
 
@@ -84,6 +92,10 @@ fn capturing(
     let CaptureParts { side, end, rest } = CaptureParts::new(stream(channels), &counters, clock);
     let source = DeviceSource::new(stream(channels), rest, counters.clone(), Keeper::none(counters.clone()));
     (source, end, side, time, counters)
+}
+
+fn wanted(sink: &DeviceSink) -> usize {
+    sink.wants().unwrap().frames
 }
 
 /// Plays `seconds` of a count from 1 in periods of `period`. The media thread looks every 200 µs and now and then up to 0.7 ms
@@ -111,7 +123,7 @@ fn play_count(period: usize, block: usize, seconds: u64) -> (Vec<f32>, u64) {
         }
         if micros >= look {
             look = micros + 200 + if micros % 13_000 < 200 { 500 } else { 0 };
-            while sink.wants().unwrap() >= block {
+            while wanted(&sink) >= block {
                 pushes.push((count as usize, micros));
                 let sound: Vec<f32> = (0..block as u64).map(|n| (count + n + 1) as f32).collect();
                 sink.push(&sound).unwrap();
@@ -149,7 +161,7 @@ fn what_a_cycle_lacked_is_counted_and_added_to_the_margin() {
     sink.push(&[0.5; 2 * 16]).unwrap();
     end.process(&mut Fake::new(2, 100));
     assert_eq!(count(&counters.underruns), 0, "the queue was not filled yet");
-    while sink.wants().unwrap() >= 16 {
+    while wanted(&sink) >= 16 {
         sink.push(&[0.5; 2 * 16]).unwrap();
     }
     // A block of 16 and a margin of 48 wait.
@@ -158,10 +170,10 @@ fn what_a_cycle_lacked_is_counted_and_added_to_the_margin() {
     assert!(cycle.ports.iter().all(|port| port[..64] == [0.5; 64] && port[64..] == [0.0; 36]));
     assert_eq!((count(&counters.underruns), count(&counters.missing)), (1, 36));
     // The 36 should have waited as well.
-    assert_eq!(sink.wants().unwrap(), 64 + 36);
+    assert_eq!(wanted(&sink), 64 + 36);
     // A longer period finds what was enough for a shorter one: no reason for a longer margin.
     let margin = counters.margin.load(Ordering::Relaxed);
-    while sink.wants().unwrap() >= 16 {
+    while wanted(&sink) >= 16 {
         sink.push(&[0.5; 2 * 16]).unwrap();
     }
     end.process(&mut Fake::new(2, 4096));
@@ -181,7 +193,7 @@ fn a_cycle_that_came_late_began_when_the_server_says() {
         sink.push(&[0.5; 64]).unwrap();
         time.fetch_add(2_000, Ordering::Relaxed);
         end.process(&mut Fake { late, ..Fake::new(1, 64) });
-        sink.wants().unwrap()
+        wanted(&sink)
     };
     // 0.5 ms of the next cycle have passed.
     assert_eq!(wants(24), wants(0) + 24);
@@ -227,11 +239,11 @@ fn sound_goes_on_through_another_ring() {
     // The server is lost, and the thread that watches it takes the device's place.
     drop(end);
     let mut idle = side.link();
-    assert!(sink.wants().unwrap() >= 64, "the new ring is to be filled");
+    assert!(wanted(&sink) >= 64, "the new ring is to be filled");
     let mut pushed = 0;
     for _ in 0..200 {
         idle.idle(time.fetch_add(5_000, Ordering::Relaxed));
-        while sink.wants().unwrap() >= 64 {
+        while wanted(&sink) >= 64 {
             sink.push(&[0.5; 64]).unwrap();
             pushed += 64;
         }
@@ -343,7 +355,7 @@ fn neither_callbacks_nor_the_media_thread_allocate() {
             }
             // A media thread that stands still for 0.4 s: underruns and overflows.
             if round % 700 > 300 {
-                while sink.wants().unwrap() >= 64 {
+                while wanted(&sink) >= 64 {
                     sink.push(&block).unwrap();
                 }
                 source.keep_newest(256);

@@ -10,6 +10,7 @@ mod server;
 mod spec;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use antiphon_media::{Sink, Source, StreamFormat};
 
@@ -48,6 +49,11 @@ impl JackSpec {
         let opened = Opened::open(&self.name).map_err(refuse)?;
         let stream = StreamFormat::new(opened.rate(), self.channels.unwrap_or(channels))?;
         let (period, counters) = (opened.period(), Arc::new(Counters::default()));
+        if let Some(margin) = self.margin {
+            // No margin in whole sample frames is none.
+            let frames = margin.as_micros() as u64 * u64::from(stream.rate()) / 1_000_000;
+            counters.margin_asked.store((frames as u32).max(1), Ordering::Relaxed);
+        }
         let server = JackServer::new(self, Direction::Out, stream, &counters);
         device::play(server, stream, period, counters, notes, |server, end| server.activate(opened, end))
     }

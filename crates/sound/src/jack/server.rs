@@ -9,7 +9,7 @@ use super::client::{Client, Events, Failure, Opened};
 use super::ports::PortKind;
 use super::spec::{Connect, JackSpec};
 use crate::OpenError;
-use crate::device::{Counters, Direction, End, Server, shorten};
+use crate::device::{Counters, Direction, End, Pacing, Server, shorten};
 
 /// How to open a client, now and again, and what the last one was like.
 pub(super) struct JackServer {
@@ -86,6 +86,7 @@ impl Server for JackServer {
     type Client = Client;
 
     const NAME: &'static str = "JACK";
+    const PACING: Pacing = Pacing::Cycles;
     const AGAINST_XRUNS: &'static str = "a longer period";
 
     fn reopen(&mut self, link: &mut dyn FnMut() -> Box<dyn End>) -> Result<Client, Option<String>> {

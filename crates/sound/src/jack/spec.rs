@@ -1,5 +1,8 @@
 //! `jack:` as it is written.
 
+use std::time::Duration;
+
+use antiphon_core::units::parse_duration;
 use antiphon_core::uri::Query;
 use antiphon_media::StreamFormat;
 
@@ -14,6 +17,8 @@ pub struct JackSpec {
     pub channels: Option<u32>,
     /// `connect=`, to which ports of others its own are connected.
     pub connect: Connect,
+    /// `margin=`, of a sink: how long before a cycle its sound is handed over, whatever comes too late; otherwise as long as it needs.
+    pub margin: Option<Duration>,
 }
 
 /// Which ports are connected.
@@ -28,7 +33,7 @@ pub enum Connect {
 }
 
 impl JackSpec {
-    /// Reads `jack:?channels=2&connect=yes&name=antiphon`.
+    /// Reads `jack:?channels=2&connect=yes&margin=1ms&name=antiphon`.
     pub(crate) fn read(name: &str, query: &Query) -> Result<Self, OpenError> {
         if !name.is_empty() {
             return Err(OpenError::refused(
@@ -42,11 +47,17 @@ impl JackSpec {
                 "omit rate=; the stream is converted, and 'antiphon send --rate 44.1kHz' sets the rate on the wire",
             ));
         }
-        query.only(["channels", "connect", "name"])?;
+        query.only(["channels", "connect", "margin", "name"])?;
         let channels = settings::channels(query)?;
         // Refused here and not when the server has told its rate.
         StreamFormat::new(48_000, channels.unwrap_or(1))?;
+        let margin = query.read("margin", |text| match parse_duration(text) {
+            Ok(margin) if (SHORTEST_MARGIN..=LONGEST_MARGIN).contains(&margin) => Ok(margin),
+            Ok(_) => Err("a margin lies between 50us and 100ms".to_string()),
+            Err(error) => Err(error.to_string()),
+        })?;
         Ok(JackSpec {
+            margin,
             name: client_name(query.value("name").unwrap_or("antiphon"))?,
             channels,
             connect: match query.value("connect") {
@@ -71,6 +82,10 @@ fn client_name(name: &str) -> Result<String, OpenError> {
     Ok(name.into())
 }
 
+/// No thread is woken with less.
+const SHORTEST_MARGIN: Duration = Duration::from_micros(50);
+/// As long as a margin that adapts.
+const LONGEST_MARGIN: Duration = Duration::from_millis(100);
 /// JACK's own limit is 63 bytes, and a name in use gets three more (`-01`).
 const LONGEST_NAME: usize = 60;
 
@@ -84,11 +99,13 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let plain = JackSpec { name: "antiphon".into(), channels: None, connect: Connect::Physical };
+        let plain =
+            JackSpec { name: "antiphon".into(), channels: None, connect: Connect::Physical, margin: None };
         assert_eq!(read_query("").unwrap(), plain);
         assert_eq!(read_query("connect=yes").unwrap(), plain);
-        let other = JackSpec { name: "hall".into(), channels: Some(6), connect: Connect::Nothing };
-        assert_eq!(read_query("channels=6&connect=no&name=hall").unwrap(), other);
+        let margin = Some(Duration::from_micros(400));
+        let other = JackSpec { name: "hall".into(), channels: Some(6), connect: Connect::Nothing, margin };
+        assert_eq!(read_query("channels=6&connect=no&name=hall&margin=400us").unwrap(), other);
         let named = Connect::Named(vec!["system:playback_3".into(), "reverb:in_.*".into()]);
         assert_eq!(read_query("connect=system:playback_3,reverb:in_.*").unwrap().connect, named);
     }
@@ -100,6 +117,7 @@ mod tests {
         assert!(refused("name=a:b").contains("without ':'"));
         assert!(refused(&format!("name={}", "x".repeat(61))).contains("1 to 60 bytes"));
         assert!(refused("name=").contains("1 to 60 bytes"));
+        assert!(refused("margin=0ms").contains("50us") && refused("margin=1s").contains("100ms"));
         assert!(refused("channels=two").contains("channels"));
         assert!(refused("channels=0").contains("1 to 64") && refused("channels=200").contains("1 to 64"));
         assert!(refused("chanels=2").contains("did you mean") || refused("chanels=2").contains("channels"));

@@ -13,7 +13,7 @@ use super::devices::PulseDevice;
 use super::spec::PulseSpec;
 use super::stream::PulseStream;
 use crate::OpenError;
-use crate::device::{Counters, Direction, End, Server, shorten};
+use crate::device::{Counters, Direction, End, Pacing, Server, shorten};
 
 /// A connection that has found its sink or source.
 pub(super) struct Opened {
@@ -68,6 +68,7 @@ impl Server for PulseServer {
     type Client = Client;
 
     const NAME: &'static str = "PulseAudio";
+    const PACING: Pacing = Pacing::Even;
     const AGAINST_XRUNS: &'static str = "a longer buffer (buffer=40ms)";
 
     fn reopen(&mut self, link: &mut dyn FnMut() -> Box<dyn End>) -> Result<Client, Option<String>> {

@@ -1,6 +1,6 @@
 //! A sink that needs no file.
 
-use antiphon_media::{Sink, SinkError, StreamFormat};
+use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Stores its samples, for tests and measurements.
@@ -48,7 +48,7 @@ impl Sink for MemorySink {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

@@ -12,7 +12,7 @@ use antiphon_core::uri::Query;
 use antiphon_core::{Epoch, Input, Instant, Participant, PathId, Role, Stack, Transmit, WireId};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{EncodingName, PacketConfig, VIDEO_HEADER};
-use antiphon_media::{ChannelGroups, Coding, SampleFormat, Sink, SinkError, StreamFormat};
+use antiphon_media::{ChannelGroups, Coding, SampleFormat, Sink, SinkError, StreamFormat, Wants};
 use antiphon_proto::{StackArgs, find};
 use antiphon_session::{
     KEPT_BYTES, Latency, LongGaps, PlayoutDelay, ReceiveTrack, ReceiveTrackConfig, Repetition, SendTrack,
@@ -331,7 +331,7 @@ impl Sink for Stage {
         false
     }
 
-    fn wants(&self) -> Option<usize> {
+    fn wants(&self) -> Option<Wants> {
         None
     }
 

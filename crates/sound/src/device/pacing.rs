@@ -1,0 +1,125 @@
+//! When a sink hands over sound, and when the cycles begin that take it.
+
+/// When a sink hands over sound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pacing {
+    /// Evenly, as cycles differ in length and come when the server likes: beyond what the next one takes, a block and a
+    /// margin wait.
+    Even,
+    /// So that all the sound of a cycle is there a margin before the cycle begins, and none of the next one's: cycles are a
+    /// period long and come evenly. Each cycle takes its place in the device's time whether its sound is there or not, and
+    /// what comes after its cycle is dropped.
+    Cycles,
+}
+
+/// When cycles begin by the server's clock, though the scheduler lets some begin late.
+#[derive(Default)]
+pub(super) struct Starts {
+    /// When the next cycle should begin, in microseconds.
+    next: Option<f64>,
+}
+
+impl Starts {
+    /// A cycle of `lasts` microseconds was begun at `start`, in microseconds. Returns when it should have been: never later.
+    pub fn on_cycle(&mut self, start: u64, lasts: f64) -> u64 {
+        let seen = start as f64;
+        let late = self.next.map_or(0.0, |next| seen - next);
+        let begun = if (0.0..LONGEST_LATE).contains(&late) {
+            seen - late + late * (lasts / FOLLOWS).min(1.0)
+        } else {
+            seen
+        };
+        self.next = Some(begun + lasts);
+        begun as u64
+    }
+
+    /// Cycles begin anew.
+    pub fn restart(&mut self) {
+        self.next = None;
+    }
+}
+
+/// How long before a cycle its last sound is handed over: what the media thread has been late by lately, and a little more. One hold-up that
+/// is rarer than that costs a cycle's sound and little delay; those that come again and again make the margin as long as they are.
+pub(super) struct Margin {
+    rate: u32,
+    /// The latest block of this stretch of time and of the one before, in sample frames.
+    late: [u32; 2],
+    /// When this stretch began, in microseconds.
+    began: Option<u64>,
+    /// Underruns that have been seen.
+    underruns: u64,
+}
+
+impl Margin {
+    /// For a sink of `rate` Hz.
+    pub fn new(rate: u32) -> Self {
+        Margin { rate, late: [0; 2], began: None, underruns: 0 }
+    }
+
+    /// The margin at first and at least, in sample frames.
+    pub fn least(rate: u32) -> u32 {
+        rate / LEAST
+    }
+
+    /// A block is handed over at `now`, in microseconds, `late` sample frames after it was due by the `margin` so far; `underruns`:
+    /// cycles that came before their sound. Returns the margin from now on.
+    pub fn on_block(&mut self, now: u64, margin: u32, late: u32, underruns: u64) -> u32 {
+        let began = *self.began.get_or_insert(now);
+        let longer = margin + self.rate / STEP;
+        // A longer hold-up counts as much as the margin can grow.
+        self.late[0] = self.late[0].max(late.min(longer));
+        if std::mem::replace(&mut self.underruns, underruns) != underruns {
+            return longer.min((self.rate / MOST).max(margin));
+        }
+        if now.saturating_sub(began) < STRETCH {
+            return margin;
+        }
+        let needed = self.late[0].max(self.late[1]) + self.rate / SPARE;
+        self.late = [0, self.late[0]];
+        self.began = Some(now);
+        margin.min(needed.max(Self::least(self.rate)))
+    }
+}
+
+/// The least margin is this part of a second: 0.25 ms, what a real-time thread needs on a machine that is not busy.
+const LEAST: u32 = 4_000;
+/// The longest margin is this part of a second.
+const MOST: u32 = 10;
+/// The margin grows by this part of a second with an underrun.
+const STEP: u32 = 4_000;
+/// It is by this part of a second longer than what was late.
+const SPARE: u32 = 10_000;
+/// What was late is forgotten at the end of the second such stretch after it, in microseconds.
+const STRETCH: u64 = 10_000_000;
+/// Time constant, in microseconds, with which a server's clock that is slower is followed: of one that is 500 ppm slower, cycles are
+/// expected 0.5 ms early, which costs as much of the time in which packets may come.
+const FOLLOWS: f64 = 1e6;
+/// A cycle that comes later than this, in microseconds, shows that the server has lost time.
+const LONGEST_LATE: f64 = 2_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_that_begin_late_are_told_from_a_slower_clock() {
+        let mut starts = Starts::default();
+        // A period of 2667 µs, up to 0.4 ms late.
+        for n in 0..2_000u64 {
+            let due = 5_000 + n * 2_667;
+            let begun = starts.on_cycle(due + n * 37 % 400, 2_667.0);
+            assert!(begun.abs_diff(due) <= if n < 500 { 400 } else { 220 }, "{n}: {begun} for {due}");
+        }
+        let mut starts = Starts::default();
+        for n in 0..4_000u64 {
+            let due = 5_000 + n * 2_668 + n / 3;
+            let begun = starts.on_cycle(due, 2_667.0);
+            assert!(begun <= due && due - begun < 600, "500 ppm slower, {n}: {begun} for {due}");
+        }
+        // Earlier ones are followed at once, as are those after lost time.
+        let mut starts = Starts::default();
+        assert_eq!([1_000, 3_900, 6_000].map(|start| starts.on_cycle(start, 2_500.0)), [1_000, 3_501, 6_000]);
+        assert_eq!(starts.on_cycle(15_000, 2_500.0), 15_000);
+    }
+}
