@@ -121,6 +121,8 @@ const PLACE: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::packet::parse_rtp;
 
@@ -160,5 +162,23 @@ mod tests {
         let (marking, ntp) = Default::default();
         let len = pictures.packet((0, marking), ntp, &[9; 20], &mut buf).unwrap();
         assert_eq!(parse_data(&parse_rtp(&buf[..len], ExtensionIds::default()).unwrap()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_is_read_or_refused(
+            changes in proptest::collection::vec((0_usize..DATA_HEADER + 9, any::<u8>()), 0..9),
+            len in 0_usize..DATA_HEADER + 9,
+        ) {
+            let mut buf = [0; DATA_HEADER + 9];
+            DataStream::new(0, 126, 7, 1).packet(DataPlace::default(), &[1; 9], &mut buf).unwrap();
+            for (at, byte) in changes {
+                buf[at] = byte;
+            }
+            let view = parse_rtp(&buf[..len], ExtensionIds::default());
+            if let Some((_, place, bytes)) = view.ok().as_ref().and_then(parse_data) {
+                prop_assert!(place.offset < MOST_DATA && bytes.len() + PLACE <= len);
+            }
+        }
     }
 }

@@ -242,18 +242,36 @@ fn how_fast_a_transport_takes_pictures_is_seen() {
 
 #[test]
 fn a_packet_that_finds_no_room_is_given_again_until_it_is_late() {
-    let mut track = track(b"kdk");
+    let mut track = track(b"kkdk");
     let at = Instant::from_millis;
-    let first = track.poll(at(1_000), ORIGIN, WAY).map(|packet| packet.bytes.to_vec());
-    track.on_blocked(at(1_000));
-    assert!(track.poll(at(1_001), ORIGIN, WAY).is_none());
-    assert_eq!(track.next_call(ORIGIN), Some(at(1_005)));
-    let again = track.poll(at(1_005), ORIGIN, WAY).map(|packet| packet.bytes.to_vec());
+    assert_eq!(drain(&mut track, 1_000), [0]);
+    let first = track.poll(at(1_040), ORIGIN, WAY).map(|packet| packet.bytes.to_vec());
+    track.on_blocked(at(1_040));
+    assert!(track.poll(at(1_041), ORIGIN, WAY).is_none());
+    assert_eq!(track.next_call(ORIGIN), Some(at(1_045)));
+    let again = track.poll(at(1_045), ORIGIN, WAY).map(|packet| packet.bytes.to_vec());
     assert!(first.is_some() && first == again, "the same number");
-    track.on_blocked(at(1_005));
+    track.on_blocked(at(1_045));
     // After 100 ms the rest of it is left out, and what needs it; the next key is sent.
-    assert_eq!(drain(&mut track, 1_110), [2]);
-    assert_eq!((track.counters().units, track.counters().left_out), (1, 2));
+    assert_eq!(drain(&mut track, 1_150), [3]);
+    assert_eq!((track.counters().units, track.counters().left_out), (2, 2));
+}
+
+#[test]
+fn the_first_picture_is_finished_though_it_is_late() {
+    let blocked = || {
+        let mut track = track(b"kdk");
+        assert!(track.poll(ORIGIN, ORIGIN, WAY).is_some());
+        track.on_blocked(ORIGIN);
+        track
+    };
+    let mut late = blocked();
+    assert_eq!(drain(&mut late, 1_110), [0, 1, 2]);
+    assert_eq!((late.counters().units, late.counters().left_out), (3, 0));
+    // Not for ever.
+    let mut too_late = blocked();
+    assert_eq!(drain(&mut too_late, 1_700), []);
+    assert_eq!((too_late.counters().units, too_late.counters().left_out), (0, 3));
 }
 
 #[test]
