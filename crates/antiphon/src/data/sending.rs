@@ -57,6 +57,7 @@ impl DataInput {
         let wrong = |error: std::io::Error| Error::usage(format!("--data {name}: {error}"));
         let (from, is_file, len): (Box<dyn Read + Send>, bool, u64) = if name == STANDARD {
             // A file that the shell has opened is one.
+            // What has no name there is read as a pipe is.
             let data = std::fs::metadata("/dev/stdin").ok();
             let is_file = data.as_ref().is_some_and(Metadata::is_file);
             (Box::new(stdin()), is_file, data.map_or(0, |data| data.len()))

@@ -63,7 +63,7 @@ impl CongestionManager for SharedPaths {
         self.of(on).is_none_or(|path| path.takes(now, on, bytes, patience))
     }
 
-    /// Of the slowest.
+    /// Of the slowest; where nobody has called yet, nothing is known.
     fn figures(&self) -> PathFigures {
         let figures = self.paths.iter().map(|(_, path)| path.figures());
         let rate = |one: &PathFigures| one.rate.unwrap_or(f64::INFINITY);
