@@ -63,6 +63,7 @@ mod talk;
 mod task;
 mod together;
 mod transport;
+mod trouble;
 mod voice;
 mod wire;
 

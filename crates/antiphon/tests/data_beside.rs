@@ -3,16 +3,14 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use std::net::UdpSocket;
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon::core::BitRate;
 use antiphon::video::Clip;
 use antiphon::{ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, send};
 use antiphon_testkit::free_ports;
-use common::{NOISE, free_port, listen, scratch};
+use common::{NOISE, free_port, listen, losing, scratch};
 
 /// Bytes of which none is what stands some bytes before or behind it.
 fn content(len: usize) -> Vec<u8> {
@@ -91,40 +89,12 @@ fn files_come_byte_for_byte_over_each_transport() {
     });
 }
 
-/// Forwards datagrams between one caller and `to`, but each tenth of those with data, whose payload type is 126.
-fn losing_data(to: u16) -> u16 {
-    let (outside, inside) =
-        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-    inside.connect(("127.0.0.1", to)).unwrap();
-    let at = outside.local_addr().unwrap().port();
-    let (back_out, back_in) = (outside.try_clone().unwrap(), inside.try_clone().unwrap());
-    let (learnt, caller) = mpsc::channel();
-    std::thread::spawn(move || {
-        let (mut buf, mut data) = ([0; 2_000], 0);
-        while let Ok((len, from)) = outside.recv_from(&mut buf) {
-            let _back_is_gone = learnt.send(from);
-            let is_data = buf[1] & 0x7f == 126;
-            data += u32::from(is_data);
-            if !is_data || data % 10 != 5 {
-                let _lost_as_on_any_path = inside.send(&buf[..len]);
-            }
-        }
-    });
-    std::thread::spawn(move || {
-        let Ok(caller) = caller.recv() else { return };
-        let mut buf = [0; 2_000];
-        while let Ok(len) = back_in.recv(&mut buf) {
-            let _lost_as_on_any_path = back_out.send_to(&buf[..len], caller);
-        }
-    });
-    at
-}
-
 #[test]
 fn what_a_path_loses_is_told_as_holes() {
     let directory = scratch("data-holes");
     let sent = content(50_000);
-    let (_, received) = carry(&directory, "rtp", &[&sent], &losing_data, &|_| {});
+    let (_, received) =
+        carry(&directory, "rtp", &[&sent], &|to| losing(to, 126, |number| number % 10 == 5), &|_| {});
     let got = std::fs::read(directory.join("got-0")).unwrap();
     let data = &received.status.data[0];
     assert_eq!((got.len(), data.bytes + data.missing, data.ended), (50_000, 50_000, true));

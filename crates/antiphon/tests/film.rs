@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs::File;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -17,7 +16,7 @@ use antiphon::{
     receive, send, talk,
 };
 use antiphon_testkit::unless_held_up;
-use common::{HELD_UP, assert_claps_in_step, free_port, listen, scratch};
+use common::{HELD_UP, assert_claps_in_step, free_port, listen, losing, scratch};
 
 /// Length of what is sent.
 const SECONDS: u64 = 5;
@@ -36,35 +35,6 @@ fn frames(mut reader: VideoReader) -> Vec<Frame> {
 
 fn film(path: &Path) -> Vec<Frame> {
     frames(VideoReader::open(File::open(path).unwrap(), OpenOptions::default()).unwrap())
-}
-
-/// Forwards datagrams between one caller and `to`, but each hundredth of those with pictures, whose payload type is 127.
-fn losing_pictures(to: u16) -> u16 {
-    let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let inside = UdpSocket::bind("127.0.0.1:0").unwrap();
-    inside.connect(("127.0.0.1", to)).unwrap();
-    let at = outside.local_addr().unwrap().port();
-    let (back_out, back_in) = (outside.try_clone().unwrap(), inside.try_clone().unwrap());
-    let (learnt, caller) = mpsc::channel();
-    std::thread::spawn(move || {
-        let (mut buf, mut pictures) = ([0; 2_000], 0);
-        while let Ok((len, from)) = outside.recv_from(&mut buf) {
-            let _back_is_gone = learnt.send(from);
-            let is_picture = buf[1] & 0x7f == 127;
-            pictures += u32::from(is_picture);
-            if !is_picture || pictures % 100 != 0 {
-                let _lost_as_on_any_path = inside.send(&buf[..len]);
-            }
-        }
-    });
-    std::thread::spawn(move || {
-        let Ok(caller) = caller.recv() else { return };
-        let mut buf = [0; 2_000];
-        while let Ok(len) = back_in.recv(&mut buf) {
-            let _lost_as_on_any_path = back_out.send_to(&buf[..len], caller);
-        }
-    });
-    at
 }
 
 /// Sends the beginning of a clip, and records it.
@@ -212,8 +182,9 @@ fn either_end_of_a_call_has_the_others_pictures() {
 fn a_film_that_misses_pictures_says_so_and_is_no_success() {
     unless_held_up(HELD_UP, || {
         let directory = scratch("film-lossy");
-        let (_, received, recording) =
-            record_through(&directory, ("rtp", ""), Clip::H264Slow, &losing_pictures);
+        let (_, received, recording) = record_through(&directory, ("rtp", ""), Clip::H264Slow, &|to| {
+            losing(to, 127, |number| number % 100 == 0)
+        });
         let pictures = received.status.pictures.unwrap();
         assert!(pictures.broken > 0 && pictures.packets_missing > 0, "{pictures:?}");
         assert_eq!(film(&recording).len() as u64, pictures.written);

@@ -13,7 +13,7 @@ mod sending;
 use antiphon_session::{DataTrackCounters, MOST_DATA_TRACKS, Session};
 
 pub(crate) use receiving::{DataCounters, DataFiles};
-pub(crate) use sending::{DataInput, DataTrouble};
+pub(crate) use sending::DataInput;
 
 use crate::Error;
 

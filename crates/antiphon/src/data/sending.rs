@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, stdin};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use antiphon_session::{
@@ -13,6 +12,7 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use super::check_count;
 use crate::run::spawn;
 use crate::transport::unguessable;
+use crate::trouble::ReadTrouble;
 use crate::{Error, SendOptions};
 
 /// Data that were opened.
@@ -21,22 +21,7 @@ pub(crate) struct DataInput {
     from: Box<dyn Read + Send>,
     /// As long as somebody writes them, and in lines.
     is_live: bool,
-    trouble: DataTrouble,
-}
-
-/// Why data could not be read to their end.
-#[derive(Clone, Default)]
-pub(crate) struct DataTrouble(Arc<Mutex<Option<String>>>);
-
-impl DataTrouble {
-    /// The sentence, if there is one.
-    pub fn note(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, why: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-    }
+    trouble: ReadTrouble,
 }
 
 impl DataInput {
@@ -76,7 +61,7 @@ impl DataInput {
                 "--data {name}: {len} bytes, and data beside sound are {MOST_TRACK} bytes at most: copy it another way"
             )));
         }
-        Ok(DataInput { name: name.into(), from, is_live: !is_file, trouble: DataTrouble::default() })
+        Ok(DataInput { name: name.into(), from, is_live: !is_file, trouble: ReadTrouble::default() })
     }
 
     /// Sends all of them beside the sound of a session.
@@ -84,7 +69,7 @@ impl DataInput {
         inputs: Vec<Self>,
         session: &mut Session,
         options: &SendOptions,
-    ) -> Result<Vec<DataTrouble>, Error> {
+    ) -> Result<Vec<ReadTrouble>, Error> {
         let sound = session.send_track().map_or(0, |track| track.packetiser().ssrc());
         let seed = options.seed ^ unguessable();
         if !inputs.is_empty() {

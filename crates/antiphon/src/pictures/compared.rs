@@ -11,7 +11,8 @@ use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{ArrivalTable, PictureSent, Seen, Session};
 
 use super::film::{FilmCounters, MeasuredFilm};
-use super::{FrameRate, VideoFile, VideoTrouble};
+use super::{FrameRate, VideoFile};
+use crate::trouble::ReadTrouble;
 use crate::{CompareOptions, Error};
 
 /// Which pictures are sent beside the sound of a comparison.
@@ -36,7 +37,7 @@ pub(crate) struct BesidePlan {
 pub(crate) struct BesideRun {
     log: Rc<RefCell<PictureLog>>,
     shown: FilmCounters,
-    troubles: Vec<VideoTrouble>,
+    troubles: Vec<ReadTrouble>,
 }
 
 /// The same, ended.
@@ -119,7 +120,7 @@ fn note(log: &mut PictureLog, arrivals: Option<&ArrivalTable>, now: Instant, see
 impl BesideRun {
     /// Takes what the session and its sink, which has ended, know of them.
     pub fn finish(self, session: &Session, facts: &mut Vec<String>) -> BesideEnded {
-        facts.extend(self.troubles.iter().filter_map(VideoTrouble::note));
+        facts.extend(self.troubles.iter().filter_map(ReadTrouble::note));
         let sent = session.video_sent().next().expect("the session has had the track since it was joined");
         let shown = self.shown.get();
         let known = PictureFacts {

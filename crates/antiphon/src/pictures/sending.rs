@@ -6,7 +6,6 @@ use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use antiphon_media::packet::{EncodingName, ExtensionIds, VIDEO_HEADER};
@@ -22,6 +21,7 @@ use super::versions::Versions;
 use crate::Error;
 use crate::run::spawn;
 use crate::transport::unguessable;
+use crate::trouble::ReadTrouble;
 
 /// A video file that was found to be one. Its thread waits to be told how long payloads may be.
 pub(crate) struct VideoFile {
@@ -29,22 +29,7 @@ pub(crate) struct VideoFile {
     /// Bytes a second of its beginning; `None` of what can't be read twice.
     rate: Option<f64>,
     begin: Sender<Order>,
-    trouble: VideoTrouble,
-}
-
-/// Why the file could not be read to its end.
-#[derive(Clone, Default)]
-pub(crate) struct VideoTrouble(Arc<Mutex<Option<String>>>);
-
-impl VideoTrouble {
-    /// The sentence, if there is one.
-    pub fn note(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, why: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-    }
+    trouble: ReadTrouble,
 }
 
 struct Order {
@@ -73,7 +58,7 @@ impl VideoFile {
     pub fn open(path: &Path, rate: Option<FrameRate>) -> Result<Self, Error> {
         let (told, opened) = mpsc::channel();
         let (begin, order) = mpsc::channel();
-        let trouble = VideoTrouble::default();
+        let trouble = ReadTrouble::default();
         let (name, own, to) = (path.display().to_string(), path.to_owned(), trouble.clone());
         spawn("video-read", move || {
             let open = || {
@@ -143,7 +128,7 @@ impl VideoFile {
         max_packet: usize,
         (length, seed): (Option<Duration>, u64),
         described: Option<&VideoDescription>,
-    ) -> Result<Vec<VideoTrouble>, Error> {
+    ) -> Result<Vec<ReadTrouble>, Error> {
         let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
         let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
         // The members of a group have a path each, and tell nothing of it; other programs tell nothing either.
@@ -180,7 +165,7 @@ impl VideoFile {
         self,
         most: usize,
         (length, seed): (Option<Duration>, u64),
-    ) -> Result<(Box<dyn VideoSource>, VideoTrouble), Error> {
+    ) -> Result<(Box<dyn VideoSource>, ReadTrouble), Error> {
         if most < FrameCutter::LEAST {
             return Err(Error::usage(format!(
                 "pictures need payloads of {} bytes, and packets here have room for {most}: use a larger MTU",
@@ -209,7 +194,7 @@ fn mean_rate(mut reader: VideoReader) -> Option<f64> {
 }
 
 /// The reading thread.
-fn read(mut reader: VideoReader, order: &Receiver<Order>, trouble: &VideoTrouble, name: &str) {
+fn read(mut reader: VideoReader, order: &Receiver<Order>, trouble: &ReadTrouble, name: &str) {
     let Ok(Order { most, length, seed, mut units, mut spent }) = order.recv() else { return };
     let mut cutter = FrameCutter::new(reader.info().codec, seed);
     let (mut ahead, mut number, mut damaged) = (VecDeque::with_capacity(AHEAD), 0, 0u64);

@@ -8,12 +8,13 @@ use antiphon_session::{SendTrack, Session, SessionConfig, SharedPaths};
 
 use super::described::{Published, publish};
 use super::plan::SendPlan;
-use crate::data::{DataInput, DataTrouble};
+use crate::data::DataInput;
 use crate::live::PeakMeter;
 use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{Beside, VideoCall, VideoFile, VideoTrouble};
+use crate::pictures::{Beside, VideoCall, VideoFile};
 use crate::run::{Runner, session_config};
 use crate::spool::{self, SpoolKeeper};
+use crate::trouble::ReadTrouble;
 use crate::{Error, SendOptions};
 
 /// A session with all that is sent, before it has peers.
@@ -29,12 +30,11 @@ pub(super) struct Outgoing {
 }
 
 /// Why files beside the sound could not be read to their end.
-pub(super) struct Troubles(Vec<VideoTrouble>, Vec<DataTrouble>);
+pub(super) struct Troubles(Vec<ReadTrouble>);
 
 impl Troubles {
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        let pictures = self.0.iter().filter_map(VideoTrouble::note);
-        pictures.chain(self.1.iter().filter_map(DataTrouble::note))
+        self.0.iter().filter_map(ReadTrouble::note)
     }
 }
 
@@ -88,13 +88,14 @@ impl Outgoing {
             session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
+        let troubles = Troubles(pictures.into_iter().chain(data).collect());
         if let Some((first, others)) = programmes {
             session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
         }
         if let Some(delay) = plan.in_step {
             session.set_in_step(clock.now(), delay);
         }
-        Ok(Outgoing { session, call, troubles: Troubles(pictures, data), recorder, keeper, announcer })
+        Ok(Outgoing { session, call, troubles, recorder, keeper, announcer })
     }
 }
 

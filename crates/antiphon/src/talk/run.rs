@@ -18,11 +18,12 @@ use super::status::Snapshot;
 use crate::Error;
 use crate::discovery::{PeerRole, advertise};
 use crate::live::PeakMeter;
-use crate::pictures::{VideoFile, VideoTrouble};
+use crate::pictures::VideoFile;
 use crate::receive::{Opened, Told, film, finish, open_sink, playback, session_config, was_closed};
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture};
 use crate::send::{SILENCE, open_wire, wake_for};
 use crate::show::Looks;
+use crate::trouble::ReadTrouble;
 
 /// What the media thread returns.
 pub(super) struct Ended {
@@ -137,12 +138,12 @@ fn ended(
     mut session: Session,
     runner: Runner,
     (capture, finisher): (Option<Capture>, Option<Finisher>),
-    (last, troubles): (Snapshot, Vec<VideoTrouble>),
+    (last, troubles): (Snapshot, Vec<ReadTrouble>),
 ) -> Result<Ended, Error> {
     let after = runner.finish();
     let mut notes = vec![format!("media thread: {}", after.scheduling)];
     notes.extend(after.notes.into_iter().chain(after.facts));
-    notes.extend(troubles.iter().filter_map(VideoTrouble::note));
+    notes.extend(troubles.iter().filter_map(ReadTrouble::note));
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let closed = was_closed(&session);
     let written = session.receive_track_mut().and_then(ReceiveTrack::take_written);

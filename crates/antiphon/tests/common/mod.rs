@@ -1,6 +1,8 @@
 //! Receivers in the test's own process, and what they record.
 
-#![allow(dead_code, reason = "each test uses what it needs")]
+#![allow(dead_code, unused_imports, reason = "each test uses what it needs")]
+
+mod losing;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +14,7 @@ use antiphon::media::Pull;
 use antiphon::sound::open_source;
 use antiphon::{Error, ReceiveOptions, ReceiveSummary, Stop, receive};
 use antiphon_testkit::free_ports;
+pub use losing::losing;
 
 /// A machine that holds up a thread for so long may make sound late that is played 80 ms after it was captured, unless there is
 /// something else to be said of it.

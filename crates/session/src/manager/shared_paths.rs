@@ -63,10 +63,14 @@ impl CongestionManager for SharedPaths {
         self.of(on).is_none_or(|path| path.takes(now, on, bytes, patience))
     }
 
-    /// Of the slowest; where nobody has called yet, nothing is known.
+    /// Of the slowest.
     fn figures(&self) -> PathFigures {
         let figures = self.paths.iter().map(|(_, path)| path.figures());
         let rate = |one: &PathFigures| one.rate.unwrap_or(f64::INFINITY);
-        figures.min_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or_default()
+        let Some(slowest) = figures.min_by(|a, b| rate(a).total_cmp(&rate(b))) else {
+            // Nobody has called yet: there is no path of which something could be known.
+            return PathFigures::default();
+        };
+        slowest
     }
 }

@@ -513,7 +513,7 @@ fn duplicates_come_from_late_packets(case: &mut Case<'_>) -> Outcome {
             let late = case.copies(work, tick, rate, "duplicate_packet_late")?;
             let lost = case.copies(work, tick, rate, "duplicate_ack_lost")?;
             let unread = case.copies(work, tick, rate, "duplicate_ack_unread")?;
-            confirmed &= late >= 0.7 * all && lost + unread <= 0.1 * all;
+            confirmed &= late >= 0.8 * all && lost + unread <= 0.01 * all;
         }
     }
     Ok(confirmed)
@@ -523,8 +523,10 @@ fn duplicates_come_from_late_packets(case: &mut Case<'_>) -> Outcome {
 fn a_slow_loop_would_repeat_without_a_load(case: &mut Case<'_>) -> Outcome {
     let mut confirmed = case.copies(NO_WORK, LISTED_TICK, 6, "duplicate")? < 100.0;
     confirmed &= case.copies(SLOW_TURN, LISTED_TICK, 6, "duplicate")? > 4055.0;
-    let all = case.copies(SLOW_TURN, LISTED_TICK, 6, "duplicate")?;
-    confirmed &= case.copies(SLOW_TURN, LISTED_TICK, 6, "duplicate_ack_unread")? > 0.5 * all;
+    for rate in [6, 12] {
+        let all = case.copies(SLOW_TURN, LISTED_TICK, rate, "duplicate")?;
+        confirmed &= case.copies(SLOW_TURN, LISTED_TICK, rate, "duplicate_ack_unread")? > 0.5 * all;
+    }
     confirmed &= case.copies(SLOW_REPETITION, LISTED_TICK, 6, "duplicate")? < 100.0;
     Ok(confirmed)
 }
