@@ -31,7 +31,11 @@ impl MeanInterval {
 
 /// Student's t for a two-sided 95 % interval (the 97.5 % quantile); `None` for zero degrees of freedom.
 pub fn student_t(degrees_of_freedom: u64) -> Option<f64> {
-    let t = StudentsT::new(0.0, 1.0, degrees_of_freedom as f64).ok()?;
+    quantile(degrees_of_freedom as f64)
+}
+
+fn quantile(freedom: f64) -> Option<f64> {
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some(t.inverse_cdf(0.975))
 }
 
@@ -46,10 +50,12 @@ pub struct BlockMean {
     pub holding: usize,
     /// Standard deviation of the blocks.
     deviation: f64,
-    /// Their skewness: third central moment over the cube of the deviation.
+    /// What counts of their skewness, see [`SKEWNESS_COUNTED`].
     skewness: f64,
     /// Independent blocks whose mean would be as uncertain: fewer, where what happens in a block tells something of the next.
     independent: f64,
+    /// Degrees of freedom of the standard error: fewer than those of the deviation, as the correlation is estimated as well.
+    freedom: f64,
 }
 
 impl BlockMean {
@@ -60,14 +66,19 @@ impl BlockMean {
         let mean = if count > 0 { blocks.iter().sum::<f64>() / n } else { 0.0 };
         let moment = |k: i32| blocks.iter().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
         let deviation = if count > 1 { (moment(2) * n / (n - 1.0)).sqrt() } else { 0.0 };
-        let skewness = if deviation > 0.0 { moment(3) / deviation.powi(3) } else { 0.0 };
+        let skewness = if deviation > 0.0 { SKEWNESS_COUNTED * moment(3) / deviation.powi(3) } else { 0.0 };
         let holding = blocks.iter().filter(|x| **x > 0.0).count();
         // For a correlation that falls by the same factor from block to block. That of n blocks about their own mean is too
         // low by 1 / n (Kendall 1954, "Note on bias in the estimation of autocorrelation", Biometrika 41); its error goes both
         // ways, so one below 0 counts too.
         let correlation = (correlation(blocks) + 1.0 / n).clamp(-MOST_CORRELATED, MOST_CORRELATED);
         let independent = n * (1.0 - correlation) / (1.0 + correlation);
-        BlockMean { mean, count, holding, deviation, skewness, independent }
+        // Relative variances add up (Satterthwaite 1946, "An approximate distribution of estimates of variance components",
+        // Biometrics Bulletin 2): 2 / (n - 1) of the deviation's square, and of (1 + r) / (1 - r), whose logarithm changes
+        // by 2 / (1 - r²) with r, 4 / (n (1 - r²)), as the variance of r is (1 - r²) / n (Bartlett 1946).
+        let relative = 2.0 / (n - 1.0) + 4.0 / (n * (1.0 - correlation * correlation));
+        let freedom = 2.0 / relative;
+        BlockMean { mean, count, holding, deviation, skewness, independent, freedom }
     }
 
     /// The 95 % interval of the mean, not below 0; `None` if fewer than ten blocks contain what is
@@ -79,7 +90,7 @@ impl BlockMean {
         if self.holding < LEAST_HOLDING {
             return None;
         }
-        let t = student_t(self.count as u64 - 1)?;
+        let t = quantile(self.freedom)?;
         Some((self.at(t).max(0.0), self.at(-t)))
     }
 
@@ -90,8 +101,8 @@ impl BlockMean {
 
     /// The probability that the mean is at most `limit`, by the same transformation.
     pub fn at_most(&self, limit: f64) -> f64 {
-        let freedom = self.count.saturating_sub(1) as f64;
-        let Some(student) = StudentsT::new(0.0, 1.0, freedom).ok().filter(|_| self.deviation > 0.0) else {
+        let Some(student) = StudentsT::new(0.0, 1.0, self.freedom).ok().filter(|_| self.deviation > 0.0)
+        else {
             return f64::from(self.mean <= limit);
         };
         let (n, skewness) = (self.independent, self.skewness);
@@ -128,6 +139,12 @@ pub fn correlation(blocks: &[f64]) -> f64 {
 /// Correlation beyond this is not to be told from a trend by one run.
 const MOST_CORRELATED: f64 = 0.8;
 
+/// How much of the blocks' skewness (third central moment over the cube of the deviation) counts. Few degrees of freedom widen
+/// an interval for losses in clusters as well, so all of it would be too much. Set by simulation of nine kinds of loss, 1000 runs of each
+/// (the tests of `blocks` and the laboratory's `coverage`): 93.8 to 97.5 % covered with all of it, 94.0 to 96.8 % with this,
+/// and of 1000 truths 24 above the interval on average (25 asked).
+const SKEWNESS_COUNTED: f64 = 0.75;
+
 /// The least number of blocks with a non-zero value for the figure to have an interval.
 pub const LEAST_HOLDING: usize = 10;
 
@@ -152,7 +169,8 @@ mod tests {
             vec![0.001, 0.001, 0.002, 0.001, 0.09, 0.001, 0.003, 0.001, 0.12, 0.002, 0.001, 0.004],
         ] {
             let mean = BlockMean::of(&blocks);
-            let (low, high) = (mean.at(student_t(11).unwrap()), mean.at(-student_t(11).unwrap()));
+            let t = quantile(mean.freedom).unwrap();
+            let (low, high) = (mean.at(t), mean.at(-t));
             assert!((mean.at_most(high) - 0.975).abs() < 1e-9, "{}", mean.at_most(high));
             assert!((mean.at_most(low) - 0.025).abs() < 1e-9, "{}", mean.at_most(low));
             assert!(mean.at_most(1.0) > 0.999 && mean.at_most(-1.0) < 0.001);
@@ -173,11 +191,11 @@ mod tests {
 
     #[test]
     fn a_mean_of_blocks_has_their_deviation_and_skewness() {
-        // Without skewness the interval is Student's: √(10/9) for ten blocks, t(9) = 2.262157.
-        // Five changes among nine pairs: what independent blocks have.
+        // Without skewness the interval is Student's: √(10/9) for ten blocks. Five changes among nine pairs: what independent
+        // blocks have, so 2 / (2 / 9 + 4 / 10) = 3.214286 degrees of freedom, t = 3.065724.
         let even = BlockMean::of(&[1.0, 1.0, 3.0, 1.0, 1.0, 3.0, 3.0, 1.0, 3.0, 3.0]);
         let (low, high) = even.interval().expect("ten hold it");
-        let half_width = 2.262_157 * (10.0f64 / 9.0).sqrt() / 10.0f64.sqrt();
+        let half_width = 3.065_724 * (10.0f64 / 9.0).sqrt() / 10.0f64.sqrt();
         assert!((low - (2.0 - half_width)).abs() < 1e-5 && (high - (2.0 + half_width)).abs() < 1e-5);
         // Few blocks hold much, so it may well be more; and nothing is below 0.
         let skewed = BlockMean::of(&[1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 5.0, 1.0, 5.0]);
