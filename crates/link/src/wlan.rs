@@ -36,7 +36,7 @@ mod phy;
 mod rate;
 mod spec;
 
-pub use absence::{PowerSave, Scan};
+pub use absence::{DozeAgain, PowerSave, Scan};
 pub use cell::Cell;
 pub use counters::StationCounters;
 pub use phy::{ACK_BYTES, MAC_OVERHEAD, Phy, Preamble, QOS_CONTROL, Rate, SIFS};

@@ -98,7 +98,7 @@ fn a_running_cell_allocates_nothing() {
     }
     let (length, every) = (Duration::from_millis(50), Duration::from_millis(200));
     spec.stations[1].scan = Some(Scan { length, every });
-    spec.stations[2].power_save = Some(PowerSave { listen: every, hold: Duration::ZERO });
+    spec.stations[2].power_save = Some(PowerSave { listen: every, hold: Duration::ZERO, again: None });
     let (held, mut cell) = Counting::held(|| wlan::Cell::new(&spec, 1).expect("a possible cell"));
     assert!(held > 0, "the counter counts: a cell has queues");
     // Too much for the cell: queues fill, frames collide, packets are dropped.

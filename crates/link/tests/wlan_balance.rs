@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, Cell, CellSpec, Destination, Fade, Phy, PowerSave, Rate, RateControl, Scan,
-    StationId, StationSpec,
+    Access, AccessMode, Category, Cell, CellSpec, Destination, DozeAgain, Fade, Phy, PowerSave, Rate,
+    RateControl, Scan, StationId, StationSpec,
 };
 use proptest::prelude::*;
 
@@ -51,7 +51,12 @@ fn spec(access_point: bool, retry_limit: u8, edca: [bool; 4]) -> CellSpec {
         let scan = Scan { length: Duration::from_millis(5), every: Duration::from_millis(20) };
         (stations[0].scan, stations[3].scan) = (Some(scan), Some(scan));
         let listen = Duration::from_millis(5);
-        stations[2].power_save = Some(PowerSave { listen, hold: Duration::from_millis(1) });
+        let again = DozeAgain { idle: Duration::from_millis(2), beacon_loss: Ratio(0.3) };
+        stations[2].power_save = Some(PowerSave {
+            listen,
+            hold: Duration::from_millis(1),
+            again: Some(again).filter(|_| edca[2]),
+        });
     }
     CellSpec { phy: Phy::ERP_ONLY, stations, access_point }
 }

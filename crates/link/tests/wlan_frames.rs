@@ -88,7 +88,8 @@ fn a_client_that_scans_gets_everything_later() {
 /// The same stream to a client that dozes between two beacons until it has seen the stream, 50 times after 10 s of nothing.
 #[test]
 fn a_client_that_saves_power_dozes_at_a_streams_start_only() {
-    let save = PowerSave { listen: Duration::from_micros(204_800), hold: Duration::from_millis(10) };
+    let save =
+        PowerSave { listen: Duration::from_micros(204_800), hold: Duration::from_millis(10), again: None };
     let mut cell = cell(|spec| spec.stations[1].power_save = Some(save), 3);
     let mut pauses = Vec::new();
     for stream in 1..=50u64 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Ratio};
 use antiphon_link::wlan::{
-    Access, AccessMode, Category, CellSpec, Fade, MAX_RETRY_LIMIT, Phy, PowerSave, Preamble, Rate,
+    Access, AccessMode, Category, CellSpec, DozeAgain, Fade, MAX_RETRY_LIMIT, Phy, PowerSave, Preamble, Rate,
     RateControl, Scan, StationId, StationSpec,
 };
 
@@ -136,11 +136,32 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     if let Some(inner) = section.sub("power-save")? {
         let time = |key, example, least| inner.need(key, example)?.duration(least..=Duration::from_secs(60));
         let listen = time("listen", "\"204.8ms\"", Duration::from_millis(1))?;
-        station.power_save = Some(PowerSave { listen, hold: time("hold", "\"10ms\"", Duration::ZERO)? });
+        let hold = time("hold", "\"10ms\"", Duration::ZERO)?;
+        station.power_save = Some(PowerSave { listen, hold, again: doze_again(&inner)? });
         inner.finish()?;
     }
     station.access = access(section, before.access)?;
     Ok(station)
+}
+
+/// `idle` and `beacon-loss`: a client that dozes again.
+fn doze_again(section: &Section<'_>) -> Read<Option<DozeAgain>> {
+    let Some(idle) = section.find("idle")? else {
+        return match section.find("beacon-loss")? {
+            Some(value) => Err(value
+                .fault("only a client that dozes again misses beacons: set idle as well, such as \"60ms\"")),
+            None => Ok(None),
+        };
+    };
+    let idle = idle.duration(Duration::from_millis(1)..=Duration::from_secs(60))?;
+    let mut beacon_loss = Ratio(0.0);
+    if let Some(value) = section.find("beacon-loss")? {
+        beacon_loss = value.parse()?;
+        if beacon_loss.0 >= 1.0 {
+            return Err(value.fault("a client that receives no beacon never comes back: less than 100%"));
+        }
+    }
+    Ok(Some(DozeAgain { idle, beacon_loss }))
 }
 
 /// A queue of a station: `100packets`.

@@ -196,7 +196,8 @@ fn everything_that_can_be_said_arrives_in_the_setup() {
     assert_eq!((laptop.rate_control, laptop.lowest_rate), (RateControl::Arf, Rate::Dsss2));
     assert_eq!((client.rate_control, client.scan), (RateControl::Fixed, None));
     assert_eq!((laptop.frame_error_spread, client.frame_error_spread), (1.5, 1.0));
-    let save = PowerSave { listen: Duration::from_micros(204_800), hold: Duration::from_millis(10) };
+    let save =
+        PowerSave { listen: Duration::from_micros(204_800), hold: Duration::from_millis(10), again: None };
     assert_eq!((client.power_save, laptop.power_save), (Some(save), None));
     let scan = Scan { length: Duration::from_micros(204_800), every: Duration::from_mins(5) };
     assert_eq!(laptop.scan, Some(scan));
@@ -518,6 +519,11 @@ fn cells_and_rings_are_refused_for_what_they_lack() {
     refused(&too_low, 23, &["54Mbit/s, is above its rate, 11Mbit/s", "2 laptop"]);
     let both = ALL.replace("scan = {", "power-save = { listen = \"1s\", hold = \"0ms\" }\nscan = {");
     refused(&both, 23, &["one that does not scan", "2 laptop"]);
+    let saves = |more: &str| ALL.replace("hold = \"10ms\" }", &format!("hold = \"10ms\", {more} }}"));
+    let line = ALL[..ALL.find("hold = \"10ms\"").unwrap()].matches('\n').count() + 1;
+    refused(&saves("beacon-loss = \"30%\""), line, &["set idle as well"]);
+    refused(&saves("idle = \"60ms\", beacon-loss = \"100%\""), line, &["less than 100%"]);
+    refused(&saves("idle = \"0ms\""), line, &["1ms to 60s"]);
     let too_long = ALL.replace("length = \"204.8ms\"", "length = \"6min\"");
     refused(&too_long, 23, &["only a client of an access point", "360s every 300s"]);
     spoilt("length = \"204.8ms\"", "length = \"204.8\"", &["no unit"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::Ratio;
 
-use super::absence::{PowerSave, Scan};
+use super::absence::{DozeAgain, PowerSave, Scan};
 use super::phy::{Phy, Rate};
 use super::rate::RateControl;
 use crate::queue::MAX_PACKETS;
@@ -217,6 +217,11 @@ pub enum CellError {
          beacons; not {1:?}"
     )]
     PowerSave(usize, Duration),
+    /// A client that dozes again at once, or never hears a beacon.
+    #[error(
+        "station {0}: a client dozes again after 1 ms or more without a frame and misses less than all beacons, not {1:?} and {2}"
+    )]
+    DozeAgain(usize, Duration, f64),
     /// An outage that is too short, or never ends.
     #[error("station {0}: outages last 100 µs or more and take less than all of the time, not {1:?} and {2}")]
     Fade(usize, Duration, f64),
@@ -257,6 +262,11 @@ impl CellSpec {
                 && !(is_client && station.scan.is_none() && listen >= SHORTEST_ABSENCE)
             {
                 return Err(CellError::PowerSave(n, listen));
+            }
+            if let Some(DozeAgain { idle, beacon_loss }) = station.power_save.and_then(|save| save.again)
+                && !(idle >= SHORTEST_ABSENCE && (0.0..1.0).contains(&beacon_loss.0))
+            {
+                return Err(CellError::DozeAgain(n, idle, beacon_loss.0));
             }
             Ok(())
         })

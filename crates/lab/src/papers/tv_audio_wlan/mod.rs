@@ -32,6 +32,8 @@ pub(super) const MODULE: Module = Module {
             SIMPLE_TABLES, includes "room.toml";
         "rate_control" "UDP as in section 6.1, by rate control", None, &["rtp"], &[],
             shows "missing_percent" "gap_max_ms", includes "room.toml";
+        "dozing" "UDP to a client that dozes again", None, &["rtp"], &[],
+            shows "missing_percent" "gap_max_ms" "gaps_above_80ms", includes "room.toml";
         "which_layer" "repetition by the MAC, the protocol or both", None, &["rtp", "arq"], &[],
             shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
             includes "room.toml";
@@ -62,6 +64,7 @@ const PING_CABLE: &str = "ping-cable";
 const DISTURBANCE: &str = "disturbance";
 const RETRIES: &str = "retries";
 const CONTROL: &str = "control";
+const IDLE: &str = "idle";
 const TRANSPORT: &str = "transport";
 const ACCESS: &str = "access";
 const HEADSETS: &str = "headsets";

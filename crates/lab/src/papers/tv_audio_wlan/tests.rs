@@ -228,7 +228,8 @@ fn each_claim_falls_with_each_of_its_conditions() {
             "ours-tv-7",
             "ours-tv-8",
             "ours-tv-9",
-            "ours-tv-10"
+            "ours-tv-10",
+            "ours-tv-11"
         ],
         "ours have tests of their own"
     );
@@ -318,6 +319,36 @@ fn our_claim_on_rate_control_falls_with_either_figure() {
     assert_eq!(verdict(19.0, 200.0, ("minstrel", 14)), Some(true), "only 12 Mbit/s count");
     assert_eq!(verdict(30.0, 640.0, ("arf", 14)), Some(false));
     assert_eq!(verdict(30.0, 640.0, ("minstrel", 20)), Some(false));
+}
+
+/// Longest gaps from 10 to 18 Mbit/s, what is lost at 20, and long gaps of a client that waits longer.
+#[test]
+fn our_claim_on_dozing_falls_with_each_figure() {
+    let verdict = |spoilt: (&str, u32, &str), value: f64| {
+        let mut runs = Vec::new();
+        for idle in ["60ms", "100ms"] {
+            for (rate, longest) in [(10, 140.0), (14, 700.0), (16, 1_100.0), (18, 1_300.0), (20, 1_300.0)] {
+                let usual = [
+                    ("gap_max_ms", longest),
+                    ("missing_percent", 90.0),
+                    ("gaps_above_80ms", if idle == "60ms" { 30.0 } else { 4.0 }),
+                ];
+                let spoil =
+                    |(figure, usual)| (figure, if (idle, rate, figure) == spoilt { value } else { usual });
+                let point = vec![(IDLE, idle.into()), at_rate(&rate.to_string())];
+                runs.push((AUDIO.into(), point, usual.map(spoil).into()));
+            }
+        }
+        own_claim("ours-tv-11", "dozing", &runs)
+    };
+    assert_eq!(verdict(("60ms", 12, "gap_max_ms"), 0.0), Some(true), "no figure changed");
+    assert_eq!(verdict(("60ms", 10, "gap_max_ms"), 300.0), Some(false));
+    for (rate, below, above) in [(14, 317.0, 1_271.0), (16, 628.0, 2_515.0), (18, 1_032.0, 4_132.0)] {
+        assert_eq!(verdict(("60ms", rate, "gap_max_ms"), below), Some(false), "{rate}");
+        assert_eq!(verdict(("60ms", rate, "gap_max_ms"), above), Some(false), "{rate}");
+    }
+    assert_eq!(verdict(("60ms", 20, "missing_percent"), 80.0), Some(false));
+    assert_eq!(verdict(("100ms", 14, "gaps_above_80ms"), 15.0), Some(false));
 }
 
 /// Losses of both protocols by MAC retransmissions, and the skew without them.
