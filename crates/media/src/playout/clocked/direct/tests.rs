@@ -155,6 +155,18 @@ fn cycles_that_packets_miss_do_not_come_down_to_them() {
     assert_eq!(room.clocked.playout().counters().skipped_frames, 0);
 }
 
+/// Receivers in step are within 0.2 ms of each other, which the resampler does.
+#[test]
+fn a_schedule_that_is_told_takes_the_resampler() {
+    let mut room = Room::new(Duration::from_millis(8), 10.1, 0.0);
+    room.run(2.0, tone);
+    assert!(room.clocked.is_direct());
+    assert!(room.clocked.playout_mut().keep_in_step(0, 1_000_000_000, Duration::from_millis(20)));
+    room.run(120.0, tone);
+    let lag = room.clocked.lag_nanos();
+    assert!(!room.clocked.is_direct() && lag.abs() < 100_000, "{} {lag} ns", room.clocked.is_direct());
+}
+
 #[test]
 fn only_a_fixed_delay_at_one_rate_goes_without_the_resampler() {
     let format = StreamFormat::new(48_000, 1).unwrap();
