@@ -230,7 +230,8 @@ impl Playout {
         let newest =
             self.lanes.iter().filter_map(|lane| lane.store.back()).max_by_key(|record| record.end())?;
         let (packet, received) = (newest.frames as u64, newest.end().checked_sub(self.position?)?);
-        let together = packet > 0 && cycle > 0 && (packet % cycle == 0 || cycle % packet == 0);
+        let together =
+            packet > 0 && cycle > 0 && (packet.is_multiple_of(cycle) || cycle.is_multiple_of(packet));
         let off = (i128::from(received) - i128::from(ahead)).rem_euclid(i128::from(packet.max(1)));
         Some((if together { off as u64 } else { 0 }, received))
     }
