@@ -119,6 +119,11 @@ impl Wants {
     pub fn any(frames: usize) -> Self {
         Wants { frames, block: usize::MAX, missed: 0 }
     }
+
+    /// Sample frames up to the end of the cycle that the sink takes next, if it takes whole cycles.
+    pub fn cycle(&self) -> Option<usize> {
+        (self.block < usize::MAX).then_some(self.block)
+    }
 }
 
 /// Discards samples and counts them. It has no clock: it takes sound as fast as it comes.

@@ -103,9 +103,20 @@ impl Resampler {
             .expect("the bound lies within what the resampler was made for");
     }
 
+    /// Forgets all sound and the speed. Nothing is allocated.
+    pub fn restart(&mut self) {
+        rubato::Resampler::reset(&mut self.inner);
+    }
+
     /// Sample frames of output by which sound is delayed.
     pub fn delay(&self) -> usize {
         self.inner.output_delay()
+    }
+
+    /// At a ratio of 1 the first sample frame that comes out of a new resampler lies as many before the first that is fed: so many further ones
+    /// are let out before the sound goes on with that one.
+    pub fn ahead(&self) -> usize {
+        self.inner.output_delay().saturating_sub(FIRST)
     }
 
     fn set_block(&mut self, frames: usize) {
@@ -135,6 +146,8 @@ const MAX_BLOCK: usize = 8192;
 /// Room for [`MAX_SPEED_PPM`], and a margin for rounding.
 const MAX_RELATIVE: f64 = 1.0011;
 const MAX_SPEED_PPM: f64 = 1000.0;
+/// `rubato`'s first sample frame is one step of the filter after what its delay says, by its source and a test.
+const FIRST: usize = 1;
 
 #[cfg(test)]
 mod tests {
@@ -210,6 +223,31 @@ mod tests {
             let delay = Resampler::pulling(from, to, 2, 256).unwrap().delay() as f64 / f64::from(to);
             let most = if from.min(to) >= WIDE { 0.45e-3 } else { 1e-3 };
             assert!(delay < most, "{from} to {to} Hz: {delay} s");
+        }
+    }
+
+    #[test]
+    fn a_new_one_begins_before_its_input_by_what_it_says() {
+        for rate in [44_100, 48_000, 96_000] {
+            let mut resampler = Resampler::pulling(rate, rate, 1, 64).unwrap();
+            for again in [false, true] {
+                let (mut heard, mut fed) = (Vec::new(), 0);
+                while heard.len() < 512 {
+                    let mut input = vec![0.0; resampler.needed(64)];
+                    if let Some(click) = 200usize.checked_sub(fed).and_then(|at| input.get_mut(at)) {
+                        *click = 1.0;
+                    }
+                    fed += input.len();
+                    let mut block = [0.0; 64];
+                    resampler.process(&input, &mut block);
+                    heard.extend(block);
+                }
+                let loudest = (0..heard.len()).max_by(|a, b| heard[*a].total_cmp(&heard[*b])).unwrap();
+                assert_eq!(loudest, 200 + resampler.ahead(), "{rate} Hz, again: {again}");
+                assert!(heard[loudest] > 0.9, "between two sample frames: {}", heard[loudest]);
+                resampler.set_speed(Ppm(300.0));
+                resampler.restart();
+            }
         }
     }
 

@@ -210,6 +210,8 @@ fn live_sound_and_what_is_left_out_allocate_nothing() {
     let mut meter = LiveMeter::new(48_000, Duration::from_secs(3));
     let config = PlayoutConfig::new(format, Duration::from_millis(20), Clocking::Sink);
     let mut device = ClockedPlayout::new(config, 48_000, BLOCK).unwrap();
+    // One that hears later of the sender's clock.
+    let mut cycles = ClockedPlayout::new(config, 48_000, BLOCK).unwrap().in_cycles();
     let mut packetiser =
         Packetiser::new(PacketConfig::new(format, SampleFormat::L16, BLOCK as u32), 1).unwrap();
     let mut depacketiser = Depacketiser::new(format, SampleFormat::L16);
@@ -231,11 +233,18 @@ fn live_sound_and_what_is_left_out_allocate_nothing() {
                 // In the first second the path is longer by 100 ms.
                 let early = if n < 188 { 0 } else { 100 };
                 device.playout_mut().insert(now + Duration::from_millis(100 - early), &packet);
+                cycles.playout_mut().insert(now, &packet);
             });
             device.pull(now, &mut block);
+            cycles.pull_in_cycle(now, Some(BLOCK), &mut block);
+            assert!(n > 180 || cycles.is_direct());
+            if n == 1_200 {
+                assert!(cycles.playout_mut().keep_in_step(0, 0, Duration::from_millis(20)));
+            }
         }
     });
     assert!(pulled > 900 && pace.skipped_frames() > 10_000, "{pulled} {}", pace.skipped_frames());
     assert_eq!(meter.liveness(), Liveness::Live);
     assert!(device.playout().counters().skipped_frames > 4_000);
+    assert!(!cycles.is_direct());
 }

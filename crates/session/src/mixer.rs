@@ -36,6 +36,8 @@ pub(crate) struct Mixer {
     pace: Pace,
     /// Sample frames that every input is to have given, counted from the mixer's beginning.
     wanted: Arc<AtomicU64>,
+    /// Sample frames that the sink has gone without, in all: every input leaves them out.
+    missed: Arc<AtomicU64>,
     /// The block that is made.
     sum: Vec<f32>,
     limiter: Limiter,
@@ -57,6 +59,7 @@ impl Mixer {
         Mixer {
             pace: Pace::new(format.rate(), block, now),
             wanted: Arc::default(),
+            missed: Arc::default(),
             sum: vec![0.0; block * format.channels()],
             limiter: Limiter::new(format.rate()),
             counters: MixerCounters::default(),
@@ -71,6 +74,7 @@ impl Mixer {
         let (given, ring) = RingBuffer::new((block + 2 * SINK_BLOCK_FRAMES) * mix.channels());
         let peak = Arc::<AtomicU32>::default();
         let (mut given, wanted, meter) = (Some(given), self.wanted.clone(), peak.clone());
+        let missed = self.missed.clone();
         let open: OpenSink = Box::new(move |format, _sample| {
             let map = ChannelMap::standard(format.channels(), mix.channels()).map_err(|e| e.to_string())?;
             let own = StreamFormat::new(mix.rate(), format.channels() as u32).map_err(|e| e.to_string())?;
@@ -83,6 +87,8 @@ impl Mixer {
                 map,
                 given: wanted.load(Ordering::Relaxed),
                 wanted: wanted.clone(),
+                missed_before: missed.load(Ordering::Relaxed),
+                missed: missed.clone(),
                 peak: meter.clone(),
             }))
         });
@@ -115,7 +121,8 @@ impl Mixer {
 
     /// The time of a block that the sink takes now, if it does. Then the inputs want it, and [`Self::push`] is to follow.
     pub fn begin_block(&mut self, now: Instant) -> Option<Instant> {
-        let DueBlock { at, frames, .. } = self.pace.due(now, self.sink.wants())?;
+        let DueBlock { at, frames, missed, .. } = self.pace.due(now, self.sink.wants())?;
+        self.missed.fetch_add(missed, Ordering::Relaxed);
         self.wanted.fetch_add(frames as u64, Ordering::Relaxed);
         // Room for the longest block was made at the beginning.
         self.sum.clear();
@@ -184,6 +191,9 @@ struct InputSink {
     mapped: Vec<f32>,
     given: u64,
     wanted: Arc<AtomicU64>,
+    /// What the mixer's sink has gone without, and how much of it before this input began.
+    missed: Arc<AtomicU64>,
+    missed_before: u64,
     peak: Arc<AtomicU32>,
 }
 
@@ -219,7 +229,8 @@ impl Sink for InputSink {
     /// A whole block, however long the track's blocks are, until it has given what is wanted.
     fn wants(&self) -> Option<Wants> {
         let gives = self.given < self.wanted.load(Ordering::Relaxed);
-        Some(Wants::any(if gives { SINK_BLOCK_FRAMES } else { 0 }))
+        let missed = self.missed.load(Ordering::Relaxed) - self.missed_before;
+        Some(Wants { missed, ..Wants::any(if gives { SINK_BLOCK_FRAMES } else { 0 }) })
     }
 
     fn period(&self) -> Option<usize> {

@@ -87,6 +87,8 @@ pub(crate) struct DueBlock {
     pub frames: usize,
     /// Sample frames before it that the sink has missed.
     pub missed: u64,
+    /// Sample frames from its first to the end of the sink's cycle, of a sink that says it.
+    pub rest: Option<usize>,
 }
 
 impl Pace {
@@ -130,13 +132,13 @@ impl Pace {
             let at = self.next;
             self.pulled += self.block as u64;
             self.next = self.start + after(self.pulled);
-            return Some(DueBlock { at, frames: self.block, missed: 0 });
+            return Some(DueBlock { at, frames: self.block, missed: 0, rest: None });
         };
         let block = self.block.min(wants.block).max(1);
         if wants.frames >= block {
             self.next = now;
             let missed = wants.missed.saturating_sub(std::mem::replace(&mut self.missed, wants.missed));
-            return Some(DueBlock { at: now, frames: block, missed });
+            return Some(DueBlock { at: now, frames: block, missed, rest: wants.cycle() });
         }
         // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
         self.next = now + after((block - wants.frames) as u64).max(LOOK_AGAIN);
@@ -345,6 +347,8 @@ impl Player {
             return Ok(Player::Unclocked(Box::new(playout)));
         }
         let clocked = ClockedPlayout::new(playout, sink.format().rate(), block).map_err(|e| refused(&e))?;
+        let in_cycles = sink.wants().is_some_and(|wants| wants.cycle().is_some());
+        let clocked = if in_cycles { clocked.in_cycles() } else { clocked };
         let pace = Pace::new(sink.format().rate(), block, now);
         Ok(Player::Clocked { playout: Box::new(clocked), pace })
     }
@@ -358,7 +362,7 @@ impl Player {
                 let Some(due) = pace.due(now, sink.wants()) else { return Pulled::default() };
                 let channels = sink.format().channels();
                 playout.skip(due.missed);
-                playout.pull(due.at, &mut block[..due.frames * channels]);
+                playout.pull_in_cycle(due.at, due.rest, &mut block[..due.frames * channels]);
                 Pulled { frames: due.frames, ..Pulled::default() }
             }
         }

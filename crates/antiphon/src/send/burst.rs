@@ -7,7 +7,8 @@ use crate::run::WirePlan;
 use crate::send::SendOptions;
 
 impl SendPlan {
-    /// The wire that carries the stream. All packets of a block are due at once: where they are many, the kernel gets them together.
+    /// The wire that carries the stream. Packets of a block are each due at their own time; where they are many, those that are due at once, as after a stall, go to the
+    /// kernel together.
     pub fn on_wire(&self, wire: WirePlan, options: &SendOptions) -> WirePlan {
         let mut wire = wire;
         let block = block_frames(options, &self.uri.keys, self.coding);

@@ -12,6 +12,7 @@ mod results;
 mod screen;
 mod service;
 mod settings;
+mod stopped;
 mod streams;
 mod talk;
 mod truth;

@@ -243,6 +243,25 @@ fn a_server_that_was_killed_is_found_again() {
 
 #[test]
 #[ignore = "needs jackd; scripts/install-peers brings it"]
+fn a_client_name_in_use_is_told() {
+    let server = Server::start("names", 48_000, 128);
+    let target = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let start = || {
+        let mut sender = server.client(antiphon(["send", "jack:?name=one&connect=no", &target]));
+        Child::start(&mut sender, DEADLINE)
+    };
+    let mut first = start();
+    first.wait_for("sending");
+    let mut second = start();
+    second.wait_for("the JACK client name 'one' is in use: this one is 'one-01'");
+    for sender in [first, second] {
+        sender.interrupt();
+        sender.end();
+    }
+}
+
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
 fn the_period_may_change_while_a_stream_plays() {
     let server = Server::start("period", 48_000, 128);
     let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);

@@ -4,6 +4,8 @@
 //! estimated from arrivals ([`crate::drift`]); the device's drift shows as a slowly growing lag behind the schedule,
 //! which a proportional-integral controller corrects. Both together control a resampler.
 
+mod direct;
+
 use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime, Ppm};
@@ -12,6 +14,7 @@ use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
 use crate::resample::Resampler;
 use crate::{FormatError, StreamFormat};
+use direct::Direct;
 
 /// Why no such playout can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +48,8 @@ pub struct ClockedPlayout {
     /// The resampler's delay.
     held: Duration,
     control: Control,
+    /// Sound without the resampler, for a device whose cycles are known.
+    direct: Option<Box<Direct>>,
 }
 
 impl ClockedPlayout {
@@ -58,6 +63,7 @@ impl ClockedPlayout {
             scratch: vec![0.0; resampler.max_other_side() * format.channels()],
             held: MediaTime::new(resampler.delay() as u64, rate).duration(),
             control: Control::default(),
+            direct: None,
             playout,
             resampler,
             rate,
@@ -66,6 +72,18 @@ impl ClockedPlayout {
 
     /// Fills `out`, whole sample frames, at most as many as a block has.
     pub fn pull(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
+        self.pull_in_cycle(now, None, out)
+    }
+
+    /// The same for a device that takes whole cycles: `rest` are the sample frames from the first of `out` to the end of the cycle, if it says.
+    pub fn pull_in_cycle(&mut self, now: Instant, rest: Option<usize>, out: &mut [f32]) -> ClockedPull {
+        match self.pull_direct(now, rest, out) {
+            Some(pulled) => pulled,
+            None => self.pull_resampled(now, out),
+        }
+    }
+
+    fn pull_resampled(&mut self, now: Instant, out: &mut [f32]) -> ClockedPull {
         let channels = self.playout.config().format.channels();
         let rate = f64::from(self.playout.config().format.rate());
         // Sound taken from the buffer now is played after the resampler's delay.
@@ -91,11 +109,14 @@ impl ClockedPlayout {
     pub fn restart(&mut self) {
         self.playout.restart();
         self.control = Control::default();
+        self.direct.iter_mut().for_each(|direct| direct.restart());
     }
 
     /// How far the sound is behind its schedule, smoothed, in nanoseconds; negative when ahead.
     pub fn lag_nanos(&self) -> i64 {
-        (self.control.lag.unwrap_or(0.0) * 1e9) as i64
+        let direct = self.direct.as_ref().filter(|direct| direct.on);
+        let lag = direct.map_or(self.control.lag, |direct| direct.lag);
+        (lag.unwrap_or(0.0) * 1e9) as i64
     }
 
     /// The buffer, for its counters and deadlines.

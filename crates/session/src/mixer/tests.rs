@@ -49,6 +49,51 @@ fn inputs_of_any_block_are_added_sample_by_sample() {
     assert_eq!(mixer.counters().frames * 2, sound.len() as u64);
 }
 
+/// A sink that wants a block and has gone without so many sample frames.
+struct Missed(Arc<AtomicU64>);
+
+impl Sink for Missed {
+    fn format(&self) -> StreamFormat {
+        stereo()
+    }
+    fn push(&mut self, _block: &[f32]) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn clocked(&self) -> bool {
+        true
+    }
+    fn wants(&self) -> Option<Wants> {
+        Some(Wants { missed: self.0.load(Ordering::Relaxed), ..Wants::any(64) })
+    }
+    fn period(&self) -> Option<usize> {
+        Some(64)
+    }
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+    fn silence(&mut self, _frames: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn every_input_leaves_out_what_the_sink_has_missed() {
+    let missed = Arc::<AtomicU64>::default();
+    let mut mixer = Mixer::new(Box::new(Missed(missed.clone())), 64, Instant::ZERO);
+    let (_first, first) = open(&mixer, 1);
+    missed.store(300, Ordering::Relaxed);
+    mixer.begin_block(Instant::ZERO).expect("it wants one");
+    let (_second, second) = open(&mixer, 2);
+    let of = |sink: &dyn Sink| sink.wants().expect("it has a clock").missed;
+    assert_eq!((of(&*first), of(&*second)), (300, 0), "who begins later has missed nothing");
+    missed.store(364, Ordering::Relaxed);
+    mixer.begin_block(Instant::from_millis(2)).expect("it wants one");
+    assert_eq!((of(&*first), of(&*second)), (364, 64));
+}
+
 #[test]
 fn an_input_that_begins_later_begins_with_the_next_block() {
     let kept = Kept::default();

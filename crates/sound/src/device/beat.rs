@@ -11,6 +11,8 @@ pub(super) struct Beat {
     period: AtomicU32,
     /// Whether sound is being handed over, so that its lack is an underrun.
     pub flows: AtomicBool,
+    /// Whether any of it was not silence.
+    pub sounds: AtomicBool,
 }
 
 impl Beat {

@@ -39,6 +39,8 @@ pub(crate) struct Counters {
     pub period: AtomicU32,
     pub xruns: AtomicU64,
     pub underruns: AtomicU64,
+    /// Of the underruns, those at the beginning of a stream.
+    pub settling: AtomicU64,
     pub missing: AtomicU64,
     pub dropped: AtomicU64,
     /// The same with those before anything was fetched.

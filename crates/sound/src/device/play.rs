@@ -40,6 +40,8 @@ pub(super) struct PlayEnd {
     owed: usize,
     /// Sample frames for which sound has been handed over.
     flowed: u32,
+    /// Whether an earlier cycle could have had sound of the stream.
+    sounded: bool,
     counters: Arc<Counters>,
     clock: Clock,
     timeline: Timeline,
@@ -82,8 +84,12 @@ impl PlayEnd {
     /// A cycle of `frames` lacked `missing` of them, which are silence.
     fn on_underrun(&mut self, frames: usize, missing: usize) {
         if self.pacing == Pacing::Cycles && self.flowed < self.stream.rate() / SETTLES {
-            // A media thread that begins a stream has more to do than to hand over its sound.
-            return self.pass(missing);
+            if !self.sounded {
+                // Nothing has been heard of the stream yet.
+                return self.pass(missing);
+            }
+            // A media thread that begins a stream has more to do than to hand over its sound: it needs no longer margin for that.
+            self.counters.settling.fetch_add(1, Ordering::Relaxed);
         }
         self.counters.underruns.fetch_add(1, Ordering::Relaxed);
         self.counters.missing.fetch_add(missing as u64, Ordering::Relaxed);
@@ -133,6 +139,7 @@ impl End for PlayEnd {
                 self.on_underrun(frames, frames - there);
             }
         }
+        self.sounded = self.beat.sounds.load(Ordering::Relaxed);
         self.period = cycle.next() as u32;
         let start = self.start_of(cycle, now);
         self.beat.set(self.taken, start, self.period);
@@ -183,6 +190,7 @@ impl PlaySide {
             taken: 0,
             owed: 0,
             flowed: 0,
+            sounded: false,
             counters: counters.clone(),
             clock: clock.clone(),
             timeline: Timeline::default(),
@@ -249,7 +257,7 @@ pub(super) fn ring(stream: StreamFormat) -> (Producer<f32>, Consumer<f32>) {
 const LONGEST_PERIODS: usize = 13 * 1024;
 /// The margin begins with this part of a second: 1 ms, what the scheduler of an idle machine stays well below.
 const MARGIN_FIRST: u32 = 1000;
-/// In this part of a second at the beginning of a stream, cycles that lack sound are not counted.
+/// In this part of a second at the beginning of a stream, cycles that lack sound do not make the margin longer.
 const SETTLES: u32 = 1;
 /// The margin of what is handed over evenly is at most this part of a second.
 const MARGIN_MOST: u32 = 10;

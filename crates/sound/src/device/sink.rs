@@ -107,7 +107,9 @@ impl DeviceSink {
         let (ahead, margin) = (self.ahead(taken), self.counters.margin.load(Ordering::Relaxed));
         let late = i64::from(taken.passed) + i64::from(margin) - ahead - frames as i64;
         let late = late.clamp(0, i64::from(self.stream.rate())) as u32;
-        let underruns = self.counters.underruns.load(Ordering::Relaxed);
+        // Read in this order: none of the first second is taken for a later one.
+        let all = self.counters.underruns.load(Ordering::Relaxed);
+        let underruns = all.saturating_sub(self.counters.settling.load(Ordering::Relaxed));
         if self.counters.margin_asked.load(Ordering::Relaxed) == 0 {
             let margin = self.margin.on_block(self.clock.micros(), margin, late, underruns);
             self.counters.margin.store(margin, Ordering::Relaxed);
@@ -137,6 +139,10 @@ impl Sink for DeviceSink {
         self.counters.queue.store(self.target(period), Ordering::Relaxed);
         if self.pacing == Pacing::Cycles {
             self.follow_cycles(frames);
+            let sounds = &self.link.now.beat.sounds;
+            if !sounds.load(Ordering::Relaxed) && block.iter().any(|sample| *sample != 0.0) {
+                sounds.store(true, Ordering::Relaxed);
+            }
         }
         self.link.now.ring.push_entire_slice(block).map_err(|_| SinkError::Overrun { dropped: frames })?;
         self.pushed = self.pushed.wrapping_add(frames as u32);
@@ -186,6 +192,7 @@ impl Sink for DeviceSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         self.follow();
         self.link.now.beat.flows.store(false, Ordering::Relaxed);
+        self.link.now.beat.sounds.store(false, Ordering::Relaxed);
         let capacity = self.link.now.ring.buffer().capacity();
         self.keeper.finish(|| self.link.now.ring.slots() == capacity, self.period, self.stream.rate());
         Ok(())

@@ -42,13 +42,19 @@ impl Slip {
         if self.cycles == SLIP_CYCLES {
             self.cycles = 0;
             if self.least > LEAST_SLIP {
-                lost = self.least;
+                lost = whole_cycles(self.least, lasts);
                 next += lost;
             }
         }
         self.expected = Some(next);
         lost
     }
+}
+
+/// A slip in whole cycles where these are short: packets go on to begin where cycles do, or each would wait for the next cycle to be full. What
+/// is over adds up with the next slip.
+fn whole_cycles(slip: f64, lasts: f64) -> f64 {
+    if lasts <= LONGEST_WHOLE { (slip / lasts).round() * lasts } else { slip }
 }
 
 /// Time without a device: since when, in microseconds, and the sample frames that have passed.
@@ -71,7 +77,7 @@ impl Timeline {
                 self.slip = Slip::default();
                 u64::from(position.wrapping_sub(next))
             }
-            Some(_) if cycle.slips() => (slipped * f64::from(rate) / 1e6) as u64,
+            Some(_) if cycle.slips() => (slipped * f64::from(rate) / 1e6).round() as u64,
             Some(_) => 0,
             // The first cycle of a client: the time since the last one of another, but for the period.
             None if last > 0 => {
@@ -107,6 +113,8 @@ fn frames_in(micros: u64, rate: u32) -> u64 {
 const SLIP_CYCLES: u32 = 6;
 /// A shorter slip, in microseconds, may be the scheduler's; it adds up with the next one.
 const LEAST_SLIP: f64 = 2_000.0;
+/// Slips of longer cycles than this, in microseconds, are made up for exactly: half of one is too much to be off by.
+const LONGEST_WHOLE: f64 = 6_000.0;
 /// Time constant, in microseconds, with which what is expected follows the server's clock, whatever the period: clocks that are 500 ppm apart are 0.5 ms
 /// late, well below a slip. By a part of each cycle's lateness, those of a long period would be later than a slip.
 const FOLLOWS: f64 = 1e6;
@@ -139,6 +147,20 @@ mod tests {
         };
         let all = lost(cycles().map(|n| n * 1_000.0 + slips(n).iter().sum::<f64>()));
         assert!((22_200.0..23_100.0).contains(&all), "{all} of 23 ms");
+    }
+
+    #[test]
+    fn short_cycles_are_lost_whole() {
+        let lasts = 128e6 / 48_000.0;
+        let mut slip = Slip::default();
+        // 3.5 ms, three times: an xrun each.
+        let starts = (0..6_000)
+            .map(|n| f64::from(n) * lasts + 3_500.0 * f64::from(n / 2_000) + f64::from(n * 37 % 300));
+        let lost: Vec<f64> =
+            starts.map(|at| slip.on_cycle(at, lasts) / lasts).filter(|lost| *lost > 0.0).collect();
+        assert!(lost.iter().all(|cycles| (cycles - cycles.round()).abs() < 1e-9), "{lost:?}");
+        let all: f64 = lost.iter().sum::<f64>() * lasts;
+        assert!((all - 7_000.0).abs() < lasts, "{all} of 7 ms: {lost:?}");
     }
 
     #[test]

@@ -99,14 +99,11 @@ fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
     for n in 0..2_000 {
         last = cycle(&mut media, &mut end, &time, if n == 100 { 400 } else { 0 })[63];
     }
-    assert_eq!(
-        (count(&counters.underruns), count(&counters.missing)),
-        (0, 0),
-        "a stream's first second is not counted"
-    );
+    assert_eq!((count(&counters.underruns), count(&counters.missing)), (1, 64));
+    assert_eq!(counters.margin.load(Ordering::Relaxed), 12, "the first second makes no longer margin");
     // 0.17 ms after the cycle began, which is silence then; the next cycle plays what belongs there.
     assert_eq!(cycle(&mut media, &mut end, &time, 400), [0.0; 64]);
-    assert_eq!((count(&counters.underruns), count(&counters.missing)), (1, 64));
+    assert_eq!((count(&counters.underruns), count(&counters.missing)), (2, 128));
     let next = cycle(&mut media, &mut end, &time, 0);
     assert!(
         next.iter().enumerate().all(|(n, x)| *x == last + (64 + n + 1) as f32),
@@ -123,7 +120,28 @@ fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
         cycle(&mut media, &mut end, &time, 0);
     }
     assert_eq!(counters.margin.load(Ordering::Relaxed), 12 + 4);
-    assert_eq!(count(&counters.underruns), 1);
+    assert_eq!(count(&counters.underruns), 2);
+}
+
+/// A stream begins with silence, which its player makes until the playout delay is over.
+#[test]
+fn cycles_before_the_first_sound_lack_nothing() {
+    let (mut sink, mut end, _side, time, counters) = playing_at(1, Pacing::Cycles);
+    let missing = |counters: &Counters| counters.missing.load(Ordering::Relaxed);
+    let mut play = |sound: f32, held_up: bool| {
+        time.fetch_add(1_333, Ordering::Relaxed);
+        end.process(&mut Fake::new(1, 64));
+        while !held_up && sink.wants().is_some_and(|wants| wants.frames > 0) {
+            let block = sink.wants().unwrap().block.min(64);
+            sink.push(&[sound; 64][..block]).unwrap();
+        }
+    };
+    (0..100).for_each(|n| play(0.0, n % 10 == 9));
+    assert_eq!(missing(&counters), 0);
+    (0..3).for_each(|_| play(0.5, false));
+    play(0.5, true);
+    play(0.5, false);
+    assert_eq!(missing(&counters), 64);
 }
 
 #[test]
