@@ -177,3 +177,49 @@ fn an_allocation_that_shrinks_takes_no_room_back() {
     pair.run(20, &mut |_, _| true);
     assert_eq!(pair.numbers(1).len(), 15);
 }
+
+#[test]
+fn a_reservation_is_what_the_program_has_room_for() {
+    let mut pair = Pair::open("flow=reserved");
+    pair.ends[1].reserve(300);
+    let (mut allowed, mut all_marked) = (0, true);
+    pair.stream(5, None, &mut |at, packet| {
+        if let (1, Some((header, Segment::Status(status, _)))) = (at, wire::parse(packet)) {
+            allowed = status.alloc.wrapping_sub(status.rseq).max(allowed);
+            all_marked &= header.has(option::RES);
+        }
+        true
+    });
+    // The message that has just come waits to be fetched.
+    let room = 300 * PACKET as u64;
+    assert!(all_marked && (room - 1024..=room).contains(&allowed), "{allowed} of {room}");
+}
+
+#[test]
+fn packets_with_wrong_checksums_are_counted_and_change_nothing() {
+    let mut pair = Pair::open("");
+    let mut left: [Vec<Vec<u8>>; 2] = Default::default();
+    pair.stream(10, None, &mut |at, packet| {
+        left[at].push(packet.to_vec());
+        true
+    });
+    for (to, packets) in [(1, &left[0]), (0, &left[1])] {
+        let before = pair.ends[to].stats().counters;
+        let mut damaged = 0;
+        for packet in packets {
+            for at in [8, 9, 16, 20, 31, packet.len() - 1] {
+                let mut bytes = packet.clone();
+                bytes[at] ^= 0x40;
+                let input = Input::Datagram { path: PathId(0), bytes: &mut bytes, received_at: pair.now };
+                pair.ends[to].handle_input(pair.now, input);
+                damaged += 1;
+            }
+        }
+        let after = pair.ends[to].stats().counters;
+        assert_eq!(after.malformed - before.malformed, damaged);
+        assert!(damaged >= 60, "{damaged}");
+    }
+    pair.stream(10, None, &mut |_, _| true);
+    assert_eq!((pair.numbers(1).len(), pair.ends[0].stats().counters.retransmitted), (20, 0));
+    assert!(!pair.events.iter().flatten().any(|event| matches!(event, Event::Closed(_))));
+}
