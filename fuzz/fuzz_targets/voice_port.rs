@@ -40,7 +40,7 @@ struct Heard {
 }
 
 impl VoiceSink for Heard {
-    fn piece(&mut self, _channel: u16, _tick: u64, piece: Piece<'_>) {
+    fn piece(&mut self, _channel: u32, _tick: u64, piece: Piece<'_>) {
         if let Piece::Sound(bytes) = piece {
             self.sound += bytes.len() as u64;
         }
@@ -76,7 +76,10 @@ fuzz_target!(|call: Call| {
             Step::Voice { path, kind, time, far, sender, channel, payload } => {
                 let time = u32::from(time) << if far { 16 } else { 0 };
                 let kind = [0, 13, 111, 96][usize::from(kind % 4)];
-                let head = [&[0x80, kind, 0, 0][..], &time.to_be_bytes(), &ssrc(sender, channel)].concat();
+                // Some name a page of channels, that there is or not.
+                let page = [0xc4, sender % 3, 0, 0];
+                let (first, page) = if sender >= 128 { (0x90, &page[..]) } else { (0x80, &[][..]) };
+                let head = [&[first, kind, 0, 0][..], &time.to_be_bytes(), &ssrc(sender, channel), page].concat();
                 (path, [head, payload].concat())
             }
             Step::Goodbye { path, sender, channel } => {

@@ -180,13 +180,13 @@ fn cpu_seconds() -> f64 {
 /// Bytes of a channel by which the ends may begin apart: 50 ms, on a busy machine.
 const APART: usize = 400;
 /// The most channels that are tried.
-const LIMIT: usize = 65_536;
+const LIMIT: usize = antiphon::MOST_VOICE_CHANNELS;
 
 /// Counts what is heard.
 struct Heard(u64);
 
 impl VoiceSink for Heard {
-    fn piece(&mut self, _channel: u16, _tick: u64, piece: Piece<'_>) {
+    fn piece(&mut self, _channel: u32, _tick: u64, piece: Piece<'_>) {
         if let Piece::Sound(bytes) = piece {
             self.0 += bytes.len() as u64;
         }

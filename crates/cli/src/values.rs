@@ -124,7 +124,7 @@ pub fn fifo(text: &str) -> Result<usize, Refusal> {
     usize::try_from(size).map_err(Into::into)
 }
 
-/// 1 to 65 536 voice channels.
+/// Voice channels; the facade knows how many.
 pub fn voice_channels(text: &str) -> Result<usize, Refusal> {
     Ok(within(text, "a number, such as 24", 1..=MOST_VOICE_CHANNELS as u32)? as usize)
 }

@@ -408,7 +408,7 @@ impl Line for UdpLine {
         let mut sent = 0;
         loop {
             // A datagram that is usually single is sent before asking for more.
-            let most = if sent == 0 && !self.in_bursts { 1 } else { BATCH };
+            let most = if sent == 0 && !self.in_bursts { 1 } else { self.send.places() };
             while self.send.len() < most && self.fill(now, participant) {}
             if self.send.len() == 0 {
                 self.in_bursts = sent > 1;

@@ -87,7 +87,7 @@ fn repeated(transport: &'static Transport) -> [Box<dyn Participant>; 2] {
 struct Anywhere;
 
 impl VoiceSink for Anywhere {
-    fn piece(&mut self, _channel: u16, _tick: u64, _piece: Piece<'_>) {}
+    fn piece(&mut self, _channel: u32, _tick: u64, _piece: Piece<'_>) {}
 
     fn on_taken(&mut self, _tick: u64) {}
 }

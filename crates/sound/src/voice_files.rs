@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! +----------------+--------------------------------+----------+
-//! | channel, 2 B   | silence, 1 bit; bytes, 31 bits |  bytes   |
+//! | channel, 4 B   | silence, 1 bit; bytes, 31 bits |  bytes   |
 //! +----------------+--------------------------------+----------+
 //! ```
 
@@ -75,12 +75,12 @@ impl VoiceFiles {
     }
 
     /// The next bytes of a channel.
-    pub fn sound(&mut self, channel: u16, bytes: &[u8]) {
+    pub fn sound(&mut self, channel: u32, bytes: &[u8]) {
         self.push(channel, bytes.len() as u32, bytes);
     }
 
     /// The next bytes of a channel are silence.
-    pub fn silence(&mut self, channel: u16, mut bytes: u64) {
+    pub fn silence(&mut self, channel: u32, mut bytes: u64) {
         while bytes > 0 {
             let part = bytes.min(u64::from(MOST));
             self.push(channel, part as u32 | SILENCE, &[]);
@@ -88,14 +88,14 @@ impl VoiceFiles {
         }
     }
 
-    fn push(&mut self, channel: u16, length: u32, bytes: &[u8]) {
+    fn push(&mut self, channel: u32, length: u32, bytes: &[u8]) {
         let Ok(mut chunk) = self.ring.write_chunk(HEAD + bytes.len()) else {
             self.dropped += u64::from(length & !SILENCE);
             return;
         };
         let mut head = [0; HEAD];
-        head[..2].copy_from_slice(&channel.to_ne_bytes());
-        head[2..].copy_from_slice(&length.to_ne_bytes());
+        head[..4].copy_from_slice(&channel.to_ne_bytes());
+        head[4..].copy_from_slice(&length.to_ne_bytes());
         let (first, second) = chunk.as_mut_slices();
         for (to, from) in first.iter_mut().chain(second).zip(head.iter().chain(bytes)) {
             *to = *from;
@@ -122,7 +122,7 @@ struct Writer {
     ring: Consumer<u8>,
     path: PathBuf,
     existing: Existing,
-    files: BTreeMap<u16, OneFile>,
+    files: BTreeMap<u32, OneFile>,
     finishing: Arc<AtomicBool>,
     failed: Arc<AtomicBool>,
     piece: Vec<u8>,
@@ -162,8 +162,8 @@ impl Writer {
                 thread::park_timeout(REST);
                 continue;
             }
-            let [low, high, length @ ..] = head;
-            let (channel, length) = (u16::from_ne_bytes([low, high]), u32::from_ne_bytes(length));
+            let [channel, length] =
+                [0, 4].map(|at| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
             let bytes = (length & !SILENCE) as usize;
             self.piece.resize(bytes, QUIET);
             if length & SILENCE != 0 {
@@ -180,11 +180,11 @@ impl Writer {
     }
 
     /// Whether a channel has a file, or gets one where there are at most so many.
-    fn may_have(&self, channel: u16, most: usize) -> bool {
+    fn may_have(&self, channel: u32, most: usize) -> bool {
         self.files.len() < most || self.files.contains_key(&channel)
     }
 
-    fn store(&mut self, channel: u16) -> io::Result<()> {
+    fn store(&mut self, channel: u32) -> io::Result<()> {
         if !self.files.contains_key(&channel) {
             let (file, path) = create(&of_channel(&self.path, channel), self.existing)
                 .map_err(|error| io::Error::other(error.to_string()))?;
@@ -215,10 +215,10 @@ fn header(bytes: u64) -> Vec<u8> {
 }
 
 /// `call.wav` becomes `call-0001.wav` for the first channel.
-fn of_channel(path: &Path, channel: u16) -> PathBuf {
+fn of_channel(path: &Path, channel: u32) -> PathBuf {
     // A path without a name, such as "..", makes files with numbers alone.
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
-    name.push(format!("-{:04}.", u32::from(channel) + 1));
+    name.push(format!("-{:04}.", channel + 1));
     name.push(path.extension().unwrap_or("wav".as_ref()));
     path.with_file_name(name)
 }
@@ -243,7 +243,7 @@ fn explain(path: &Path, error: &io::Error) -> String {
 }
 
 /// Bytes in front of a piece.
-const HEAD: usize = 6;
+const HEAD: usize = 8;
 const SILENCE: u32 = 1 << 31;
 /// The longest silence at once: two minutes.
 const MOST: u32 = 1 << 20;

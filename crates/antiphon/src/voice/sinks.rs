@@ -99,7 +99,7 @@ impl Sinks {
 }
 
 impl VoiceSink for Sinks {
-    fn piece(&mut self, channel: u16, tick: u64, piece: Piece<'_>) {
+    fn piece(&mut self, channel: u32, tick: u64, piece: Piece<'_>) {
         match self {
             Sinks::Null => {}
             Sinks::Mix(mix) => mix.piece(tick, piece),

@@ -71,8 +71,18 @@ fn analysed(capture: &Path) {
     assert!(packets > 2_000, "{packets} packets");
     assert_eq!(count("xtp.checksum.status == 1"), packets);
     assert_eq!(count("_ws.malformed || _ws.expert.severity >= 6291456"), 0, "warnings or errors");
+    // Version 4.0, in every packet; and our own formats, coded repairs and reports of what is missing, are among them.
+    assert_eq!(count("xtp.cmd.ptype.ver == 1"), packets);
+    for (format, least) in [(REPAIR, 50), (REPORT, 50)] {
+        let seen = count(&format!("xtp.cmd.ptype.pformat == {format}"));
+        assert!(seen >= least, "{seen} packets of format {format}");
+    }
     let to_group = count("ip.proto == 36 && ip.dst == 239.61.7.9 && ip.src == 10.61.7.1");
     let to_or_from_members = count("ip.proto == 36 && ip.dst != 239.61.7.9");
     assert!(to_or_from_members > 50, "{to_or_from_members} to or from members");
     assert_eq!(to_group + to_or_from_members, packets);
 }
+
+/// Packet formats that XTP 4.0 does not use.
+const REPAIR: u8 = 9;
+const REPORT: u8 = 10;

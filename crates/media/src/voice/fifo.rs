@@ -8,7 +8,11 @@
 //! whose bytes have not come when the sink gets there is passed over, as [`Piece::Missing`]. A pause that is shorter than what
 //! the FIFO holds has places too, so that it keeps its length.
 
+mod segments;
+
+use super::pool::VoicePool;
 use super::{NoiseLevel, QUIET};
+use segments::Segments;
 
 /// What the sink takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,11 +67,13 @@ impl FifoCounters {
     }
 }
 
-/// The bytes of one channel between its arrival and its sink.
-#[derive(Clone, Debug)]
+/// The bytes of one channel between its arrival and its sink, in segments of a [`VoicePool`], which is the same at each call.
+#[derive(Debug)]
 pub struct VoiceFifo {
-    bytes: Box<[u8]>,
-    /// Bytes taken or passed so far: the byte of place `p` is at `p` modulo the length.
+    /// Bytes that it may hold.
+    len: usize,
+    segments: Segments,
+    /// Bytes taken or passed so far.
     read: u64,
     /// Place behind the last byte.
     end: u64,
@@ -113,10 +119,14 @@ struct Pause {
 }
 
 impl VoiceFifo {
+    /// Bytes that it has beside itself and its segments.
+    pub const BESIDE: usize = MOST_HOLES * size_of::<Hole>();
+
     /// An empty FIFO for so many bytes, at least one.
     pub fn new(len: usize) -> Self {
         VoiceFifo {
-            bytes: vec![QUIET; len.max(1)].into_boxed_slice(),
+            len: len.max(1),
+            segments: Segments::none(),
             read: 0,
             end: 0,
             end_sent: 0,
@@ -139,18 +149,16 @@ impl VoiceFifo {
         (self.end - self.read) as usize
     }
 
-    /// Makes room for `len` bytes, if it has less; returns how many more it holds. Allocates: for a channel that begins.
+    /// Lets it hold `len` bytes, if it may hold fewer; returns how many more these are.
     pub fn grow(&mut self, len: usize) -> usize {
-        let had = self.bytes.len();
-        if len <= had {
-            return 0;
-        }
-        let mut bytes = vec![QUIET; len].into_boxed_slice();
-        for place in self.read..self.end {
-            bytes[(place % len as u64) as usize] = self.bytes[self.index(place)];
-        }
-        self.bytes = bytes;
-        len - had
+        let more = len.saturating_sub(self.len);
+        self.len += more;
+        more
+    }
+
+    /// Bytes for which there is room, in itself and in the pool.
+    fn room(&self, pool: &VoicePool) -> usize {
+        (self.len - self.level()).min(self.segments.room(self.level()) + pool.room())
     }
 
     /// The noise of the pause that the sink has come to: the sender pauses, and everything before the pause was taken.
@@ -172,29 +180,41 @@ impl VoiceFifo {
     }
 
     /// Takes in bytes that arrived; `timestamp` says where in the sender's stream they stand.
-    pub fn push(&mut self, timestamp: u32, sound: &[u8], each: &mut impl FnMut(Piece<'_>)) {
+    pub fn push(
+        &mut self,
+        pool: &mut VoicePool,
+        timestamp: u32,
+        sound: &[u8],
+        each: &mut impl FnMut(Piece<'_>),
+    ) {
         let Some(place) = self.place(timestamp) else { return };
         let old = self.end_sent.saturating_sub(place).min(sound.len() as u64) as usize;
         if old > 0 {
-            self.repair(place, &sound[..old]);
+            self.repair(pool, place, &sound[..old]);
         }
         if old == sound.len() {
             return;
         }
         let (begins, new) = (place + old as u64, &sound[old..]);
         match self.pause.take() {
-            Some(pause) => self.pass_pause(pause, begins, new.len(), each),
-            None => self.pass_gap(begins - self.end_sent, each),
+            Some(pause) => self.pass_pause(pool, pause, begins, new.len(), each),
+            None => self.pass_gap(pool, begins - self.end_sent, each),
         }
-        let room = new.len().min(self.bytes.len() - self.level());
-        self.write(self.end, &new[..room]);
-        self.end += room as u64;
+        let at = self.end;
+        let room = self.extend(pool, new.len());
+        self.write(pool, at, &new[..room]);
         self.end_sent = place + sound.len() as u64;
         self.counters.overflow += (new.len() - room) as u64;
     }
 
     /// The sender pauses at `timestamp`, with noise of this level.
-    pub fn begin_pause(&mut self, timestamp: u32, level: NoiseLevel, each: &mut impl FnMut(Piece<'_>)) {
+    pub fn begin_pause(
+        &mut self,
+        pool: &mut VoicePool,
+        timestamp: u32,
+        level: NoiseLevel,
+        each: &mut impl FnMut(Piece<'_>),
+    ) {
         let Some(place) = self.place(timestamp) else { return };
         if place < self.end_sent {
             // Sound that was sent later has overtaken it.
@@ -203,7 +223,7 @@ impl VoiceFifo {
         let began = match self.pause {
             Some(pause) => pause.began,
             None => {
-                self.pass_gap(place - self.end_sent, each);
+                self.pass_gap(pool, place - self.end_sent, each);
                 place
             }
         };
@@ -212,16 +232,16 @@ impl VoiceFifo {
     }
 
     /// The sink takes so many bytes.
-    pub fn take(&mut self, bytes: u64, each: &mut impl FnMut(Piece<'_>)) {
+    pub fn take(&mut self, pool: &mut VoicePool, bytes: u64, each: &mut impl FnMut(Piece<'_>)) {
         let until = self.end.min(self.read + bytes);
         let beyond = bytes - (until - self.read);
         while self.read < until {
             let hole = self.holes.first().copied();
             let stop = hole.map_or(until, |hole| hole.at.clamp(self.read, until));
             if stop > self.read {
-                self.take_sound((stop - self.read) as usize, each);
+                self.take_sound(pool, (stop - self.read) as usize, each);
             } else if let Some(hole) = hole {
-                self.pass_hole(hole, hole.len.min(until - self.read), each);
+                self.pass_hole(pool, hole, hole.len.min(until - self.read), each);
             }
         }
         match self.pause {
@@ -249,7 +269,7 @@ impl VoiceFifo {
 
     /// The FIFO goes on behind `gap` bytes that have not come. Of these the sink has passed as many as it found the FIFO
     /// empty for; the rest may still come.
-    fn pass_gap(&mut self, gap: u64, each: &mut impl FnMut(Piece<'_>)) {
+    fn pass_gap(&mut self, pool: &mut VoicePool, gap: u64, each: &mut impl FnMut(Piece<'_>)) {
         let idle = std::mem::take(&mut self.idle);
         let passed = idle.min(gap);
         self.counters.missing += passed;
@@ -260,29 +280,37 @@ impl VoiceFifo {
         if idle > passed {
             each(Piece::Underflow(idle - passed));
         }
-        let len = (gap - passed).min((self.bytes.len() - self.level()) as u64);
+        let len = (gap - passed).min(self.room(pool) as u64);
         // What there is no room to wait for is missing at once.
         self.counters.missing += gap - passed - len;
-        self.leave_out(len, self.end_sent + passed, Why::Late);
+        self.leave_out(pool, len, self.end_sent + passed, Why::Late);
     }
 
     /// The FIFO goes on behind a pause that ends at `ends` of the sender's stream, with a datum of so many bytes. A sink that
     /// has come to the pause has heard it, for as long as that was; another one has it before it, as far as it has room beside the datum.
-    fn pass_pause(&mut self, pause: Pause, ends: u64, datum: usize, each: &mut impl FnMut(Piece<'_>)) {
-        self.pass_gap(0, each);
+    fn pass_pause(
+        &mut self,
+        pool: &mut VoicePool,
+        pause: Pause,
+        ends: u64,
+        datum: usize,
+        each: &mut impl FnMut(Piece<'_>),
+    ) {
+        self.pass_gap(pool, 0, each);
         if self.level() > 0 {
-            let room = self.bytes.len().saturating_sub(self.level() + datum) as u64;
-            self.leave_out((ends - pause.began).min(room), pause.began, Why::Pause(pause.level));
+            let room = self.room(pool).saturating_sub(datum) as u64;
+            self.leave_out(pool, (ends - pause.began).min(room), pause.began, Why::Pause(pause.level));
         }
     }
 
     /// So many places at the end have no bytes; `sent`: where the first is in the sender's stream.
-    fn leave_out(&mut self, len: u64, sent: u64, why: Why) {
+    fn leave_out(&mut self, pool: &mut VoicePool, len: u64, sent: u64, why: Why) {
         if len == 0 {
             return;
         }
         let at = self.end;
-        self.end += len;
+        // There is room for them; usize is at least as wide as a FIFO is long.
+        let len = self.extend(pool, len as usize) as u64;
         if self.holes.len() < MOST_HOLES {
             return self.holes.push(Hole { at, len, sent, why });
         }
@@ -291,11 +319,11 @@ impl VoiceFifo {
             Why::Late | Why::Gone => self.counters.missing += len,
         }
         self.filled += len;
-        self.fill(at, len as usize);
+        self.fill(pool, at, len as usize);
     }
 
     /// Puts bytes of an earlier place where they are missing.
-    fn repair(&mut self, place: u64, sound: &[u8]) {
+    fn repair(&mut self, pool: &mut VoicePool, place: u64, sound: &[u8]) {
         let mut late = sound.len() as u64;
         let mut at = 0;
         while let Some(hole) = self.holes.get(at).copied() {
@@ -310,7 +338,7 @@ impl VoiceFifo {
                 // It would become two, of which one could not be remembered.
                 break;
             }
-            self.write(hole.at + before, &sound[(from - place) as usize..(to - place) as usize]);
+            self.write(pool, hole.at + before, &sound[(from - place) as usize..(to - place) as usize]);
             late -= to - from;
             let rest = Hole { at: hole.at + hole.len - behind, len: behind, sent: to, ..hole };
             match (before, behind) {
@@ -326,14 +354,16 @@ impl VoiceFifo {
         self.counters.late += late;
     }
 
-    fn take_sound(&mut self, len: usize, each: &mut impl FnMut(Piece<'_>)) {
-        let from = self.index(self.read);
-        let first = len.min(self.bytes.len() - from);
-        each(Piece::Sound(&self.bytes[from..from + first]));
-        if first < len {
-            each(Piece::Sound(&self.bytes[..len - first]));
+    fn take_sound(&mut self, pool: &mut VoicePool, len: usize, each: &mut impl FnMut(Piece<'_>)) {
+        let mut left = len;
+        while left > 0 {
+            let first = self.segments.first(pool);
+            let part = &first[..left.min(first.len())];
+            each(Piece::Sound(part));
+            let taken = part.len();
+            self.pass(pool, taken as u64);
+            left -= taken;
         }
-        self.read += len as u64;
         // Which of them are silence is not known any more; when all are taken the sum is right.
         let filled = self.filled.min(len as u64);
         self.filled -= filled;
@@ -341,13 +371,13 @@ impl VoiceFifo {
     }
 
     /// The sink passes the first bytes of the first hole.
-    fn pass_hole(&mut self, hole: Hole, len: u64, each: &mut impl FnMut(Piece<'_>)) {
+    fn pass_hole(&mut self, pool: &mut VoicePool, hole: Hole, len: u64, each: &mut impl FnMut(Piece<'_>)) {
         if len == hole.len {
             self.holes.remove(0);
         } else {
             self.holes[0] = Hole { at: hole.at + len, len: hole.len - len, sent: hole.sent + len, ..hole };
         }
-        self.read += len;
+        self.pass(pool, len);
         if let Why::Pause(level) = hole.why {
             return self.wait(len, level, each);
         }
@@ -355,22 +385,30 @@ impl VoiceFifo {
         each(Piece::Missing(len));
     }
 
-    fn write(&mut self, place: u64, sound: &[u8]) {
-        let at = self.index(place);
-        let first = sound.len().min(self.bytes.len() - at);
-        self.bytes[at..at + first].copy_from_slice(&sound[..first]);
-        self.bytes[..sound.len() - first].copy_from_slice(&sound[first..]);
+    /// So many bytes are taken or passed.
+    fn pass(&mut self, pool: &mut VoicePool, bytes: u64) {
+        self.read += bytes;
+        self.segments.pass(pool, bytes as usize, self.level());
     }
 
-    fn fill(&mut self, place: u64, len: usize) {
-        let at = self.index(place);
-        let first = len.min(self.bytes.len() - at);
-        self.bytes[at..at + first].fill(QUIET);
-        self.bytes[..len - first].fill(QUIET);
+    /// Adds places for `len` bytes at the end, or as many as there is room for; returns how many.
+    fn extend(&mut self, pool: &mut VoicePool, len: usize) -> usize {
+        let level = self.level();
+        let room = self.segments.extend(pool, level, len.min(self.len - level));
+        self.end += room as u64;
+        room
     }
 
-    fn index(&self, place: u64) -> usize {
-        (place % self.bytes.len() as u64) as usize
+    fn write(&mut self, pool: &mut VoicePool, place: u64, mut sound: &[u8]) {
+        self.segments.each_part(pool, (place - self.read) as usize, sound.len(), |bytes| {
+            let (part, rest) = sound.split_at(bytes.len());
+            bytes.copy_from_slice(part);
+            sound = rest;
+        });
+    }
+
+    fn fill(&mut self, pool: &mut VoicePool, place: u64, len: usize) {
+        self.segments.each_part(pool, (place - self.read) as usize, len, |bytes| bytes.fill(QUIET));
     }
 }
 

@@ -15,6 +15,7 @@ mod clock;
 mod fifo;
 mod opus;
 mod packet;
+mod pool;
 mod silence;
 mod source;
 
@@ -22,8 +23,10 @@ pub use clock::{ByteClock, MOST_PPM};
 pub use fifo::{FifoCounters, Piece, VoiceFifo};
 pub use opus::{OPUS_RATES, OPUS_SIZES, OPUS_STATE, VoiceDecoder, VoiceEncoder};
 pub use packet::{
-    Datum, MOST_CHANNELS, OPUS_TICKS, VOICE_HEADER, VoiceContent, parse_voice, write_voice_header,
+    Datum, MOST_CHANNELS, OPUS_TICKS, VOICE_HEADER, VoiceContent, parse_voice, voice_channel,
+    voice_header_len, voice_ssrc, write_voice_header,
 };
+pub use pool::VoicePool;
 pub use silence::{ComfortNoise, HANGOVER, Level, NoiseLevel, SilenceDetector};
 pub use source::{VoiceKind, VoiceMaterial, VoiceSource};
 

@@ -35,7 +35,7 @@ pub(crate) struct Batch {
 
 /// Which datagrams of a batch the kernel took, the first in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken(pub(super) u32);
+pub(crate) struct Taken(pub(super) u64);
 
 impl Taken {
     /// How many.
@@ -45,7 +45,7 @@ impl Taken {
 
     /// Their indices in the batch.
     pub fn indices(self) -> impl Iterator<Item = usize> {
-        (0..BATCH).filter(move |i| self.0 & (1 << i) != 0)
+        (0..SEGMENTS).filter(move |i| self.0 & (1 << i) != 0)
     }
 }
 
@@ -53,6 +53,8 @@ impl Taken {
 pub(crate) struct SendBatch {
     data: Vec<u8>,
     room: usize,
+    /// Datagrams that it holds.
+    places: usize,
     names: Vec<SockAddr>,
     named: Vec<bool>,
     control: Vec<Control>,
@@ -69,32 +71,45 @@ pub(crate) struct SendBatch {
 impl SendBatch {
     /// Buffers for datagrams of at most `room` bytes.
     pub fn new(room: usize) -> Self {
+        SendBatch::with_places(room, BATCH)
+    }
+
+    fn with_places(room: usize, places: usize) -> Self {
         let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
         SendBatch {
-            data: vec![0; BATCH * room],
+            data: vec![0; places * room],
             room,
-            names: vec![nowhere.into(); BATCH],
-            named: vec![false; BATCH],
-            control: vec![Control::default(); BATCH],
-            control_len: vec![0; BATCH],
-            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
-            headers: vec![zeroed(); BATCH],
-            runs: vec![1; BATCH],
+            places,
+            names: vec![nowhere.into(); places],
+            named: vec![false; places],
+            control: vec![Control::default(); places],
+            control_len: vec![0; places],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; places],
+            headers: vec![zeroed(); places],
+            runs: vec![1; places],
             segments: false,
             len: 0,
         }
     }
 
     /// Datagrams of one length in a row leave as one, which the kernel cuts at the end of its way (`UDP_SEGMENT`, udp(7)): a quarter of the
-    /// processor time for each. Where a socket cannot, they leave one by one.
+    /// processor time for each. Where a socket cannot, they leave one by one. Such a batch is empty, and holds as many as the kernel takes as one.
     pub fn in_segments(self, segments: bool) -> Self {
-        SendBatch { segments: segments && system::UDP_SEGMENT.is_some(), ..self }
+        if !segments || system::UDP_SEGMENT.is_none() {
+            return self;
+        }
+        SendBatch { segments, ..SendBatch::with_places(self.room, SEGMENTS) }
+    }
+
+    /// Datagrams that it holds at most.
+    pub fn places(&self) -> usize {
+        self.places
     }
 
     /// The buffer for the next datagram; `None` when the batch is full.
     pub fn next(&mut self) -> Option<&mut [u8]> {
         let start = self.len * self.room;
-        (self.len < BATCH).then(|| &mut self.data[start..start + self.room])
+        (self.len < self.places).then(|| &mut self.data[start..start + self.room])
     }
 
     /// Takes what was written into [`Self::next`]: `len` bytes for `to`, or for the connected peer.
@@ -155,7 +170,7 @@ impl SendBatch {
                 _ => self.send_from(fd, sent, flags),
             };
             if n > 0 {
-                taken |= ((1 << n) - 1) << sent;
+                taken |= (u64::MAX >> (SEGMENTS - n as usize)) << sent;
                 sent += n as usize;
                 tried_again = false;
                 continue;
@@ -276,6 +291,8 @@ impl SendBatch {
     }
 }
 
+/// Datagrams that the kernel takes as one (`UDP_MAX_SEGMENTS` of Linux before 6.9).
+const SEGMENTS: usize = 64;
 /// Datagrams that are worth to be sent as one.
 const LEAST_RUN: usize = 4;
 /// Bytes of them at most: those of the longest datagram of IPv4.

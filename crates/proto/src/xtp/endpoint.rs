@@ -1,11 +1,15 @@
 //! The XTP endpoint: one association of a reliable, partly reliable or unreliable stream of messages.
 
+mod leaving;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use antiphon_core::{
     BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message,
-    Outcome, PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
 };
 
 use super::MAX_MESSAGE;
@@ -18,7 +22,7 @@ use super::transmit::FIRST_NARROW;
 use super::validator::{Introduction, XtpValidator, id};
 use super::wire::{self, HEADER, Key, TAG};
 use crate::inbox::Inbox;
-use crate::patience::{GONE, LONGEST_LEAVE, leave_by};
+use crate::patience::GONE;
 use crate::queue::{Room, SendQueue};
 use crate::rtt::{RtoSettings, RttEstimator, live_rto};
 use crate::seeds::{Seeds, dynamic_port};
@@ -211,121 +215,6 @@ impl Xtp {
         let messages = self.reserved.max(LEAST_RESERVED);
         self.out.reserve(messages);
         self.incoming.reserve(if self.settings.ordered { messages } else { 1 }, self.packet);
-    }
-
-    /// Whether this side, or the peer, has said that it ends the association.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.closing.is_some() || self.peer_closed
-    }
-
-    pub(super) fn has_drained(&self) -> bool {
-        self.queue.is_empty() && self.out.is_empty()
-    }
-
-    fn move_on(&mut self, now: Instant) {
-        if let Stage::Ending { reason, until } = self.stage {
-            let fetched = self.inbox.is_empty() || reason == CloseReason::Local;
-            if now >= until || (fetched && self.has_said_all()) {
-                self.finish(reason);
-            }
-            return;
-        }
-        let Some(until) = self.leave_by().filter(|_| self.stage != Stage::Closed) else { return };
-        match self.stage {
-            _ if now >= until => self.leave(now),
-            Stage::Open if self.has_drained() && self.timers.repeat.is_none() => {
-                self.due.close = true;
-                self.timers.times = 0;
-                self.arm(now);
-            }
-            // No peer waits for an end.
-            Stage::Waiting | Stage::Calling if self.has_drained() => self.leave(now),
-            _ => {}
-        }
-    }
-
-    /// Until when closing waits: for a peer that says something for [`GONE`], as it may have to say what it has accepted.
-    pub(super) fn leave_by(&self) -> Option<Instant> {
-        let closing = self.closing?;
-        let since = closing.max(self.timers.heard);
-        let until = if self.settings.reliability == Reliability::Full {
-            since + LONGEST_LEAVE
-        } else {
-            leave_by(since, self.out.last_deadline().max(self.queue.last_deadline()), LONGEST_LEAVE)
-        };
-        Some(until.min(closing + GONE))
-    }
-
-    /// Ends it without the peer's consent.
-    pub(super) fn leave(&mut self, now: Instant) {
-        self.due.end = self.peer_key.map(|_| false);
-        self.end(now, CloseReason::Local);
-    }
-
-    pub(super) fn end(&mut self, now: Instant, reason: CloseReason) {
-        if matches!(self.stage, Stage::Ending { .. } | Stage::Closed) {
-            return;
-        }
-        self.out.abort(&mut self.queue);
-        self.queue.finish_all(Outcome::Aborted);
-        self.due = Due { end: self.due.end, ..Due::default() };
-        self.timers = Timers { heard: self.timers.heard, ..Timers::default() };
-        self.stage = Stage::Ending { reason, until: now + LONGEST_LEAVE };
-    }
-
-    fn has_said_all(&self) -> bool {
-        self.due.end.is_none() && self.answers.is_empty()
-    }
-
-    fn finish(&mut self, reason: CloseReason) {
-        self.stage = Stage::Closed;
-        self.due = Due::default();
-        self.candidate = None;
-        self.answers.clear();
-        self.inbox.clear();
-        if std::mem::take(&mut self.told_id) {
-            id(self.own_key).map(Event::IdRetired).into_iter().for_each(|event| self.queue.report(event));
-        }
-        self.queue.report(Event::Closed(reason));
-    }
-}
-
-#[cfg(test)]
-impl Xtp {
-    /// The position of the next byte to send.
-    pub fn sequence(&self) -> u64 {
-        self.out.next()
-    }
-
-    /// The position up to which everything has come or was given up.
-    pub fn received(&self) -> u64 {
-        self.incoming.next()
-    }
-
-    /// Ranges above the first gap that have come.
-    pub fn ranges(&self) -> usize {
-        self.incoming.spans().count()
-    }
-
-    /// The number of our first byte.
-    pub fn first(&self) -> u64 {
-        self.own_first
-    }
-
-    /// The key that our packets carry, and the number of our next byte.
-    pub fn peer(&self) -> (Key, u64) {
-        (self.peer_key.expect("it is known"), self.own_first.wrapping_add(self.out.next()))
-    }
-
-    /// Has the caller's numbers continue from these, at both ends.
-    pub fn wrap_soon(&mut self, is_caller: bool, first: u64, sync: u32) {
-        if is_caller {
-            self.own_first = first;
-            self.out.rack.skip_to(u64::from(sync));
-        } else {
-            self.peer_first = first;
-            self.echo = Some(sync);
-        }
     }
 }
 

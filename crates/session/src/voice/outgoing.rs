@@ -6,7 +6,7 @@ use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
 use antiphon_media::rtcp::write_bye;
 use antiphon_media::voice::{
     ByteClock, Datum, OPUS_TICKS, SilenceDetector, VOICE_HEADER, VoiceContent, VoiceEncoder, VoiceSource,
-    write_voice_header,
+    voice_ssrc, write_voice_header,
 };
 
 use super::VoiceSending;
@@ -44,7 +44,7 @@ pub struct VoiceSent {
 pub(super) struct Outgoing {
     settings: VoiceSending,
     channels: Vec<Channel>,
-    /// The upper half of our SSRCs.
+    /// The upper half of our SSRCs, of those on the first page.
     sender: u16,
     clock: Option<ByteClock>,
     /// The sources of each begin together, those of the next ones a part of a datum later.
@@ -61,6 +61,8 @@ pub(super) struct Outgoing {
     /// For a packet of Opus.
     packet: Vec<u8>,
     sent: VoiceSent,
+    /// The message of goodbyes that is sent next.
+    next_goodbye: usize,
     /// When the last message was accepted.
     last: Instant,
 }
@@ -120,6 +122,7 @@ impl Outgoing {
             buf: vec![0; VOICE_HEADER + settings.fifo + settings.size],
             packet: vec![0; VOICE_HEADER + MOST_CODED],
             sent: VoiceSent::default(),
+            next_goodbye: 0,
             last: Instant::ZERO,
             settings,
         }
@@ -256,17 +259,22 @@ impl Outgoing {
         self.cycle = (self.cycle + 1).max((at / size).saturating_sub(1));
     }
 
-    /// Hands over the goodbyes of all channels once (RFC 3550 §6.6).
-    pub fn say_goodbye(&self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
+    /// Hands over the goodbyes of all channels once (RFC 3550 §6.6), or of as many as the transport has room for: the next ones are then those
+    /// that had none.
+    pub fn say_goodbye(&mut self, send: &mut dyn FnMut(&[u8]) -> Result<(), SendError>) {
         let mut buf = [0; BYES_TOGETHER * BYE];
-        for first in (0..self.channels.len()).step_by(BYES_TOGETHER) {
+        let messages = self.channels.len().div_ceil(BYES_TOGETHER);
+        for _ in 0..messages {
+            let first = self.next_goodbye * BYES_TOGETHER;
             let count = BYES_TOGETHER.min(self.channels.len() - first);
             for (at, bye) in buf.chunks_exact_mut(BYE).take(count).enumerate() {
-                let written = write_bye(ssrc(self.sender, first + at), bye);
+                let written = write_bye(voice_ssrc(self.sender, (first + at) as u32), bye);
                 debug_assert_eq!(written, Some(BYE));
             }
-            // Goodbyes are said several times.
-            let _without_room = send(&buf[..count * BYE]);
+            if let Err(SendError::Blocked { .. }) = send(&buf[..count * BYE]) {
+                return;
+            }
+            self.next_goodbye = (self.next_goodbye + 1) % messages;
         }
     }
 }
@@ -280,7 +288,7 @@ impl Channel {
     fn header(&self, sender: u16, number: usize, content: VoiceContent<'_>, buf: &mut [u8]) -> usize {
         let datum = Datum {
             sender,
-            channel: number as u16,
+            channel: number as u32,
             sequence: self.sequence,
             timestamp: match content {
                 VoiceContent::Opus(_) => self.origin.wrapping_add(OPUS_TICKS.wrapping_mul(self.taken as u32)),
@@ -291,10 +299,6 @@ impl Channel {
         };
         write_voice_header(&datum, buf).expect("the buffer has room for a header")
     }
-}
-
-fn ssrc(sender: u16, channel: usize) -> u32 {
-    u32::from(sender) << 16 | channel as u32
 }
 
 /// The tag of voice; goodbyes have none.

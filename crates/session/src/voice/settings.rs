@@ -74,7 +74,7 @@ pub struct VoiceReceiving {
 pub trait VoiceSink {
     /// The sink of `channel` takes `piece`; `tick`: bytes that the sinks' clock had counted before its first byte. Of a
     /// [`Piece::Missing`] or [`Piece::Underflow`] that is known only after the fact it is the tick of the byte behind.
-    fn piece(&mut self, channel: u16, tick: u64, piece: Piece<'_>);
+    fn piece(&mut self, channel: u32, tick: u64, piece: Piece<'_>);
 
     /// All channels are taken up to byte `tick` of the clock.
     fn on_taken(&mut self, tick: u64);

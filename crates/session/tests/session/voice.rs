@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use antiphon_core::{CloseReason, Instant, Participant, PathId};
 use antiphon_media::voice::{
-    Datum, Piece, QUIET, VOICE_HEADER, VoiceContent, VoiceKind, VoiceMaterial, VoiceSource,
+    Datum, Piece, QUIET, VoiceContent, VoiceKind, VoiceMaterial, VoiceSource, voice_header_len,
     write_voice_header,
 };
 use antiphon_session::{VoicePort, VoiceReceiving, VoiceRole, VoiceSending, VoiceSink};
@@ -26,13 +26,13 @@ struct Checked {
 struct Sink(Rc<RefCell<Checked>>);
 
 impl VoiceSink for Sink {
-    fn piece(&mut self, channel: u16, _tick: u64, piece: Piece<'_>) {
+    fn piece(&mut self, channel: u32, _tick: u64, piece: Piece<'_>) {
         let checked = &mut *self.0.borrow_mut();
-        let Some(place) = checked.heard.get_mut(usize::from(channel)) else { return };
+        let Some(place) = checked.heard.get_mut(channel as usize) else { return };
         match piece {
             Piece::Sound(bytes) => {
                 let expected = &mut checked.buf[..bytes.len()];
-                checked.sources[usize::from(channel)].read(*place, expected);
+                checked.sources[channel as usize].read(*place, expected);
                 checked.wrong += u64::from(expected != bytes);
                 *place += bytes.len() as u64;
                 checked.sound += bytes.len() as u64;
@@ -146,6 +146,17 @@ fn a_thousand_channels_arrive_byte_by_byte() {
     assert_whole(&ran, 1000, ms(5000), "xtp");
     let sent = ran.world.near.sent(ran.world.now);
     assert_eq!((sent.packets, sent.acked, sent.overflow), (250_000, 250_000, 0));
+}
+
+/// More than the lower half of an SSRC tells apart.
+#[test]
+fn channels_of_two_pages_arrive_byte_by_byte() {
+    const CHANNELS: usize = (1 << 16) + 40;
+    let way = Way::new(CHANNELS, 1024, ms(300));
+    let ran = run("rtp", "delay=5ms", &way, None, Duration::from_secs(30));
+    assert_whole(&ran, CHANNELS as u64, ms(300), "rtp");
+    assert_eq!(ran.world.far.fifo(CHANNELS - 1).map(|fifo| fifo.taken), Some(2_400));
+    assert_eq!(ran.world.far.received().malformed, 0);
 }
 
 #[test]
@@ -335,10 +346,10 @@ fn a_port_that_is_stopped_says_goodbye_and_one_that_hears_nonsense_goes_on() {
 }
 
 /// A voice datum of half a datum's quiet from a sender with these SSRCs.
-fn datum(sender: u16, channel: u16, timestamp: u32) -> Vec<u8> {
+fn datum(sender: u16, channel: u32, timestamp: u32) -> Vec<u8> {
     let content = VoiceContent::Sound(&[]);
     let datum = Datum { sender, channel, sequence: 0, timestamp, marker: false, content };
-    let mut bytes = vec![QUIET; VOICE_HEADER + 80];
+    let mut bytes = vec![QUIET; voice_header_len(channel) + 80];
     write_voice_header(&datum, &mut bytes).expect("room");
     bytes
 }

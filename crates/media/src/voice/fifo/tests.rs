@@ -24,25 +24,28 @@ impl Heard {
 
 struct Bench {
     fifo: VoiceFifo,
+    pool: VoicePool,
     heard: Heard,
 }
 
 impl Bench {
     fn new(len: usize) -> Self {
-        Bench { fifo: VoiceFifo::new(len), heard: Heard::default() }
+        let mut pool = VoicePool::new(1 << 20);
+        pool.reserve(len);
+        Bench { fifo: VoiceFifo::new(len), pool, heard: Heard::default() }
     }
 
     fn push(&mut self, timestamp: u32, sound: &[u8]) {
-        self.fifo.push(timestamp, sound, &mut |piece| self.heard.note(piece));
+        self.fifo.push(&mut self.pool, timestamp, sound, &mut |piece| self.heard.note(piece));
     }
 
     fn pause(&mut self, timestamp: u32) {
         let level = NoiseLevel::from_byte(60);
-        self.fifo.begin_pause(timestamp, level, &mut |piece| self.heard.note(piece));
+        self.fifo.begin_pause(&mut self.pool, timestamp, level, &mut |piece| self.heard.note(piece));
     }
 
     fn take(&mut self, bytes: u64) {
-        self.fifo.take(bytes, &mut |piece| self.heard.note(piece));
+        self.fifo.take(&mut self.pool, bytes, &mut |piece| self.heard.note(piece));
     }
 }
 
@@ -196,6 +199,40 @@ fn a_restarted_stream_leaves_no_gap() {
     bench.take(2);
     let FifoCounters { taken, missing, underflow, .. } = bench.fifo.counters();
     assert_eq!((taken, missing, underflow), (4, 0, 0));
+}
+
+#[test]
+fn bytes_cross_segments_and_an_empty_fifo_holds_none() {
+    let mut bench = Bench::new(1500);
+    let bytes: Vec<u8> = (0..250).cycle().take(4000).collect();
+    for from in (0..4000).step_by(1000) {
+        bench.push(from as u32, &bytes[from..from + 1000]);
+        // One byte stays in the end.
+        bench.take(if from == 3000 { 999 } else { 1000 });
+        assert_eq!(bench.pool.held() == 0, from < 3000);
+    }
+    assert_eq!(bench.heard.sound, bytes[..3999]);
+    // 2 kB are left out; what fills the gap later stands in several segments.
+    bench.push(5000, &bytes[..300]);
+    bench.push(4100, &bytes[100..800]);
+    bench.take(1301);
+    assert_eq!(bench.heard.sound[3999..], [&bytes[3999..], &bytes[100..800], &bytes[..300]].concat());
+    assert_eq!((bench.heard.missing, bench.pool.held()), (300, 0));
+}
+
+#[test]
+fn what_finds_no_memory_in_the_pool_is_an_overflow() {
+    let mut bench = Bench::new(2000);
+    bench.pool = VoicePool::new(512);
+    bench.pool.reserve(2000);
+    bench.push(0, &[1; 600]);
+    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (512, 88));
+    bench.take(300);
+    // The first segment is free again, and 44 bytes of the second are taken: a gap of 100 fits, and so much of what follows.
+    bench.push(700, &[2; 300]);
+    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (212 + 100 + 156, 88 + 144));
+    bench.take(468);
+    assert_eq!((bench.heard.missing, bench.heard.sound.len(), bench.pool.held()), (100, 668, 0));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! What a channel does when it is due.
 
 use antiphon_core::{Instant, Message, Profile, SendError};
-use antiphon_media::voice::{NoiseLevel, QUIET, VOICE_HEADER, VOICE_RATE, VoiceContent};
+use antiphon_media::voice::{NoiseLevel, QUIET, VOICE_RATE, VoiceContent, voice_header_len};
 
 use super::{DATA, Outgoing, Send};
 use crate::voice::VoiceSending;
@@ -34,7 +34,7 @@ impl Outgoing {
             return Invoked::Done;
         }
         let held = accumulated.min(settings.fifo as u64) as usize;
-        let voice = &mut buf[VOICE_HEADER..][..held];
+        let voice = &mut buf[voice_header_len(number as u32)..][..held];
         channel.source.read(channel.taken, voice);
         let (taken, detector) = (channel.taken, channel.detector);
         // Opus finds pauses itself, and its time stamps have another clock.
@@ -81,7 +81,7 @@ impl Outgoing {
         let channel = &mut channels[number];
         channel.paused = None;
         // Transports that don't cut messages get them cut, by samples, so that IP never does.
-        let pieces = held.div_ceil(settings.most(turn.profile));
+        let pieces = held.div_ceil(settings.most(turn.profile, voice_header_len(number as u32)));
         for piece in 0..pieces {
             let (from, to) = (piece * held / pieces, (piece + 1) * held / pieces);
             // The header stands where the end of the previous piece was, which has been handed over.
@@ -112,7 +112,7 @@ impl Outgoing {
         let ends = channel.taken + accumulated == channel.end;
         let frames = if ends { held.div_ceil(settings.size) } else { held / settings.size };
         for frame in 0..frames {
-            let from = VOICE_HEADER + frame * settings.size;
+            let from = voice_header_len(number as u32) + frame * settings.size;
             let left = held - frame * settings.size;
             let voice = &mut buf[from..][..settings.size];
             // Of the last frame the source has only a part.
@@ -153,10 +153,10 @@ impl Outgoing {
 }
 
 impl VoiceSending {
-    /// Bytes of voice in the longest message.
-    fn most(&self, profile: &Profile) -> usize {
+    /// Bytes of voice in the longest message, behind a header of so many.
+    fn most(&self, profile: &Profile, header: usize) -> usize {
         let whole = if profile.capabilities.fragmentation { profile.max_message } else { self.max_packet };
-        whole.min(profile.max_message).saturating_sub(VOICE_HEADER).max(1)
+        whole.min(profile.max_message).saturating_sub(header).max(1)
     }
 
     fn message<'a>(&self, turn: &Turn<'_>, priority: u8, channel: usize, bytes: &'a [u8]) -> Message<'a> {
