@@ -124,7 +124,8 @@ pub struct SendOptions {
     /// Files that are sent beside the sound, byte for byte; `-`, or what is no file, in lines as they come. At most
     /// [`antiphon_session::MOST_DATA_TRACKS`].
     pub data: Vec<String>,
-    /// Another transport for the data than for the sound, as [`Self::video_over`]; with pictures it is theirs as well, and stands in both.
+    /// Another transport for the data than for the sound, as [`Self::video_over`]. The same text as there has them go together; otherwise they
+    /// have one of their own, four ports above the sound's where pictures have one, too.
     pub data_over: Option<String>,
     /// No more of each of them is sent than this; `None`: what sound and pictures leave of the path, or 64 kbit/s where nobody tells what it
     /// carries.

@@ -153,7 +153,7 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
-    let video_over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).cloned();
+    let video_over = plan.overs.of_pictures().cloned();
     let foreign = plan.pictures.clone();
     let left_out = ForeignPictures::left_out(options, foreign.is_some());
     let calls = plan.calls().then_some(options.forever);
@@ -473,9 +473,9 @@ fn listen_on_all(plan: &ReceivePlan, runner: &mut Runner, session: &mut Session)
         runner.listen_further(WireId(wire), uri.wire(stack), session, SILENCE)?;
     }
     let next = WireId(1 + plan.also.len() as u32);
-    if let Some(over) = &plan.video_over {
+    for over in plan.overs.iter() {
         let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
-        runner.listen_for_video(next, wire, session, SILENCE)?;
+        runner.listen_apart((over.apart(), over.wire_id()), wire, session, SILENCE)?;
     }
     // The pictures' port may be the one behind the sound's, where else its RTCP would come.
     if let Some(pictures) = &plan.pictures {

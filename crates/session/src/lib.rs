@@ -87,7 +87,7 @@ pub use receive_track::{
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
 pub use session::{
-    Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
+    Apart, Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
     Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session, SessionConfig, VideoEnd,
     VideoFormat, check_programmes,
 };

@@ -20,7 +20,7 @@ pub use antiphon_measure::SkewFigures;
 pub(crate) use compared::{BesidePlan, BesideRun, BothSinks, PicturesPlan};
 pub(crate) use film::{Film, FilmCounters, FilmPlan};
 pub(crate) use foreign::{ForeignNews, ForeignPictures};
-pub(crate) use over::{Beside, VIDEO_WIRE, VideoCall, VideoOver};
+pub(crate) use over::{Beside, Overs, VideoCall, VideoOver};
 pub(crate) use sending::VideoFile;
 
 use std::path::Path;

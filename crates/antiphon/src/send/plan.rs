@@ -18,7 +18,7 @@ use super::programmes::{Further, check_programmes, frames_of, further_programmes
 use crate::backup::{BackedUp, Backup, BackupMeter};
 use crate::data::DataInput;
 use crate::groups::read_groups;
-use crate::pictures::{Beside, VideoFile, VideoOver};
+use crate::pictures::{Overs, VideoFile, VideoOver};
 use crate::programmes::ProgrammeSource;
 use crate::transport::{StackPlan, StreamKeys, StreamUri, unguessable};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
@@ -30,8 +30,8 @@ pub(crate) struct SendPlan {
     pub source: Box<dyn Source>,
     /// Pictures beside the sound.
     pub video: Vec<VideoFile>,
-    /// Their own transport.
-    pub video_over: Option<VideoOver>,
+    /// The transports that these and the data have for themselves.
+    pub overs: Overs,
     /// Data beside both.
     pub data: Vec<DataInput>,
     /// What other programs are told of the pictures.
@@ -146,10 +146,10 @@ impl SendPlan {
         });
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
         check_video(!video.is_empty(), framing, options)?;
-        let video_over = video_over(&uri, options)?;
+        let overs = overs(&uri, options)?;
         check_data(&uri, framing, options)?;
         let data = DataInput::open_all(options)?;
-        let described = video.first().zip(video_over.as_ref()).filter(|_| options.sdp.is_some());
+        let described = video.first().zip(overs.of_pictures()).filter(|_| options.sdp.is_some());
         let described = described.map(|(video, over)| video.described(over.address()));
         let patience = match playout_delay {
             PlayoutDelay::Of(delay) => delay,
@@ -164,7 +164,7 @@ impl SendPlan {
             stack,
             source,
             video,
-            video_over,
+            overs,
             data,
             described,
             programmes,
@@ -191,12 +191,6 @@ impl SendPlan {
         matches!(self.uri.target, Target::Listen(_))
     }
 
-    /// Where what goes beside the sound goes, unless `but` alone does.
-    fn over_for(&self, but: Beside) -> String {
-        let over = self.video_over.as_ref().filter(|over| over.what() != but);
-        over.map_or_else(String::new, |over| format!(" over {}", over.text()))
-    }
-
     /// The pictures in words, after those for the sound.
     pub fn described_video(&self, options: &SendOptions) -> String {
         let video = self.video.first().zip(options.video.first());
@@ -205,7 +199,7 @@ impl SendPlan {
                 1 => String::new(),
                 versions => format!(" in {versions} versions"),
             };
-            let over = self.over_for(Beside::Data);
+            let over = over(self.overs.of_pictures());
             format!(" with {} of {}{versions}{over}", video.describe(), path.display())
         })
     }
@@ -231,7 +225,7 @@ impl SendPlan {
         let video = self.described_video(options);
         let data = match options.data.len() {
             0 => String::new(),
-            _ => format!(" and data ({}){}", options.data.join(", "), self.over_for(Beside::Pictures)),
+            _ => format!(" and data ({}){}", options.data.join(", "), over(self.overs.of_data())),
         };
         let protect = match self.protect.times {
             0 | 1 => String::new(),
@@ -364,30 +358,36 @@ fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) ->
     Err(Error::usage(why))
 }
 
-/// The transport that pictures have for themselves.
-fn video_over(sound: &StreamUri, options: &SendOptions) -> Result<Option<VideoOver>, Error> {
+/// Where what goes beside the sound goes, in words.
+fn over(over: Option<&VideoOver>) -> String {
+    over.map_or_else(String::new, |over| format!(" over {}", over.text()))
+}
+
+/// The transports that pictures and data have for themselves.
+fn overs(sound: &StreamUri, options: &SendOptions) -> Result<Overs, Error> {
     // Other programs have a port for each medium.
     let described = options.sdp.is_some() && !options.video.is_empty();
     let own = described.then_some(PLAIN);
     let (video, data) = (options.video_over.as_deref().or(own), options.data_over.as_deref());
-    let Some(over) = Beside::of(video, data, !options.video.is_empty())? else { return Ok(None) };
+    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
+    let overs = Overs::read((video, data), sound, &options.socket, read)?;
+    let Some(first) = overs.iter().next() else { return Ok(overs) };
     if !options.also.is_empty() || !options.switch.is_empty() {
         return Err(Error::usage(format!(
             "{} gives sound and {} a transport each, and --also and --switch are for one that has both: omit one of them",
-            over.0.option(),
-            over.0.name()
+            first.what().option(),
+            first.what().name()
         )));
     }
-    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
-    let over = VideoOver::read(over, sound, &options.socket, read)?;
     let is_plain = |uri: &StreamUri| uri.transport.profile_of("").message_overhead == 0;
-    if described && !(is_plain(sound) && over.is_plain() && matches!(sound.target, Target::Call(_))) {
+    let is_described = overs.of_pictures().is_some_and(VideoOver::is_plain) && is_plain(sound);
+    if described && !(is_described && matches!(sound.target, Target::Call(_))) {
         return Err(Error::usage(
             "an SDP file describes sound and pictures over plain RTP to one receiver: send to rtp://HOST:PORT, with --video-over rtp or \
              without it, or omit --sdp",
         ));
     }
-    Ok(Some(over))
+    Ok(overs)
 }
 
 /// The transport that other programs know.

@@ -89,8 +89,9 @@ pub struct SendArgs {
     /// most; the receiver needs as many --data
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "programme"], help_heading = "Data")]
     pub data: Vec<String>,
-    /// Send the data over another transport than the sound, as --video-over; with
-    /// pictures it is the same one, and both are given
+    /// Send the data over another transport than the sound, as --video-over. The
+    /// same as there: together with the pictures; another: four ports above the
+    /// sound's
     #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "data", help_heading = "Data")]
     pub data_over: Option<String>,
     /// Send no more of each of them than this: 64kbit/s [default: what sound and

@@ -8,7 +8,6 @@ use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
-use super::video_apart::VideoApart;
 use super::{Session, tell};
 use crate::associations::{AssociationId, Associations};
 use crate::manager::{Budget, CongestionManager, TrackId};
@@ -172,11 +171,11 @@ impl Session {
             // A peer that has come later gets it in its turn.
             used += if taken + refused > 0 { len } else { 0 };
             if taken > 0 {
-                self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+                self.apart.on_progress(now);
             }
             track.on_sent(now, due, len, (taken, refused));
             let (ssrc, timestamp) = (track.ssrc(), track.timestamp(now, origin));
-            let apart = self.video_apart.as_mut().and_then(VideoApart::reports_mut);
+            let apart = self.apart.reports_mut();
             let is_beside = apart.is_none();
             let beside = self.peers.iter_mut().flatten().filter(|peer| peer.connected && is_beside);
             let beside = beside.map(|peer| &mut peer.rtcp);
@@ -256,7 +255,7 @@ impl Session {
             peer.into_iter().for_each(|peer| peer.pictures_of(at).on_outcome());
             return true;
         }
-        self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+        self.apart.on_progress(now);
         if let Some(track) = self.video.tracks.get_mut(at) {
             track.on_outcome(now, unit, matches!(outcome, Outcome::Expired { .. }));
         }
@@ -289,7 +288,8 @@ impl Session {
             return true;
         }
         // Those that nobody wants, and those of several tracks of which one is followed, take as much of the path, and of what the sound needs.
-        self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
+        let is_told = !self.is_unmanaged(id);
+        self.arrivals.on_picture(now, (at, id), is_told, (view.ssrc, view.sequence), received);
         let Some(video) = &mut self.video.receive else { return false };
         let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
         if followed {

@@ -1,6 +1,7 @@
 //! Sessions over real endpoints and modelled links, in virtual time that jumps to the next event.
 
 mod adaptive;
+mod apart;
 mod associations;
 mod busy;
 mod call;
