@@ -31,6 +31,8 @@ pub struct TrackId(pub u16);
 impl TrackId {
     /// The sound of a session.
     pub const SOUND: TrackId = TrackId(0);
+    /// The first track of pictures; the others follow.
+    pub const FIRST_PICTURES: TrackId = TrackId(1);
     /// Data beside sound and pictures, which come before them.
     pub const DATA: TrackId = TrackId(u16::MAX);
 }

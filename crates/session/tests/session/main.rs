@@ -52,6 +52,7 @@ mod rtcp;
 mod sctp_parties;
 mod sender;
 mod serving;
+mod several_pictures;
 mod soak;
 mod srp_server;
 mod stream;
