@@ -254,8 +254,10 @@ fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> 
         plain: move |last: &Snapshot| {
             let status = last.status(rate, total_s, groups);
             let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
+            let further = status.further_pictures.into_iter();
+            let further_pictures = further.map(|one| PicturesSent { over, ..one }).collect();
             let data = last.data.named(&data_names, of_data);
-            SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
+            SendStatus { further_pictures, programmes: last.programmes(&names), pictures, data, ..status }
         },
     }
 }

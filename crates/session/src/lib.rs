@@ -87,9 +87,9 @@ pub use receive_track::{
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
 pub use session::{
-    Apart, Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
-    Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session, SessionConfig, VideoEnd,
-    VideoFormat, check_programmes,
+    Apart, Change, ChangeFailure, InStep, LinkState, MOST_VIDEO_TRACKS, MessagePort, ProgrammeList,
+    ProgrammesError, Receiver, Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session,
+    SessionConfig, VideoEnd, VideoFormat, check_programmes,
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

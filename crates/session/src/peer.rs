@@ -9,7 +9,7 @@ use antiphon_media::rtcp::{ClockAnswer, PlayoutDelay, RemoteReport, RtcpSession}
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::members::{Member, Members};
-use crate::session::{Answered, Apart, PictureFlow, Served};
+use crate::session::{Answered, Apart, MOST_VIDEO_TRACKS, PictureFlow, Served};
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,7 +149,7 @@ impl Peer {
             further: Vec::new(),
             answers: Vec::new(),
             served: Served::default(),
-            pictures: vec![PictureFlow::default(); USUAL_TRACKS],
+            pictures: vec![PictureFlow::default(); MOST_VIDEO_TRACKS],
             answered_losses: Answered::default(),
         }
     }
@@ -249,8 +249,6 @@ impl Peer {
     }
 }
 
-/// Tracks of pictures that most senders have, at most.
-const USUAL_TRACKS: usize = 4;
 /// A port at which no program listens refuses each packet: after a second without that, one does.
 const LATELY: Duration = Duration::from_secs(1);
 

@@ -80,6 +80,7 @@ use receipts::Receipts;
 use rtcp_wire::RtcpWire;
 use serving::Serving;
 use two_way::TwoWay;
+pub use video::MOST_VIDEO_TRACKS;
 pub(crate) use video::PICTURES_PRIORITY;
 use video::Video;
 pub use video_session::VideoFormat;

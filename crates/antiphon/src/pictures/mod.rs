@@ -58,6 +58,30 @@ pub struct PicturesReceived {
     pub over: Option<&'static str>,
 }
 
+/// What is received of a sender's further track of pictures.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct FurtherPictures {
+    /// The file that was asked for, or, once it is there, the one that was created.
+    pub file: String,
+    /// What came.
+    #[serde(flatten)]
+    pub pictures: PicturesReceived,
+}
+
+impl FurtherPictures {
+    /// What is missing, in a sentence.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        let PicturesReceived { whole, broken, .. } = self.pictures;
+        if whole + broken == 0 {
+            return Some(format!(
+                "no pictures came for '{}': the sender needs a --video-track more",
+                self.file
+            ));
+        }
+        self.pictures.shortfall(Path::new(&self.file))
+    }
+}
+
 impl PicturesReceived {
     /// What has changed of whether pictures come in time for their sound, in a sentence. `was_out` is what was told last.
     pub(crate) fn sync_news(&self, was_out: &mut bool, latency: Option<Latency>) -> Option<String> {

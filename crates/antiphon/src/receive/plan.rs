@@ -6,8 +6,8 @@ use antiphon_core::{Profile, Role};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::AdaptiveDelay;
 use antiphon_net::Target;
-use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
-use antiphon_sound::{SinkKind, SinkSpec};
+use antiphon_session::{LongGaps, MOST_VIDEO_TRACKS, ReceiveTrackConfig, StreamFraming};
+use antiphon_sound::{FilmTarget, SinkKind, SinkSpec};
 
 use crate::data::DataFiles;
 use crate::passport::PassportFile;
@@ -23,6 +23,8 @@ pub(crate) struct ReceivePlan {
     pub also: Vec<StreamUri>,
     /// Where the pictures come, if not with the sound.
     pub overs: Overs,
+    /// Where further tracks of pictures go.
+    pub further: Vec<SinkSpec>,
     /// Where data beside them go.
     pub data: Option<DataFiles>,
     /// Pictures of another program.
@@ -110,6 +112,7 @@ impl ReceivePlan {
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let overs = overs(&uri, &sink, options)?;
+        let further = further_films(&sink, options)?;
         let data = data_files(options, framing_of(&uri, options))?;
         let pictures = ForeignPictures::of(&uri, &sink, options)?;
         let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
@@ -142,6 +145,7 @@ impl ReceivePlan {
             uri,
             also,
             overs,
+            further,
             data,
             pictures,
             latency,
@@ -231,6 +235,39 @@ pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
 
 fn framing_of(uri: &StreamUri, options: &ReceiveOptions) -> StreamFraming {
     uri.keys.framing.unwrap_or(options.framing)
+}
+
+/// Reads where further tracks of pictures go.
+fn further_films(sink: &SinkSpec, options: &ReceiveOptions) -> Result<Vec<SinkSpec>, Error> {
+    let names = &options.video_tracks;
+    let Some(first) = names.first() else { return Ok(Vec::new()) };
+    let is_file = |sink: &SinkSpec| matches!(sink.film(), Some(FilmTarget::File(..)));
+    let most = MOST_VIDEO_TRACKS - 1;
+    let why = if !is_file(sink) {
+        format!(
+            "--video-track {first}: further tracks of pictures are recorded beside the first, and '{}' is no file with pictures: record into NAME.mkv",
+            options.sink
+        )
+    } else if options.pictures.is_some() {
+        format!("--video-track {first}: an SDP file describes one track of pictures: omit it")
+    } else if names.len() > most {
+        format!(
+            "--video-track: a stream has {MOST_VIDEO_TRACKS} tracks of pictures at most: name {most} further ones at most"
+        )
+    } else {
+        let read = |name: &String| {
+            let further: SinkSpec = name.parse()?;
+            further.check()?;
+            match is_file(&further) {
+                true => Ok(further),
+                false => Err(Error::usage(format!(
+                    "--video-track {name}: write NAME.mkv, a file of sound and pictures"
+                ))),
+            }
+        };
+        return names.iter().map(read).collect();
+    };
+    Err(Error::usage(why))
 }
 
 /// Opens where data go.

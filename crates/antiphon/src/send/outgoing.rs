@@ -77,7 +77,8 @@ impl Outgoing {
         if plan.described.is_some() {
             session.set_video_session(clock.now());
         }
-        let pictures = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
+        let films = [plan.video].into_iter().chain(plan.further_video).collect();
+        let pictures = VideoFile::send_with(films, &mut session, most, how, plan.described.as_ref())?;
         for over in plan.overs.iter().filter(|_| plan.described.is_none()) {
             session.send_apart(clock.now(), over.apart());
         }
@@ -85,7 +86,8 @@ impl Outgoing {
             session.set_data_over(over.apart());
         }
         if plan_serves && !pictures.is_empty() {
-            let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
+            let streams = session.send_track().map_or(0, |track| track.ssrcs().count());
+            let streams = streams + session.video_ssrcs().count();
             session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;

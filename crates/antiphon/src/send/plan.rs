@@ -9,7 +9,8 @@ use antiphon_media::packet::{ExtensionIds, PacketConfig};
 use antiphon_media::{ChannelGroups, ChannelMap, Coding, Source, StreamFormat, opus};
 use antiphon_net::{OsClock, Target};
 use antiphon_session::{
-    KEPT_BYTES, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited,
+    KEPT_BYTES, MOST_VIDEO_TRACKS, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted,
+    limited,
 };
 use antiphon_sound::{DeviceMeter, Notes, open_source};
 use antiphon_video::VideoDescription;
@@ -30,6 +31,8 @@ pub(crate) struct SendPlan {
     pub source: Box<dyn Source>,
     /// Pictures beside the sound.
     pub video: Vec<VideoFile>,
+    /// Further tracks of them.
+    pub further_video: Vec<Vec<VideoFile>>,
     /// The transports that these and the data have for themselves.
     pub overs: Overs,
     /// Data beside both.
@@ -145,6 +148,7 @@ impl SendPlan {
             if is_live { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
         });
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
+        let further_video = further_video(options)?;
         check_video(!video.is_empty(), framing, options)?;
         let overs = overs(&uri, options)?;
         check_data(&uri, framing, options)?;
@@ -164,6 +168,7 @@ impl SendPlan {
             stack,
             source,
             video,
+            further_video,
             overs,
             data,
             described,
@@ -200,7 +205,12 @@ impl SendPlan {
                 versions => format!(" in {versions} versions"),
             };
             let over = over(self.overs.of_pictures());
-            format!(" with {} of {}{versions}{over}", video.describe(), path.display())
+            let further = match self.further_video.len() {
+                0 => String::new(),
+                1 => " and a further track of pictures".into(),
+                tracks => format!(" and {tracks} further tracks of pictures"),
+            };
+            format!(" with {} of {}{versions}{further}{over}", video.describe(), path.display())
         })
     }
 
@@ -301,6 +311,27 @@ fn for_one_receiver(options: &SendOptions) -> Option<&'static str> {
         (options.data_over.is_some(), "--data-over"),
     ];
     given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+}
+
+/// Opens the further tracks of pictures.
+fn further_video(options: &SendOptions) -> Result<Vec<Vec<VideoFile>>, Error> {
+    let tracks = &options.video_tracks;
+    if tracks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let why = if options.video.is_empty() {
+        "--video-track is a track of pictures beside that of --video: name the first one with --video"
+    } else if tracks.len() >= MOST_VIDEO_TRACKS {
+        return Err(Error::usage(format!(
+            "--video-track: a stream has {MOST_VIDEO_TRACKS} tracks of pictures at most, that of --video and {} more",
+            MOST_VIDEO_TRACKS - 1
+        )));
+    } else if options.sdp.is_some() {
+        "an SDP file describes one track of pictures: omit --sdp, or --video-track"
+    } else {
+        return tracks.iter().map(|files| VideoFile::open_all(files, options.video_rate)).collect();
+    };
+    Err(Error::usage(why))
 }
 
 /// Refuses what is for sound alone.

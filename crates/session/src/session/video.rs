@@ -77,6 +77,7 @@ impl Session {
     /// Sends pictures beside the sound, to all peers. Of several tracks each comes after those that were added before it: it has what they
     /// leave of the path, and does not leave while they wait.
     pub fn add_video_track(&mut self, mut track: VideoTrack) {
+        debug_assert!(self.video.tracks.len() < MOST_VIDEO_TRACKS);
         track.set_number(self.video.tracks.len() as u8);
         if !self.reports_apart(track.ssrc()) {
             for peer in self.peers.iter_mut().flatten() {
@@ -327,5 +328,7 @@ impl Session {
     }
 }
 
+/// Tracks of pictures that a session sends at most.
+pub const MOST_VIDEO_TRACKS: usize = 4;
 /// How soon a track that comes after others that wait asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
