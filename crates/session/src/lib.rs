@@ -70,7 +70,9 @@ pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
 pub use latency::{Latency, LatencyError};
 pub use looks::of_messages;
-pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, SharedPaths, TrackId};
+pub use manager::{
+    Budget, CongestionManager, GrantAll, GroupPaths, PathFigures, SharedPath, SharedPaths, TrackId,
+};
 pub use members::{Joined, Member};
 pub use mixer::MixerCounters;
 pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};

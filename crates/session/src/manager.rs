@@ -6,6 +6,7 @@
 //! expires there by its deadline.
 
 mod copa;
+mod group_paths;
 mod shared_path;
 mod shared_paths;
 mod slow_path;
@@ -16,6 +17,7 @@ use antiphon_core::{Event, Instant};
 use antiphon_media::rtcp::ArrivalReport;
 
 use crate::associations::AssociationId;
+pub use group_paths::GroupPaths;
 pub use shared_path::SharedPath;
 pub use shared_paths::SharedPaths;
 

@@ -89,6 +89,8 @@ pub(super) struct Told {
     pub answer: Duration,
     /// Bytes that were on their way before it.
     pub in_flight: f64,
+    /// Bytes a second of the sound, which is never held.
+    pub sound: f64,
 }
 
 impl Copa {
@@ -235,7 +237,7 @@ impl Copa {
     fn look_for_others(&mut self, now: Instant, told: &Told) {
         let longest = self.longest.iter().fold(self.round.longest, |most, one| most.max(*one));
         let is_empty = told.standing <= STEP.max(longest / 10).max(told.meant);
-        let drains = Mode::Draining(now + told.answer + 2 * told.standing, told.standing, told.standing);
+        let drains = Mode::Draining(now + told.answer + self.drains_in(told), told.standing, told.standing);
         self.mode = match self.mode {
             Mode::Alone(_) if is_empty => Mode::Alone(now),
             Mode::Alone(emptied) if now.since(emptied) > ROUNDS as u32 * told.answer => drains,
@@ -264,6 +266,12 @@ impl Copa {
             }
             _ => {}
         }
+    }
+
+    /// How long our part of the queue takes to empty while the sound alone goes on. Where it has most of the path, that is long.
+    fn drains_in(&self, told: &Told) -> Duration {
+        let share = (told.sound / self.most_arrived().max(1.0)).min(MOST_SOUND);
+        (2 * told.standing).max(told.longest.mul_f64(DRAINS / (1.0 - share)))
     }
 
     fn end_round(&mut self, now: Instant) {
@@ -328,6 +336,9 @@ const SURE: u32 = 3;
 const ARRIVAL: Duration = Duration::from_millis(250);
 const ARRIVALS: usize = 8;
 const BEYOND: f64 = 1.25;
+/// How much longer than it takes a queue is given to empty, and the most of a path that the sound is taken to have.
+const DRAINS: f64 = 1.25;
+const MOST_SOUND: f64 = 0.9;
 /// How often to look whether the other sender is still there.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// For how long it may come back, and the window beside it is remembered.

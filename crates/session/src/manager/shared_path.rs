@@ -14,6 +14,7 @@ use super::slow_path::{Arrival, SlowPath};
 use super::{Budget, CongestionManager, PathFigures, TrackId};
 use crate::associations::AssociationId;
 use crate::packet_arrivals::LATEST;
+pub(super) use measures::MeanRate;
 use measures::{Delivered, RoundTrip};
 use sent_stream::SentStream;
 
@@ -47,6 +48,7 @@ pub struct SharedPath {
     credit: f64,
     credited: Instant,
     delivered: Delivered,
+    sound: MeanRate,
     figures: PathFigures,
 }
 
@@ -71,7 +73,15 @@ impl SharedPath {
             credit: 0.0,
             credited: Instant::ZERO,
             delivered: Delivered::default(),
+            sound: MeanRate::default(),
             figures: PathFigures::default(),
+        }
+    }
+
+    /// Another peer takes the place of this one: nothing is known of its path.
+    pub(super) fn forget(&mut self) {
+        if let Some(on) = self.on {
+            self.begin(on);
         }
     }
 
@@ -179,6 +189,9 @@ impl CongestionManager for SharedPath {
             _ => 2,
         };
         let is_picture = packets_of > 0;
+        if !is_picture {
+            self.sound.note(now, packet.len());
+        }
         if self.on != Some(on) {
             // Sound may go over several; the pictures go over the one that counts.
             if self.on.is_some() && !is_picture {
@@ -270,6 +283,7 @@ impl CongestionManager for SharedPath {
             longest: longest.saturating_sub(shortest),
             answer,
             in_flight: in_flight as f64,
+            sound: self.sound.rate(now),
         };
         copa.on_report(now, &told);
         if let Some(capacity) = self.slow.capacity(self.packet) {

@@ -139,7 +139,7 @@ impl Session {
         let mut peers = self.peers.iter().flatten();
         let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
         let is_one = peers.next().is_some() && peers.next().is_none();
-        !is_one || self.group || self.sends_video_session() || ways.all(|id| self.is_unmanaged(id))
+        !is_one || self.sends_video_session() || ways.all(|id| self.is_unmanaged(id))
     }
 
     /// Under which number an association sends the first track of pictures: those of the sound come first.

@@ -21,6 +21,7 @@ mod doors;
 mod framing;
 mod further;
 mod further_rules;
+mod group_pictures;
 mod group_streams;
 mod groups;
 mod hall;

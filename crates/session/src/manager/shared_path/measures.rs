@@ -25,6 +25,26 @@ pub(super) struct Delivered {
     pub rate: Option<f64>,
 }
 
+/// Bytes a second, over all of the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::manager) struct MeanRate {
+    since: Option<Instant>,
+    bytes: u64,
+}
+
+impl MeanRate {
+    pub fn note(&mut self, now: Instant, bytes: usize) {
+        self.since.get_or_insert(now);
+        self.bytes += bytes as u64;
+    }
+
+    /// Nothing before a moment has passed.
+    pub fn rate(&self, now: Instant) -> f64 {
+        let time = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        if time < SHORTEST_MOMENT { 0.0 } else { self.bytes as f64 / time.as_secs_f64() }
+    }
+}
+
 impl RoundTrip {
     pub fn note(&mut self, now: Instant, time: Duration, answer: Option<Duration>) {
         if now.since(self.began) >= SPAN {
