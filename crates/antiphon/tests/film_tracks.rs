@@ -196,3 +196,47 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         refused(receive(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).unwrap_err(), told);
     }
 }
+
+/// The members of a group tell when packets arrive: the sender knows what the slowest of their paths takes.
+#[test]
+fn a_group_has_all_tracks_and_its_sender_knows_their_paths() {
+    unless_held_up(HELD_UP, || {
+        let directory = scratch("tracks-group");
+        let port = free_ports(4);
+        let place = |name: &str, track| place(&directory, name, track).display().to_string();
+        let members = ["one", "two"].map(|name| {
+            listen(ReceiveOptions {
+                source: format!("rtp://@239.61.9.30:{port}?iface=127.0.0.1"),
+                sink: place(name, 0),
+                video_tracks: vec![place(name, 1)],
+                length: Some(Duration::from_secs(60)),
+                ..ReceiveOptions::default()
+            })
+        });
+        std::fs::write(directory.join("sound.ogg"), Clip::sound()).unwrap();
+        for (track, clip) in TRACKS.iter().enumerate().take(2) {
+            std::fs::write(place("sent", track), clip.file()).unwrap();
+        }
+        let options = SendOptions {
+            source: directory.join("sound.ogg").display().to_string(),
+            video: vec![place("sent", 0).into()],
+            video_tracks: vec![vec![place("sent", 1).into()]],
+            target: format!("rtp://239.61.9.30:{port}?iface=127.0.0.1"),
+            length: Some(Duration::from_secs(SECONDS)),
+            ..SendOptions::default()
+        };
+        let mut known = false;
+        let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |status| {
+            known |= status.pictures.is_some_and(|pictures| pictures.path_kbit_per_s.is_some());
+        });
+        let sent = sent.expect("sending to a group on loopback");
+        assert!(known, "{:?}", sent.status.pictures);
+        for member in members {
+            let received = member.join().unwrap().expect("receiving ends with the stream");
+            let further = &received.status.further_pictures[0].pictures;
+            let pictures = received.status.pictures.expect("pictures were asked for");
+            assert_eq!((pictures.whole, pictures.broken), (25 * SECONDS, 0), "{:?}", received.shortfall);
+            assert_eq!((further.whole, further.broken), (25 * SECONDS, 0), "{:?}", received.shortfall);
+        }
+    });
+}

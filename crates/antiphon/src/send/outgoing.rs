@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::MediaTime;
-use antiphon_session::{SendTrack, Session, SessionConfig, SharedPaths};
+use antiphon_session::{GroupPaths, SendTrack, Session, SessionConfig, SharedPaths};
 
 use super::described::{Published, publish};
 use super::plan::SendPlan;
@@ -85,10 +85,13 @@ impl Outgoing {
         if let Some(over) = plan.overs.of_data() {
             session.set_data_over(over.apart());
         }
-        if plan_serves && !pictures.is_empty() {
-            let streams = session.send_track().map_or(0, |track| track.ssrcs().count());
-            let streams = streams + session.video_ssrcs().count();
-            session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
+        let streams = session.send_track().map_or(0, |track| track.ssrcs().count());
+        let streams = streams + session.video_ssrcs().count();
+        let to_group = plan.uri.address().ip().is_multicast();
+        match !pictures.is_empty() {
+            true if plan_serves => session.set_congestion_manager(Box::new(SharedPaths::new(streams))),
+            true if to_group => session.set_congestion_manager(Box::new(GroupPaths::new(streams))),
+            _ => {}
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
         let troubles = Troubles(pictures.into_iter().chain(data).collect());
