@@ -12,6 +12,9 @@ use crate::hall::{Hall, format};
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{heard, ms, receive_session, send_session_within, track_config};
 
+/// How long each packet of sound took, in nanoseconds.
+type Transits = Rc<RefCell<Vec<i64>>>;
+
 /// How a member fared.
 struct Fared {
     /// Packets of sound that never came, and that came too late.
@@ -37,7 +40,7 @@ fn fared(links: &[&'static str], is_managed: bool) -> Vec<Fared> {
     for link in links {
         hall.link = link;
         let number = hall.join(0.0, ms(0));
-        let (seen, transits) = (Shared::default(), Rc::new(RefCell::new(Vec::new())));
+        let (seen, transits) = (Shared::default(), Transits::default());
         let noted = transits.clone();
         let session = &mut hall.listeners[number].session;
         session.set_video_sink(Box::new(seen.clone()));
@@ -49,7 +52,7 @@ fn fared(links: &[&'static str], is_managed: bool) -> Vec<Fared> {
         members.push((seen, transits));
     }
     hall.run_until(hall.at(15_000));
-    let of = |(number, (seen, transits)): (usize, &(Shared, Rc<RefCell<Vec<i64>>>))| {
+    let of = |(number, (seen, transits)): (usize, &(Shared, Transits))| {
         let playout = heard(&hall.listeners[number].session).playout().expect("it played");
         let mut waits = transits.borrow().clone();
         waits.sort_unstable();

@@ -19,7 +19,7 @@ const END: Instant = Instant::from_millis(60_000);
 const FRAMES: u64 = 4 * 48_000;
 
 /// Adds tracks in the order of their precedence.
-fn with_tracks(mut session: Session, tracks: Vec<Box<Pictures>>) -> Session {
+fn with_tracks(mut session: Session, tracks: impl IntoIterator<Item = Box<Pictures>>) -> Session {
     let sound = session.send_track().unwrap().packetiser().ssrc();
     for (seed, pictures) in (3..).zip(tracks) {
         session.add_video_track(VideoTrack::new(pictures, VideoTrackConfig { seed, ..config(sound) }));
@@ -44,7 +44,7 @@ fn each_track_comes_into_a_sink_of_its_own_over_every_transport() {
     for transport in TRANSPORTS {
         let name = transport.scheme;
         let near = send_session(name, stereo(), FRAMES, 5);
-        let mut near = with_tracks(near, vec![of_length(900, 95), of_length(500, 90), of_length(300, 85)]);
+        let mut near = with_tracks(near, [of_length(900, 95), of_length(500, 90), of_length(300, 85)]);
         near.set_congestion_manager(Box::new(SharedPath::new(4)));
         let kept = Kept::default();
         let mut far = receive_session(name, None, &kept);
@@ -67,7 +67,7 @@ fn each_track_comes_into_a_sink_of_its_own_over_every_transport() {
 #[test]
 fn a_receiver_of_one_track_gets_the_first() {
     let near = send_session("rtp", stereo(), FRAMES, 5);
-    let near = with_tracks(near, vec![of_length(900, 95), of_length(500, 95)]);
+    let near = with_tracks(near, [of_length(900, 95), of_length(500, 95)]);
     let kept = Kept::default();
     let mut far = receive_session("rtp", None, &kept);
     let seen = sinks(&mut far, 1);
@@ -111,7 +111,7 @@ fn beside(intervals: &[Duration]) -> Fared {
         let units = 20_000 / interval.as_millis() as u64;
         Pictures::new(*interval, 5, units).independent()
     };
-    let mut near = with_tracks(near, intervals.iter().map(pictures).collect());
+    let mut near = with_tracks(near, intervals.iter().map(pictures));
     near.set_congestion_manager(Box::new(SharedPath::new(1 + intervals.len())));
     let kept = Kept::default();
     let mut far = receive_session("rtp", Some(ms(200)), &kept);
