@@ -290,7 +290,9 @@ impl CongestionManager for SharedPath {
             copa.set_window(capacity * answer.as_secs_f64(), &told);
         }
         let figures = &mut self.figures;
-        figures.rate = Some(copa.estimate() / answer.max(SHORTEST).as_secs_f64());
+        if figures.rate.is_none() || !copa.is_draining() {
+            figures.rate = Some(copa.estimate() / answer.max(SHORTEST).as_secs_f64());
+        }
         (figures.delivered, figures.competes) = (self.delivered.rate, copa.competes());
         figures.queueing = Some(standing.saturating_sub(shortest));
         figures.lost += u64::from(packets.1);
