@@ -1,6 +1,7 @@
 //! Changes the transport of a running stream, and sends it over several.
 
 mod asker;
+mod beside;
 
 use std::str::FromStr;
 use std::sync::mpsc;
@@ -11,13 +12,14 @@ use antiphon_media::rtcp::Token;
 use antiphon_net::Lines;
 use antiphon_session::{Change, Joining, Session};
 
-use crate::pictures::{Beside, VIDEO_WIRE, VideoOver};
+use crate::pictures::VideoOver;
 use crate::run::{OpenedWire, Stacks, WIRE, WirePlan, spawn};
 use crate::transport::{StackPlan, StreamUri, random_token};
 use crate::{Error, SendOptions};
 pub(crate) use asker::Asker;
 pub use asker::TransportChanges;
 use asker::{Asked, MOST_BESIDE, MOST_WAITING};
+use beside::ApartNews;
 
 /// Another transport or address that takes the place of the present one, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,23 +74,13 @@ pub(crate) struct Changes {
     moving: Option<WireId>,
     /// The wire that the stream uses, or the first of those that it uses.
     carrying: WireId,
-    /// The transport of the pictures, if they have one of their own.
-    pictures: Option<Pictures>,
+    /// The transports of pictures and data, where they have some of their own.
+    beside: Vec<ApartNews>,
     /// What threads have opened.
     opener: mpsc::Sender<(WireId, Result<OpenedWire, Error>)>,
     opened: mpsc::Receiver<(WireId, Result<OpenedWire, Error>)>,
     to_media: rtrb::Producer<Arrival>,
     from_media: rtrb::Consumer<(WireId, Happened)>,
-}
-
-/// The transport that pictures have for themselves, as the user is told of it.
-struct Pictures {
-    uri: String,
-    what: Beside,
-    /// The receiver has taken it at least once.
-    happened: bool,
-    /// The user knows that it is still being tried.
-    told: bool,
 }
 
 /// An opened wire.
@@ -136,7 +128,7 @@ impl Changes {
             begun: 0,
             moving: None,
             carrying: WIRE,
-            pictures: None,
+            beside: Vec::new(),
             opener,
             opened,
             to_media,
@@ -145,11 +137,9 @@ impl Changes {
         Ok((changes, Arriving { opened: arriving, happened, token: random_token() }))
     }
 
-    /// Pictures, or data, go over this transport.
-    pub fn expect_pictures(&mut self, over: Option<&VideoOver>) {
-        let pictures =
-            |over: &VideoOver| Pictures { uri: over.text(), what: over.what(), happened: false, told: false };
-        self.pictures = over.map(pictures);
+    /// Pictures and data go over these transports.
+    pub fn expect_beside<'a>(&mut self, overs: impl Iterator<Item = &'a VideoOver>) {
+        self.beside = overs.map(ApartNews::of).collect();
     }
 
     /// The URI that the stream uses, or the first of those that it uses.
@@ -171,7 +161,7 @@ impl Changes {
     pub fn poll(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
         self.hear(notice);
         self.take_asked(sent);
-        self.pictures.iter_mut().for_each(|pictures| pictures.look(sent, notice));
+        self.beside.iter_mut().for_each(|one| one.look(sent, notice));
         let late = |one: &&mut Planned| {
             one.joining == Joining::Beside
                 && one.outcome.is_none()
@@ -230,10 +220,10 @@ impl Changes {
         }
         while let Ok((wire, happened)) = self.from_media.pop() {
             match happened {
-                Happened::Changed(change) if wire == VIDEO_WIRE => {
-                    self.pictures.iter_mut().for_each(|pictures| pictures.tell(change, notice));
-                }
-                Happened::Changed(change) => self.tell(wire, change, notice),
+                Happened::Changed(change) => match self.beside.iter_mut().find(|one| one.is_of(wire)) {
+                    Some(one) => one.tell(change, notice),
+                    None => self.tell(wire, change, notice),
+                },
                 Happened::Refused(error) => self.fail(wire, &error.to_string(), notice),
             }
         }
@@ -306,43 +296,9 @@ impl Changes {
             let sentence = format!("{}: the stream ended {why}", missed.uri);
             self.asker.on_failed(sentence, missed.joining == Joining::Beside);
         }
-        if let Some(pictures) = self.pictures.take().filter(|pictures| !pictures.happened) {
-            let sentence = format!(
-                "{}: the stream ended before the receiver accepted {} there",
-                pictures.uri,
-                pictures.what.name()
-            );
-            self.asker.on_failed(sentence, false);
-        }
+        let missed = self.beside.iter().filter_map(ApartNews::missed);
+        missed.for_each(|sentence| self.asker.on_failed(sentence, false));
         self.asker.so_far().failures
-    }
-}
-
-impl Pictures {
-    fn look(&mut self, sent: Duration, notice: &mut dyn FnMut(String)) {
-        if !self.happened && sent >= TOLD_AFTER && !std::mem::replace(&mut self.told, true) {
-            notice(format!(
-                "{}: the receiver, which needs {}, does not accept {} there yet; still trying",
-                self.uri,
-                self.what.option(),
-                self.what.name()
-            ));
-        }
-    }
-
-    fn tell(&mut self, change: Change, notice: &mut dyn FnMut(String)) {
-        let (uri, what) = (&self.uri, self.what.name());
-        match change {
-            Change::Joined(_) if std::mem::replace(&mut self.happened, true) => {
-                notice(format!("the receiver accepts the {what} over {uri} again"));
-            }
-            Change::Joined(_) | Change::Moved(_) => {
-                notice(format!("the receiver accepts the {what} over {uri}"))
-            }
-            Change::Failed(_, why) => {
-                notice(format!("{uri}: {why}; the sound goes on without {what}, and they are tried again"));
-            }
-        }
     }
 }
 

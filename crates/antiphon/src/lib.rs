@@ -108,7 +108,9 @@ pub use options::{
     Announce, CompareOptions, DEFAULT_PORT, LinkMethod, MOST_RECEIVERS, ReceiveOptions, ReflectOptions,
     SendOptions, SinkClock, default_out,
 };
-pub use pictures::{FrameRate, PicturesReceived, PicturesSent, SkewFigures, parse_frame_rate};
+pub use pictures::{
+    FrameRate, FurtherPictures, PicturesReceived, PicturesSent, SkewFigures, parse_frame_rate,
+};
 pub use programmes::{ListedProgramme, ProgrammeChoice, ProgrammeSource, Programmes, list_programmes};
 pub use receive::{
     AdaptedDelay, Gap, GapCause, MissingSound, ReceiveStatus, ReceiveSummary, Recording, StepStatus,

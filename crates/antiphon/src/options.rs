@@ -118,13 +118,17 @@ pub struct SendOptions {
     pub video: Vec<PathBuf>,
     /// Frames a second of a raw H.264 or JPEG stream, which holds no times.
     pub video_rate: Option<FrameRate>,
+    /// Further tracks of pictures beside that of [`Self::video`], each with its versions; each gives way to those before it. With that one they
+    /// are [`antiphon_session::MOST_VIDEO_TRACKS`] at most.
+    pub video_tracks: Vec<Vec<PathBuf>>,
     /// Another transport for the pictures than for the sound: `tcp`, `sctp?KEY=VALUE` at the sound's host, two ports above the sound's, or a
     /// whole URI.
     pub video_over: Option<String>,
     /// Files that are sent beside the sound, byte for byte; `-`, or what is no file, in lines as they come. At most
     /// [`antiphon_session::MOST_DATA_TRACKS`].
     pub data: Vec<String>,
-    /// Another transport for the data than for the sound, as [`Self::video_over`]; with pictures it is theirs as well, and stands in both.
+    /// Another transport for the data than for the sound, as [`Self::video_over`]. The same text as there has them go together; otherwise they
+    /// have one of their own, four ports above the sound's where pictures have one, too.
     pub data_over: Option<String>,
     /// No more of each of them is sent than this; `None`: what sound and pictures leave of the path, or 64 kbit/s where nobody tells what it
     /// carries.
@@ -207,6 +211,8 @@ pub struct ReceiveOptions {
     pub also: Vec<String>,
     /// URI of the sink.
     pub sink: String,
+    /// Files for the sender's further tracks of pictures, in the order of [`SendOptions::video_tracks`], each with the sound as well.
+    pub video_tracks: Vec<String>,
     /// The transport on which the pictures come, as the sender's [`SendOptions::video_over`]; `None`: they come with the sound.
     pub video_over: Option<String>,
     /// Where the data beside the sound are written, of each of the sender's [`SendOptions::data`] in their order; `-`: standard output.
@@ -333,6 +339,7 @@ impl Default for SendOptions {
             target: String::new(),
             video: Vec::new(),
             video_rate: None,
+            video_tracks: Vec::new(),
             video_over: None,
             data: Vec::new(),
             data_over: None,
@@ -393,6 +400,7 @@ impl Default for ReceiveOptions {
             programme: ProgrammeChoice::default(),
             also: Vec::new(),
             sink: String::new(),
+            video_tracks: Vec::new(),
             video_over: None,
             data: Vec::new(),
             data_over: None,

@@ -33,7 +33,9 @@ use crate::discovery::{PeerRole, advertise};
 use crate::groups::{ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, PeakMeter, Recent};
 use crate::passport::{Hearing, PassportFile, Recorder};
-use crate::pictures::{Film, FilmCounters, FilmPlan, ForeignPictures, PicturesReceived, VideoOver};
+use crate::pictures::{
+    Film, FilmCounters, FilmPlan, ForeignPictures, FurtherPictures, PicturesReceived, VideoOver,
+};
 use crate::programmes::{Choosing, Programmes};
 use crate::run::{self, RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::send::SILENCE;
@@ -109,6 +111,9 @@ pub struct ReceiveStatus {
     /// The pictures of a recording with pictures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PicturesReceived>,
+    /// The sender's further tracks of pictures; empty where none are asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_pictures: Vec<FurtherPictures>,
     /// Each of the data beside the sound; empty where none are asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<DataReceived>,
@@ -153,7 +158,7 @@ pub fn receive(
     plan.passport =
         passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
     let (description, latency) = (plan.describe(), plan.latency);
-    let video_over = plan.video_over.as_ref().and_then(VideoOver::of_pictures).cloned();
+    let video_over = plan.overs.of_pictures().cloned();
     let foreign = plan.pictures.clone();
     let left_out = ForeignPictures::left_out(options, foreign.is_some());
     let calls = plan.calls().then_some(options.forever);
@@ -240,6 +245,8 @@ pub(crate) struct Shown {
     pub told: mpsc::Receiver<Told>,
     /// Where the pictures of a recording are counted.
     pub pictures: Option<FilmCounters>,
+    /// The same of further tracks, each with the file that was asked for.
+    pub further: Vec<(String, FilmCounters)>,
     /// Where the data are counted.
     pub data: Option<DataCounters>,
     /// It was told that pictures come too late for their sound.
@@ -258,6 +265,7 @@ impl Shown {
         Shown {
             told,
             pictures: None,
+            further: Vec::new(),
             data: None,
             out_of_sync: false,
             sinks: Vec::new(),
@@ -273,6 +281,7 @@ impl Shown {
             match told {
                 Told::Sink(opened) => self.sinks.push(opened),
                 Told::Pictures(counters) => self.pictures = Some(counters),
+                Told::FurtherPictures(counters) => self.further = counters,
                 Told::Data(counters) => self.data = Some(counters),
             }
         }
@@ -284,7 +293,14 @@ impl Shown {
         news.into_iter().for_each(&mut *notice);
         let pictures = pictures.map(|pictures| PicturesReceived { over: self.over, ..pictures });
         let data = self.data.as_ref().map_or_else(Vec::new, DataCounters::get);
-        ReceiveStatus { live, device: DeviceStatus::of(device), pictures, data, ..now.status(self.latency) }
+        let over = self.over;
+        let further = |(asked, counters): &(String, FilmCounters)| FurtherPictures {
+            file: counters.path().map_or_else(|| asked.clone(), |path| path.display().to_string()),
+            pictures: PicturesReceived { over, ..counters.get() },
+        };
+        let further_pictures = self.further.iter().map(further).collect();
+        let device = DeviceStatus::of(device);
+        ReceiveStatus { live, device, pictures, further_pictures, data, ..now.status(self.latency) }
     }
 
     /// The state of the whole stream.
@@ -361,6 +377,8 @@ pub(crate) enum Told {
     Sink(Opened),
     /// Where the pictures of a recording are counted.
     Pictures(FilmCounters),
+    /// The same of further tracks, each with the file that was asked for.
+    FurtherPictures(Vec<(String, FilmCounters)>),
     /// Where the data are counted.
     Data(DataCounters),
 }
@@ -473,9 +491,9 @@ fn listen_on_all(plan: &ReceivePlan, runner: &mut Runner, session: &mut Session)
         runner.listen_further(WireId(wire), uri.wire(stack), session, SILENCE)?;
     }
     let next = WireId(1 + plan.also.len() as u32);
-    if let Some(over) = &plan.video_over {
+    for over in plan.overs.iter() {
         let wire = over.wire(plan.options.seed, plan.stack.playout_delay);
-        runner.listen_for_video(next, wire, session, SILENCE)?;
+        runner.listen_apart((over.apart(), over.wire_id()), wire, session, SILENCE)?;
     }
     // The pictures' port may be the one behind the sound's, where else its RTCP would come.
     if let Some(pictures) = &plan.pictures {
@@ -503,9 +521,11 @@ pub(crate) fn session_config(plan: &ReceivePlan, clock: OsClock) -> SessionConfi
 pub(crate) fn film(plan: &ReceivePlan, session: &mut Session, tell: &mpsc::Sender<Told>) -> Option<Film> {
     let film = FilmPlan::of(&plan.sink, plan.latency)?;
     let described = plan.pictures.as_ref().map(|pictures| pictures.described.clone());
-    let (pictures, film) = film.of_another_program(described).start();
-    session.set_video_sink(pictures);
+    let (pictures, film) = film.of_another_program(described).with_further(plan.further.clone()).start();
+    pictures.into_iter().for_each(|track| session.add_video_sink(track));
+    let further = plan.options.video_tracks.iter().cloned().zip(film.further_counters()).collect();
     let _main_thread_is_gone = tell.send(Told::Pictures(film.counters()));
+    let _main_thread_is_gone = tell.send(Told::FurtherPictures(further));
     Some(film)
 }
 

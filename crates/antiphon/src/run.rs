@@ -16,7 +16,7 @@ use antiphon_net::{
     Target, UdpLine, WaitStyle, Waker, become_media_thread, drive_each, system_secret,
 };
 use antiphon_proto::Substrate;
-use antiphon_session::{PlayoutDelay, Serve, Session, SessionConfig, StreamFraming, VideoFormat};
+use antiphon_session::{Apart, PlayoutDelay, Serve, Session, SessionConfig, StreamFraming, VideoFormat};
 
 pub use crate::emulated::{EmulatedLinks, link_means, prepare_link};
 pub use crate::line_notes::Stacks;
@@ -150,16 +150,16 @@ impl Runner {
         Ok(())
     }
 
-    /// The same for the pictures of the peer whose sound comes over the first wire.
-    pub fn listen_for_video(
+    /// The same for what `apart` names of the peer whose sound comes over the first wire.
+    pub fn listen_apart(
         &mut self,
-        wire: WireId,
+        (apart, wire): (Apart, WireId),
         plan: WirePlan,
         session: &mut Session,
         silence: Duration,
     ) -> Result<(), Error> {
         let stack = self.open_further(wire, plan)?;
-        session.listen_for_video(self.plan.clock.now(), wire, stack, silence);
+        session.listen_apart(self.plan.clock.now(), apart, wire, stack, silence);
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::complete::{self, Offer};
 use crate::device::{DeviceStatus, tell as tell_device};
 use crate::live::{PeakMeter, Recent};
 use crate::passport::{PassportFile, Recorder};
-use crate::pictures::{Beside, PicturesSent, VideoOver};
+use crate::pictures::{PicturesSent, VideoOver};
 use crate::receive::MissingSound;
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture, spawn};
 use crate::show::{Looks, looks, watch};
@@ -139,8 +139,8 @@ impl Prepared {
         }
         let (mut changes, arriving) = Changes::read(options, &plan.uri, &plan.stack)?;
         // Other programs are not asked whether they take pictures.
-        let asked = plan.video_over.as_ref().filter(|_| plan.described.is_none());
-        changes.expect_pictures(asked);
+        let asked = plan.overs.iter().filter(|_| plan.described.is_none());
+        changes.expect_beside(asked);
         let passport = options.passport.as_deref();
         let passport =
             passport.map(|path| PassportFile::create(path, &options.command, options.seed)).transpose()?;
@@ -238,9 +238,8 @@ impl Prepared {
 fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> SendStatus + use<>> {
     let (rate, total, groups) = (plan.format.rate(), plan.source.length(), plan.groups);
     let total_s = total.map(|frames| MediaTime::new(frames, rate).duration().as_secs_f64());
-    let over = plan.video_over.as_ref();
-    let of_data = over.filter(|over| over.what() != Beside::Pictures).map(VideoOver::scheme);
-    let over = over.and_then(VideoOver::of_pictures).map(VideoOver::scheme);
+    let of_data = plan.overs.of_data().map(VideoOver::scheme);
+    let over = plan.overs.of_pictures().map(VideoOver::scheme);
     let names: Vec<String> = options.programmes.iter().map(|one| one.name.clone()).collect();
     let data_names = options.data.clone();
     Shown {
@@ -255,8 +254,10 @@ fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> 
         plain: move |last: &Snapshot| {
             let status = last.status(rate, total_s, groups);
             let pictures = status.pictures.map(|pictures| PicturesSent { over, ..pictures });
+            let further = status.further_pictures.into_iter();
+            let further_pictures = further.map(|one| PicturesSent { over, ..one }).collect();
             let data = last.data.named(&data_names, of_data);
-            SendStatus { programmes: last.programmes(&names), pictures, data, ..status }
+            SendStatus { further_pictures, programmes: last.programmes(&names), pictures, data, ..status }
         },
     }
 }
@@ -401,7 +402,7 @@ fn run(
     let serves = plan.serves().then_some(options.most_receivers);
     let (mut places, mut tv) = (Places::new(), plan.tv.then(TvWatch::new));
     let meter = PeakMeter::default();
-    let Outgoing { mut session, mut call, troubles, recorder, keeper, announcer: _announcer } =
+    let Outgoing { mut session, mut calls, troubles, recorder, keeper, announcer: _announcer } =
         Outgoing::set_up(plan, (options, passport), &meter, &runner, tell)?;
     match serves {
         Some(most) => runner.serve(&mut session, most),
@@ -412,7 +413,7 @@ fn run(
     let mut wall = WallClock::new(clock);
     let driven = runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
-        call.iter_mut().for_each(|call| call.poll(now, session, lines, &stacks));
+        calls.iter_mut().for_each(|call| call.poll(now, session, lines, &stacks));
         arriving.poll(now, session, lines, &stacks);
         places.note(now, session, lines);
         out.look(now, || {
@@ -423,7 +424,7 @@ fn run(
     let mut last = snapshot(&mut session, clock.now(), &meter, serves, &places);
     let receivers = places.figures(&session, format.rate());
     // What is left of the pictures on a connection of theirs says nothing of the sound.
-    last.silent_since_end |= driven.unflushed && (call.is_none() || !runner.has_flushed());
+    last.silent_since_end |= driven.unflushed && (calls.is_empty() || !runner.has_flushed());
     let members = members(&session, format.rate());
     let has = session.send_track().and_then(|track| {
         let (ssrc, first) = (track.ssrcs().next()?, track.packetiser().timestamp_at(0));

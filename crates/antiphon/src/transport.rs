@@ -247,6 +247,14 @@ impl StreamUri {
     pub fn address(&self) -> SocketAddr {
         self.target.address()
     }
+
+    /// Whether it can't have its port as `other` has it.
+    pub fn port_is_taken_by(&self, other: &StreamUri) -> bool {
+        let place = |uri: &StreamUri| {
+            (uri.transport.substrate, uri.address(), uri.keys.over_ip.map(|ip| ip.protocol()))
+        };
+        place(self) == place(other) && self.address().port() > 0
+    }
 }
 
 /// The URI of a call: a host alone is called over RTP, which any peer has.

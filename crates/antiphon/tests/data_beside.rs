@@ -122,23 +122,39 @@ fn a_sender_says_what_was_not_taken() {
     assert_eq!(received.status.data[0].bytes, sent.status.data[0].bytes);
 }
 
-/// Sends a file over a transport of its own beside two seconds of sound over rtp, and with pictures if there are any.
+/// Sends a file over a transport of its own beside two seconds of sound over rtp, and with pictures if there are any, over the same one.
 fn carry_over(
     directory: &Path,
-    over: (&str, Option<&str>),
+    (sends, expects): (&str, Option<&str>),
     video: bool,
     bytes: &[u8],
 ) -> (SendSummary, ReceiveSummary, Vec<String>) {
+    carry_each(
+        directory,
+        (expects.filter(|_| video), expects),
+        video,
+        (Some(sends).filter(|_| video), sends),
+        bytes,
+    )
+}
+
+/// The same with a transport each, of pictures and of data, as the receiver expects them and as the sender has them.
+fn carry_each(
+    directory: &Path,
+    expects: (Option<&str>, Option<&str>),
+    video: bool,
+    sends: (Option<&str>, &str),
+    bytes: &[u8],
+) -> (SendSummary, ReceiveSummary, Vec<String>) {
     let place = |name: &str| directory.join(name).display().to_string();
-    // For the sound, and two above it for the data.
-    let port = free_ports(4);
-    let (sends, expects) = (Some(over.0.to_string()), over.1.map(String::from));
+    // For the sound, and two and four above it for pictures and data.
+    let port = free_ports(6);
     let receiver = listen(ReceiveOptions {
         source: format!("rtp://127.0.0.1:{port}"),
         sink: place(if video { "film.mkv" } else { "take.wav" }),
         data: vec![place("got")],
-        data_over: expects.clone(),
-        video_over: expects.filter(|_| video),
+        video_over: expects.0.map(Into::into),
+        data_over: expects.1.map(Into::into),
         length: Some(Duration::from_secs(40)),
         ..ReceiveOptions::default()
     });
@@ -147,14 +163,15 @@ fn carry_over(
         source: NOISE.into(),
         target: format!("rtp://127.0.0.1:{port}"),
         data: vec![place("sent")],
-        data_over: sends.clone(),
+        video_over: sends.0.map(Into::into),
+        data_over: Some(sends.1.into()),
         data_rate: Some(BitRate(2_000_000)),
         length: Some(Duration::from_secs(2)),
         ..SendOptions::default()
     };
     if video {
         std::fs::write(place("pictures.mkv"), Clip::H264.file()).unwrap();
-        (options.video, options.video_over) = (vec![directory.join("pictures.mkv")], sends);
+        options.video = vec![directory.join("pictures.mkv")];
     }
     let mut told = Vec::new();
     let sent = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
@@ -197,6 +214,42 @@ fn each_transport_carries_data_beside_sound_over_rtp() {
 }
 
 #[test]
+fn pictures_and_data_have_a_transport_each() {
+    std::thread::scope(|scope| {
+        for (video, data) in [
+            (Some("tcp"), "sctp?reliability=full"),
+            (Some("srp"), "tcp"),
+            (Some("sctp"), "sctp?reliability=full"),
+            (Some("dccp"), "xtp?reliability=full"),
+            // The pictures go with the sound.
+            (None, "tcp"),
+            (None, "arq?reliability=full"),
+        ] {
+            scope.spawn(move || {
+                let scheme = |over: &'static str| over.split('?').next().unwrap();
+                let name = format!("{}-{}", video.map_or("none", scheme), scheme(data));
+                let directory = scratch(&format!("data-each-{name}"));
+                let bytes = content(100_000);
+                let (sent, received, told) =
+                    carry_each(&directory, (video, Some(data)), true, (video, data), &bytes);
+                assert!(std::fs::read(directory.join("got")).unwrap() == bytes, "{name}: {told:?}");
+                assert!(sent.shortfall.is_none(), "{name}: {:?}", sent.shortfall);
+                assert!(received.shortfall.is_none(), "{name}: {:?}, {told:?}", received.shortfall);
+                assert_eq!(sent.status.data[0].over, Some(scheme(data)), "{name}");
+                let pictures = received.status.pictures.expect("pictures were asked for");
+                assert_eq!(sent.status.pictures.and_then(|sent| sent.over), video.map(scheme), "{name}");
+                assert_eq!(pictures.over, video.map(scheme), "{name}");
+                assert!(pictures.whole > 40 && pictures.broken == 0, "{name}: {pictures:?}");
+                let accepted = |what: &str| {
+                    told.iter().any(|one| one.starts_with(&format!("the receiver accepts the {what} over")))
+                };
+                assert!(accepted("data") && accepted("pictures") == video.is_some(), "{name}: {told:?}");
+            });
+        }
+    });
+}
+
+#[test]
 fn a_receiver_that_does_not_listen_for_them_gets_the_sound() {
     let directory = scratch("data-over-nobody");
     let (sent, received, told) = carry_over(&directory, ("tcp", None), false, &content(1_000));
@@ -226,7 +279,12 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
     let rate = SendOptions { data_rate: Some(BitRate(1)), ..of(here, &[]) };
     let film = directory.join("film.mkv");
     std::fs::write(&film, Clip::H264.file()).unwrap();
-    let over = SendOptions { data_over: Some("tcp".into()), video: vec![film], ..of(here, &[&file]) };
+    let taken = SendOptions {
+        data_over: Some("sctp://127.0.0.1:11".into()),
+        video_over: Some("srp".into()),
+        video: vec![film],
+        ..of(here, &[&file])
+    };
     let nothing = SendOptions { data_over: Some("tcp".into()), ..of(here, &[]) };
     let piped = SendOptions { source: "-?format=s16le".into(), ..of(here, &["-"]) };
     for (options, told) in [
@@ -237,7 +295,7 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
         (of(here, &[&file[..]; 5]), "4 at most"),
         (plain, "--plain"),
         (rate, "--data-rate"),
-        (over, "--video-over tcp as well"),
+        (taken, "the pictures have port 11"),
         (nothing, "--data-over tcp is for data"),
         (piped, "standard input"),
     ] {

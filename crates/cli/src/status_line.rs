@@ -1,8 +1,8 @@
 //! The state of a stream on one line. Where there is no room for all of it, the less important parts fall away first.
 
 use antiphon::{
-    DeviceStatus, LiveFigures, PartyStatus, ReceiveGroup, ReceiveStatus, SendGroup, SendReceiver, SendStatus,
-    TalkStatus,
+    DeviceStatus, FurtherPictures, LiveFigures, PartyStatus, PicturesSent, ReceiveGroup, ReceiveStatus,
+    SendGroup, SendReceiver, SendStatus, TalkStatus,
 };
 
 /// A stream being sent, in at most `width` characters as far as its beginning and the groups that lost something allow.
@@ -214,12 +214,15 @@ impl Line {
     /// The pictures that are sent.
     fn pictures_sent(&mut self, status: &SendStatus) {
         let Some(pictures) = status.pictures else { return };
-        let left_out = match pictures.left_out {
+        let left_out = |pictures: &PicturesSent| match pictures.left_out {
             0 => String::new(),
             left_out => format!(" ({left_out} left out)"),
         };
         let over = pictures.over.map_or_else(String::new, |over| format!(" over {over}"));
-        self.add(2, format!(", {} pictures{over}{left_out}", pictures.sent));
+        self.add(2, format!(", {} pictures{over}{}", pictures.sent, left_out(&pictures)));
+        for (track, further) in (2..).zip(&status.further_pictures) {
+            self.add(2, format!(", track {track}: {}{}", further.sent, left_out(further)));
+        }
         if let Some(rate) = pictures.path_kbit_per_s {
             self.add(5, format!(", path {:.1} Mbit/s", rate / 1e3));
         }
@@ -238,6 +241,9 @@ impl Line {
     fn pictures(&mut self, status: &ReceiveStatus) {
         let Some(pictures) = status.pictures else { return };
         self.add(1, format!(", pictures: {} whole, {} broken", pictures.whole, pictures.broken));
+        for (track, FurtherPictures { pictures: further, .. }) in (2..).zip(&status.further_pictures) {
+            self.add(1, format!(", track {track}: {} whole, {} broken", further.whole, further.broken));
+        }
         if pictures.too_late > 0 {
             self.add(1, format!(", {} too late", pictures.too_late));
         }
@@ -344,9 +350,7 @@ fn of_groups<'a>(groups: impl Iterator<Item = (&'a String, Option<String>)>) -> 
 
 #[cfg(test)]
 mod tests {
-    use antiphon::{
-        DataReceived, DataSent, DelayBasis, DelayStatus, PicturesReceived, PicturesSent, SkewFigures,
-    };
+    use antiphon::{DataReceived, DataSent, DelayBasis, DelayStatus, PicturesReceived, SkewFigures};
 
     use super::*;
 
@@ -427,6 +431,20 @@ mod tests {
         assert!(line(vec![coming(0)]).contains(", data 2.0 kB,"), "{}", line(vec![coming(0)]));
         assert!(line(vec![coming(0), coming(40)]).contains(", data 4.0 kB (40 bytes missing)"));
         assert!(!line(Vec::new()).contains("data"));
+    }
+
+    #[test]
+    fn each_track_of_pictures_is_in_the_lines_of_both_ends() {
+        let (going, coming) = pictures();
+        let further = FurtherPictures { file: "slides.mkv".into(), pictures: coming };
+        let second = PicturesSent { sent: 12, left_out: 0, ..going };
+        let sent = SendStatus { pictures: Some(going), further_pictures: vec![second, going], ..sent() };
+        let received =
+            ReceiveStatus { pictures: Some(coming), further_pictures: vec![further], ..received(None) };
+        let line = send_line(&sent, 400);
+        assert!(line.contains(", track 2: 12, track 3: ") && line.contains("left out"), "{line}");
+        let line = receive_line(&received, 400);
+        assert!(line.contains(", pictures: 47 whole, 1 broken, track 2: 47 whole, 1 broken"), "{line}");
     }
 
     #[test]

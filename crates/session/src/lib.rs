@@ -70,7 +70,9 @@ pub use framing::{StreamFraming, UnknownFraming, framed};
 pub use gaps::{Gap, Gaps};
 pub use latency::{Latency, LatencyError};
 pub use looks::of_messages;
-pub use manager::{Budget, CongestionManager, GrantAll, PathFigures, SharedPath, SharedPaths, TrackId};
+pub use manager::{
+    Budget, CongestionManager, GrantAll, GroupPaths, PathFigures, SharedPath, SharedPaths, TrackId,
+};
 pub use members::{Joined, Member};
 pub use mixer::MixerCounters;
 pub use mouth_to_ear::{Asymmetry, Basis, MouthToEar};
@@ -87,9 +89,9 @@ pub use receive_track::{
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};
 pub use session::{
-    Change, ChangeFailure, InStep, LinkState, MessagePort, ProgrammeList, ProgrammesError, Receiver,
-    Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session, SessionConfig, VideoEnd,
-    VideoFormat, check_programmes,
+    Apart, Change, ChangeFailure, InStep, LinkState, MOST_VIDEO_TRACKS, MessagePort, ProgrammeList,
+    ProgrammesError, Receiver, Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session,
+    SessionConfig, VideoEnd, VideoFormat, check_programmes,
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

@@ -6,6 +6,7 @@
 //! expires there by its deadline.
 
 mod copa;
+mod group_paths;
 mod shared_path;
 mod shared_paths;
 mod slow_path;
@@ -16,6 +17,7 @@ use antiphon_core::{Event, Instant};
 use antiphon_media::rtcp::ArrivalReport;
 
 use crate::associations::AssociationId;
+pub use group_paths::GroupPaths;
 pub use shared_path::SharedPath;
 pub use shared_paths::SharedPaths;
 
@@ -31,6 +33,8 @@ pub struct TrackId(pub u16);
 impl TrackId {
     /// The sound of a session.
     pub const SOUND: TrackId = TrackId(0);
+    /// The first track of pictures; the others follow.
+    pub const FIRST_PICTURES: TrackId = TrackId(1);
     /// Data beside sound and pictures, which come before them.
     pub const DATA: TrackId = TrackId(u16::MAX);
 }

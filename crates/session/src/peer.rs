@@ -9,7 +9,7 @@ use antiphon_media::rtcp::{ClockAnswer, PlayoutDelay, RemoteReport, RtcpSession}
 use crate::associations::AssociationId;
 use crate::delivery::Delivery;
 use crate::members::{Member, Members};
-use crate::session::{Answered, PictureFlow, Served};
+use crate::session::{Answered, Apart, MOST_VIDEO_TRACKS, PictureFlow, Served};
 
 /// Counts of what a peer's associations did with the messages sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -118,14 +118,14 @@ pub(crate) struct Further {
     pub began: Instant,
     /// When the receiver said that it takes it.
     pub accepted: Option<Instant>,
-    /// It carries the pictures, and nothing of the sound.
-    pub is_for_video: bool,
+    /// What it carries instead of sound.
+    pub apart: Option<Apart>,
 }
 
 impl Further {
     /// Whether it is sent sound.
     pub(crate) fn carries_sound(&self) -> bool {
-        self.connected && self.joining.is_some() && !self.is_for_video
+        self.connected && self.joining.is_some() && self.apart.is_none()
     }
 }
 
@@ -149,7 +149,7 @@ impl Peer {
             further: Vec::new(),
             answers: Vec::new(),
             served: Served::default(),
-            pictures: vec![PictureFlow::default(); USUAL_TRACKS],
+            pictures: vec![PictureFlow::default(); MOST_VIDEO_TRACKS],
             answered_losses: Answered::default(),
         }
     }
@@ -176,23 +176,28 @@ impl Peer {
         before.map(|id| Further { id, wire, joining: None, ..next })
     }
 
-    /// The association for pictures alone, if there is one.
-    pub(crate) fn for_video(&self) -> Option<&Further> {
-        self.further.iter().find(|one| one.is_for_video)
+    /// The association that carries what `apart` names and no sound, if there is one.
+    pub(crate) fn apart(&self, apart: Apart) -> Option<&Further> {
+        self.further.iter().find(|one| one.apart == Some(apart))
     }
 
-    pub(crate) fn for_video_mut(&mut self) -> Option<&mut Further> {
-        self.further.iter_mut().find(|one| one.is_for_video)
+    pub(crate) fn apart_mut(&mut self, apart: Apart) -> Option<&mut Further> {
+        self.further.iter_mut().find(|one| one.apart == Some(apart))
     }
 
-    /// The association for pictures alone over which they may be sent now.
-    pub(crate) fn video_way(&self) -> Option<AssociationId> {
-        self.for_video().filter(|one| one.connected && one.accepted.is_some()).map(|one| one.id)
+    /// The same, if it may be sent over now.
+    pub(crate) fn way(&self, apart: Apart) -> Option<AssociationId> {
+        self.apart(apart).filter(|one| one.connected && one.accepted.is_some()).map(|one| one.id)
+    }
+
+    /// Whether an association of its carries sound.
+    pub(crate) fn is_of_sound(&self, id: AssociationId) -> bool {
+        self.further.iter().all(|one| one.apart.is_none() || one.id != id)
     }
 
     /// Associations that carry its sound, or will, beside the first one.
     pub(crate) fn further_of_sound(&self) -> impl Iterator<Item = &Further> {
-        self.further.iter().filter(|one| !one.is_for_video)
+        self.further.iter().filter(|one| one.apart.is_none())
     }
 
     pub(crate) fn further_mut(&mut self, id: AssociationId) -> Option<&mut Further> {
@@ -245,8 +250,6 @@ impl Peer {
 }
 
 /// A port at which no program listens refuses each packet: after a second without that, one does.
-/// Tracks of pictures that most senders have, at most.
-const USUAL_TRACKS: usize = 4;
 const LATELY: Duration = Duration::from_secs(1);
 
 /// Merges the outcomes of the copies of each message: the message has the best of them.

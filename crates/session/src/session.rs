@@ -4,6 +4,7 @@
 //! and at most one receive track, or a track of an application's messages. It drives nothing: see
 //! [`antiphon_core::pump`].
 
+mod apart;
 mod asking;
 mod catching_up;
 mod change;
@@ -32,7 +33,6 @@ mod rtcp_wire;
 mod serving;
 mod two_way;
 mod video;
-mod video_apart;
 mod video_reports;
 mod video_session;
 
@@ -45,6 +45,8 @@ use antiphon_core::{
 };
 use antiphon_media::rtcp::PlayoutDelay;
 
+use apart::WaysApart;
+pub use apart::{Apart, VideoEnd};
 pub(crate) use catching_up::{Answered, PictureFlow};
 pub use change::{Change, ChangeFailure};
 pub use choosing::ProgrammeList;
@@ -78,10 +80,9 @@ use receipts::Receipts;
 use rtcp_wire::RtcpWire;
 use serving::Serving;
 use two_way::TwoWay;
+pub use video::MOST_VIDEO_TRACKS;
 pub(crate) use video::PICTURES_PRIORITY;
 use video::Video;
-use video_apart::VideoApart;
-pub use video_apart::VideoEnd;
 pub use video_session::VideoFormat;
 use video_session::VideoSession;
 
@@ -166,7 +167,7 @@ pub struct Session {
     /// Data beside them.
     beside: Data,
     /// Of pictures that have an association of their own.
-    video_apart: Option<VideoApart>,
+    apart: WaysApart,
     /// Of pictures of another program, which come in an RTP session of their own.
     video_session: Option<VideoSession>,
     /// When packets of a sender of pictures arrived.
@@ -251,7 +252,7 @@ impl Session {
             data: None,
             video: Video::default(),
             beside: Data::default(),
-            video_apart: None,
+            apart: WaysApart::default(),
             video_session: None,
             arrivals: Arrivals::default(),
             conference: None,
@@ -571,7 +572,7 @@ impl Participant for Session {
         self.ask_clock(now);
         self.step(now);
         self.step_further(now);
-        self.step_video_apart(now);
+        self.step_apart(now);
         self.step_video_session(now);
         self.hear(now);
         self.finish();
@@ -602,7 +603,7 @@ impl Participant for Session {
         let receiving = self.receive.as_ref().filter(|_| self.state.receives());
         let due = sooner(due, receiving.and_then(ReceiveTrack::poll_timeout));
         let due = sooner(due, sooner(self.next_give_up(), self.next_question()));
-        let due = sooner(due, sooner(self.next_further(), self.next_video_apart()));
+        let due = sooner(due, sooner(self.next_further(), self.next_apart()));
         let due = sooner(due, sooner(self.next_video_session(), self.next_data()));
         let due = sooner(due, sooner(self.next_delivery(), self.next_receipt()));
         let due = sooner(due, sooner(self.next_delays(), self.next_of_parties()));

@@ -1,4 +1,4 @@
-//! Receives pictures beside the sound of a session, and says where in the sound each belongs.
+//! Receives pictures beside the sound of a session, each track of the sender into a sink of its own, and says where in the sound each belongs.
 
 use std::time::Duration;
 
@@ -57,16 +57,22 @@ pub struct VideoInCounters {
 
 /// The pictures that a session receives.
 pub(crate) struct VideoIn {
-    sink: Box<dyn VideoSink>,
-    followed: Option<Followed>,
+    /// By their numbers at the sender.
+    tracks: Vec<TrackIn>,
     clock: SoundClock,
-    asking: Option<Asking>,
-    /// The sender has ended the track that is followed.
-    has_ended: bool,
     pub counters: VideoInCounters,
 }
 
-/// The track that is followed.
+/// One of the sender's tracks.
+struct TrackIn {
+    sink: Box<dyn VideoSink>,
+    followed: Option<Followed>,
+    asking: Option<Asking>,
+    /// The sender has ended the track that is followed.
+    has_ended: bool,
+}
+
+/// The sender's stream that is followed.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     ssrc: u32,
@@ -96,15 +102,18 @@ struct SoundClock {
 }
 
 impl VideoIn {
+    /// The first of a sender's tracks goes into this sink; others are not wanted.
     pub fn new(sink: Box<dyn VideoSink>) -> Self {
         VideoIn {
-            sink,
-            followed: None,
+            tracks: vec![TrackIn::new(sink)],
             clock: SoundClock::default(),
-            asking: None,
-            has_ended: false,
             counters: VideoInCounters::default(),
         }
+    }
+
+    /// The next one goes into this sink.
+    pub fn add(&mut self, sink: Box<dyn VideoSink>) {
+        self.tracks.push(TrackIn::new(sink));
     }
 
     /// Sound begins whose time stamps count at `rate` Hz.
@@ -112,19 +121,23 @@ impl VideoIn {
         self.clock = SoundClock { rate, ..SoundClock::default() };
     }
 
-    /// Whether the bytes are the SSRC of the track that is followed.
+    /// Whether the bytes are the SSRC of a track that is followed.
     pub fn follows(&self, ssrc: &[u8]) -> bool {
-        self.followed.is_some_and(|followed| followed.ssrc.to_be_bytes() == *ssrc)
+        let mut followed = self.tracks.iter().filter_map(|track| track.followed);
+        followed.any(|followed| followed.ssrc.to_be_bytes() == *ssrc)
     }
 
     /// The sender has ended one of its tracks.
     pub fn on_bye(&mut self, ssrc: u32) {
-        self.has_ended |= self.followed.is_some_and(|followed| followed.ssrc == ssrc);
+        for track in &mut self.tracks {
+            track.has_ended |= track.followed.is_some_and(|followed| followed.ssrc == ssrc);
+        }
     }
 
-    /// Whether the sender has ended the track that is followed.
+    /// Whether the sender has ended all tracks that are followed.
     pub fn has_ended(&self) -> bool {
-        self.has_ended
+        let mut followed = self.tracks.iter().filter(|track| track.followed.is_some()).peekable();
+        followed.peek().is_some() && followed.all(|track| track.has_ended)
     }
 
     /// A packet of the sound that is followed came.
@@ -134,21 +147,9 @@ impl VideoIn {
         }
     }
 
-    /// Whether the sender is asked for a key frame now: the SSRC of its pictures. It may not have one, or the question may be lost:
-    /// pauses double.
+    /// Whether the sender is asked for a key frame now: the SSRC of its pictures.
     pub fn asks_for_key_frame(&mut self, now: Instant) -> Option<u32> {
-        let followed = self.followed.filter(|followed| now.since(followed.last) < SILENCE)?;
-        if !self.sink.wants_key_frame() {
-            self.asking = None;
-            return None;
-        }
-        let asking = self.asking.get_or_insert(Asking { next: now, pause: FIRST_PAUSE });
-        if asking.next > now {
-            return None;
-        }
-        asking.next = now + asking.pause;
-        asking.pause = (2 * asking.pause).min(LONGEST_PAUSE);
-        Some(followed.ssrc)
+        self.tracks.iter_mut().find_map(|track| track.asks_for_key_frame(now))
     }
 
     /// A packet of pictures came, and the sound goes to `track`. Returns whether it is of the track that is followed.
@@ -175,7 +176,7 @@ impl VideoIn {
         let told = view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track));
         let tied = || self.clock.place_of(captured?, track?);
         let place = told.or_else(tied);
-        self.take(now, (view, packet), (InBandVideo { sound: 0, encoding }, place), track)
+        self.take(now, (view, packet), (InBandVideo { sound: 0, encoding, track: 0 }, place), track)
     }
 
     /// The rate of the time stamps of its sound, in Hz; 0 before there is any.
@@ -191,9 +192,13 @@ impl VideoIn {
         track: Option<&ReceiveTrack>,
     ) -> bool {
         let sound = track.and_then(ReceiveTrack::followed);
+        let Some(into) = self.tracks.get_mut(usize::from(video.track)) else {
+            self.counters.others += 1;
+            return false;
+        };
         let belongs = video.sound == 0 || sound.is_none_or(|sound| sound == video.sound);
         // Another track of the same sender does not take its place, one beside new sound does.
-        let follows = self.followed.is_none_or(|followed| {
+        let follows = into.followed.is_none_or(|followed| {
             let left = sound.is_some_and(|sound| followed.sound != sound && video.sound == sound);
             followed.ssrc == view.ssrc || left || now.since(followed.last) >= SILENCE
         });
@@ -201,11 +206,11 @@ impl VideoIn {
             self.counters.others += 1;
             return false;
         }
-        self.has_ended &= self.followed.is_some_and(|followed| followed.ssrc == view.ssrc);
-        self.followed = Some(Followed { ssrc: view.ssrc, sound: video.sound, last: now });
+        into.has_ended &= into.followed.is_some_and(|followed| followed.ssrc == view.ssrc);
+        into.followed = Some(Followed { ssrc: view.ssrc, sound: video.sound, last: now });
         self.counters.packets += 1;
         self.counters.bytes += view.payload.len() as u64;
-        self.sink.on_packet(&VideoArrived {
+        into.sink.on_packet(&VideoArrived {
             at: now,
             ssrc: view.ssrc,
             encoding: video.encoding,
@@ -216,6 +221,28 @@ impl VideoIn {
             packet,
         });
         true
+    }
+}
+
+impl TrackIn {
+    fn new(sink: Box<dyn VideoSink>) -> Self {
+        TrackIn { sink, followed: None, asking: None, has_ended: false }
+    }
+
+    /// The sender may not have one, or the question may be lost: pauses double.
+    fn asks_for_key_frame(&mut self, now: Instant) -> Option<u32> {
+        let followed = self.followed.filter(|followed| now.since(followed.last) < SILENCE)?;
+        if !self.sink.wants_key_frame() {
+            self.asking = None;
+            return None;
+        }
+        let asking = self.asking.get_or_insert(Asking { next: now, pause: FIRST_PAUSE });
+        if asking.next > now {
+            return None;
+        }
+        asking.next = now + asking.pause;
+        asking.pause = (2 * asking.pause).min(LONGEST_PAUSE);
+        Some(followed.ssrc)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sends pictures beside the sound of a session: access units, cut into payloads elsewhere, each at its own time, or left out
 //! whole when nobody could still show them.
 
+mod config;
 mod open;
 mod recent;
 mod source;
@@ -10,8 +11,9 @@ mod way;
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant};
-use antiphon_media::packet::{EncodingName, Marking, VIDEO_CLOCK, VideoStream};
+use antiphon_media::packet::{Marking, VIDEO_CLOCK, VideoStream};
 
+pub use config::{VideoTrackConfig, VideoTrackCounters};
 use open::Open;
 pub(crate) use recent::Part;
 use recent::Recent;
@@ -20,42 +22,6 @@ pub use source::{VideoPayload, VideoSource, VideoWay};
 pub(crate) use tag::{AGAIN, BESIDE, again_tag, video_of, video_tag};
 use way::Judged;
 pub(crate) use way::Way;
-
-/// How a video track is sent.
-#[derive(Clone, Copy, Debug)]
-pub struct VideoTrackConfig {
-    /// The payload format.
-    pub encoding: EncodingName,
-    /// RTP's number for it.
-    pub payload_type: u8,
-    /// SSRC of the sound that was captured with it; 0 without any.
-    pub sound: u32,
-    /// Wall-clock time of the run's clock.
-    pub epoch: Epoch,
-    /// Seed of the first numbers, time stamps and SSRC.
-    pub seed: u64,
-    /// Longest packet, in bytes.
-    pub max_packet: usize,
-}
-
-/// A video track's counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct VideoTrackCounters {
-    /// Access units begun.
-    pub units: u64,
-    /// Access units that were left out: they were too late, or could not be decoded without one that was.
-    pub left_out: u64,
-    /// Packets handed to transports, to each peer.
-    pub packets: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Packets that transports refused.
-    pub refused: u64,
-    /// Packets that transports gave up since their deadline had passed.
-    pub expired: u64,
-    /// Times at which a peer was sent everything since the last key frame again, as it had come later or asked for it.
-    pub caught_up: u64,
-}
 
 /// A video track.
 pub struct VideoTrack {
@@ -162,6 +128,11 @@ impl VideoTrack {
     /// Goes on under another SSRC, or beside sound of another one.
     pub(crate) fn set_ssrc(&mut self, ssrc: u32, sound: u32) {
         self.stream.set_ssrc(ssrc, sound);
+    }
+
+    /// It is the sender's track of this number, 0 for the first.
+    pub(crate) fn set_number(&mut self, number: u8) {
+        self.stream.set_track(number);
     }
 
     pub(crate) fn set_epoch(&mut self, epoch: Epoch) {

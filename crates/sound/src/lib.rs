@@ -62,7 +62,7 @@ pub use player::{Outlet, OutletWriter, PlayerSpec, Title};
 pub use pulse::PulseSpec;
 pub use raw::{Encoding, RawFormat};
 pub use sink::{
-    Existing, FilmTarget, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink, play_film,
+    Created, Existing, FilmTarget, Memory, MemorySink, OpenedSink, SinkKind, SinkSpec, open_sink, play_film,
     play_into, record,
 };
 pub use source::{OpenedSource, SourceSpec, open_source};

@@ -309,16 +309,31 @@ fn open_stdout(raw: RawFormat, stream: StreamFormat, notes: &Notes) -> Result<Re
     Ok(if is_stream { sink.prompt() } else { sink })
 }
 
-/// Records into a file of its own kind, of which `deposit` is made from what was created at `path`.
-pub fn record(
-    path: &Path,
-    existing: Existing,
+/// A file that was created, and what it is called.
+#[derive(Debug)]
+pub struct Created {
+    /// It.
+    pub file: File,
+    /// Where it is: the name that was asked for, or the next one that was free.
+    pub path: PathBuf,
+}
+
+/// Records into files of their own kind, of which `deposit` is made from what was created at the paths, in their order. The first one is
+/// what the recording is called.
+pub fn record<'a>(
+    first: (&Path, Existing),
+    others: impl Iterator<Item = (&'a Path, Existing)>,
     stream: StreamFormat,
-    deposit: impl FnOnce(File) -> Box<dyn Deposit>,
+    deposit: impl FnOnce(Created, Vec<Created>) -> Box<dyn Deposit>,
 ) -> Result<OpenedSink, OpenError> {
-    let (file, path) = create(path, existing)?;
-    let (notes, name) = (Notes::default(), path.display().to_string());
-    let sink = RecordSink::start(deposit(file), stream, &name, &notes)?;
+    let one = |(path, existing): (&Path, Existing)| {
+        create(path, existing).map(|(file, path)| Created { file, path })
+    };
+    let first = one(first)?;
+    let others = others.map(one).collect::<Result<Vec<_>, _>>()?;
+    let (notes, path) = (Notes::default(), first.path.clone());
+    let name = path.display().to_string();
+    let sink = RecordSink::start(deposit(first, others), stream, &name, &notes)?;
     Ok(OpenedSink { sink: Box::new(sink), notes, path: Some(path), device: None })
 }
 

@@ -87,7 +87,7 @@ impl BesidePlan {
     ) -> Result<(BesideRun, Box<dyn Sink>), Error> {
         let log = PictureLog::new((self.length.as_secs_f64() * MOST_RATE) as usize + 1);
         let how = (Some(self.length), self.seed);
-        let troubles = VideoFile::send_with(self.versions, session, max_packet, how, None)?;
+        let troubles = VideoFile::send_with(vec![self.versions], session, max_packet, how, None)?;
         let film = MeasuredFilm::start(format, self.latency)?;
         session.set_video_sink(film.pictures);
         if let (Some(table), Some(ssrc)) = (&arrivals, session.video_ssrcs().next()) {

@@ -6,16 +6,20 @@ mod incoming;
 mod live;
 mod nowhere;
 mod sync;
+mod together;
 
 use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use antiphon_measure::millis;
 use antiphon_media::{Sink, StreamFormat};
 use antiphon_session::VideoSink;
-use antiphon_sound::{FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, play_into, record};
+use antiphon_sound::{
+    Created, FilmTarget, OpenError, OpenedSink, SinkSpec, Title, play_film, play_into, record,
+};
 use antiphon_video::VideoDescription;
 
 use super::PicturesReceived;
@@ -25,6 +29,7 @@ use deposit::FilmDeposit;
 use live::LiveDeposit;
 use nowhere::Nowhere;
 use sync::SyncMeter;
+use together::Together;
 
 /// Sound and pictures that were asked for together.
 pub(crate) struct FilmPlan {
@@ -35,13 +40,21 @@ pub(crate) struct FilmPlan {
     grace: Duration,
     /// What is known of pictures of another program.
     described: Option<VideoDescription>,
+    /// Files for the sender's further tracks.
+    further: Vec<SinkSpec>,
 }
 
 impl FilmPlan {
     /// `None` if the sink is for sound alone. `latency`: the sound's playout delay.
     pub fn of(sink: &SinkSpec, latency: Option<Latency>) -> Option<Self> {
         let grace = latency.map_or(MOST_GRACE, |latency| latency.longest().min(MOST_GRACE));
-        sink.film().map(|_| FilmPlan { sink: sink.clone(), title: None, grace, described: None })
+        sink.film().map(|_| FilmPlan {
+            sink: sink.clone(),
+            title: None,
+            grace,
+            described: None,
+            further: Vec::new(),
+        })
     }
 
     /// With a title of a player's window, which may be told later.
@@ -54,40 +67,76 @@ impl FilmPlan {
         FilmPlan { described, ..self }
     }
 
-    /// The end of the media thread, and what opens the file once the sound's format is known.
-    pub fn start(mut self) -> (Box<dyn VideoSink>, Film) {
-        let shared = Arc::new(Shared { described: self.described.take(), ..Shared::default() });
-        let (to, from) = queue(shared.clone());
-        (Box::new(to), Film { plan: self, from: Some(from), shared })
+    /// With files for the sender's further tracks of pictures, each with the sound as well.
+    pub fn with_further(self, further: Vec<SinkSpec>) -> Self {
+        FilmPlan { further, ..self }
+    }
+
+    /// The ends of the media thread, one for each track, and what opens the files once the sound's format is known.
+    pub fn start(mut self) -> (Vec<Box<dyn VideoSink>>, Film) {
+        let mut described = self.described.take();
+        let mut ends: Vec<Box<dyn VideoSink>> = Vec::new();
+        let mut tracks = Vec::new();
+        for _ in 0..1 + self.further.len() {
+            let shared = Arc::new(Shared { described: described.take(), ..Shared::default() });
+            let (to, from) = queue(shared.clone());
+            ends.push(Box::new(to));
+            tracks.push(Track { from: Some(from), shared });
+        }
+        (ends, Film { plan: self, tracks })
     }
 }
 
 /// Opens the recording or the listener, and counts what comes.
 pub(crate) struct Film {
     plan: FilmPlan,
+    /// The sender's first, and the further ones.
+    tracks: Vec<Track>,
+}
+
+struct Track {
     from: Option<Out>,
     shared: Arc<Shared>,
 }
 
 impl Film {
-    /// The counters, on any thread.
+    /// The counters of the first track, on any thread.
     pub fn counters(&self) -> FilmCounters {
-        FilmCounters(self.shared.clone())
+        FilmCounters(self.tracks[0].shared.clone())
+    }
+
+    /// Those of the further ones.
+    pub fn further_counters(&self) -> Vec<FilmCounters> {
+        self.tracks[1..].iter().map(|track| FilmCounters(track.shared.clone())).collect()
     }
 
     /// Creates the file, or what starts the listener, for sound of this format.
     pub fn open(&mut self, format: StreamFormat) -> Result<OpenedSink, OpenError> {
-        let Some(from) = self.from.take() else {
+        let taken = |track: &mut Track| track.from.take().map(|from| (from, track.shared.clone()));
+        let mut tracks = self.tracks.iter_mut().filter_map(taken).collect::<Vec<_>>().into_iter();
+        let Some((from, shared)) = tracks.next() else {
             return Err(OpenError::NotInThisVersion {
                 what: "a change of the sound's format beside pictures".into(),
                 instead: "start again".into(),
             });
         };
-        let (shared, grace) = (self.shared.clone(), self.plan.grace);
+        let grace = self.plan.grace;
         match self.plan.sink.film() {
-            Some(FilmTarget::File(path, existing)) => record(path, existing, format, move |file| {
-                Box::new(FilmDeposit::new(BufWriter::new(file), format, from, shared))
-            }),
+            Some(FilmTarget::File(path, existing)) => {
+                let further = self.plan.further.iter().filter_map(|sink| match sink.film()? {
+                    FilmTarget::File(path, existing) => Some((path, existing)),
+                    FilmTarget::Live => None,
+                });
+                let deposit = move |file: Created, (from, shared): (Out, Arc<Shared>)| {
+                    let _it_is_opened_once = shared.path.set(file.path);
+                    FilmDeposit::new(BufWriter::new(file.file), format, from, shared)
+                };
+                record((path, existing), further, format, move |file, others| {
+                    let first = deposit(file, (from, shared));
+                    let others = others.into_iter().zip(tracks).map(|(file, track)| deposit(file, track));
+                    Box::new(Together::new(first, others.collect()))
+                })
+            }
             Some(FilmTarget::Live) | None => {
                 play_film(&self.plan.sink, format, self.plan.title.clone(), move |outlet| {
                     Box::new(LiveDeposit::new(outlet, format, from, shared, grace))
@@ -135,6 +184,8 @@ pub(super) struct Shared {
     missing: AtomicU64,
     written: AtomicU64,
     sync: Mutex<SyncMeter>,
+    /// The file that was created.
+    path: OnceLock<PathBuf>,
 }
 
 impl Shared {
@@ -156,6 +207,11 @@ impl FilmCounters {
             return Some("they are of another codec than the first ones, which one file cannot hold");
         }
         is(&self.0.unknown_codec).then_some("their codec is not known")
+    }
+
+    /// The file that they go to, once it is there.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.get().map(PathBuf::as_path)
     }
 
     /// What they are now.

@@ -20,7 +20,7 @@ pub use antiphon_measure::SkewFigures;
 pub(crate) use compared::{BesidePlan, BesideRun, BothSinks, PicturesPlan};
 pub(crate) use film::{Film, FilmCounters, FilmPlan};
 pub(crate) use foreign::{ForeignNews, ForeignPictures};
-pub(crate) use over::{Beside, VIDEO_WIRE, VideoCall, VideoOver};
+pub(crate) use over::{Beside, Overs, VideoCall, VideoOver};
 pub(crate) use sending::VideoFile;
 
 use std::path::Path;
@@ -56,6 +56,30 @@ pub struct PicturesReceived {
     /// The scheme of their own transport; `None` if they come with the sound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<&'static str>,
+}
+
+/// What is received of a sender's further track of pictures.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct FurtherPictures {
+    /// The file that was asked for, or, once it is there, the one that was created.
+    pub file: String,
+    /// What came.
+    #[serde(flatten)]
+    pub pictures: PicturesReceived,
+}
+
+impl FurtherPictures {
+    /// What is missing, in a sentence.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        let PicturesReceived { whole, broken, .. } = self.pictures;
+        if whole + broken == 0 {
+            return Some(format!(
+                "no pictures came for '{}': the sender needs a --video-track more",
+                self.file
+            ));
+        }
+        self.pictures.shortfall(Path::new(&self.file))
+    }
 }
 
 impl PicturesReceived {

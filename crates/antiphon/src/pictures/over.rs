@@ -1,4 +1,4 @@
-//! Another transport for the pictures, or the data, than for the sound: where it leads, and how its wire comes to a run.
+//! Other transports for the pictures and the data than for the sound: where they lead, and how their wires come to a run.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use antiphon_core::{Instant, WireId};
 use antiphon_media::rtcp::Token;
 use antiphon_net::{Lines, SocketOptions, Target};
-use antiphon_session::{Session, StreamFraming};
+use antiphon_session::{Apart, Session, StreamFraming};
 
 use crate::Error;
 use crate::run::{OpenedWire, Stacks, WirePlan, spawn};
@@ -46,29 +46,74 @@ impl Beside {
         }
     }
 
-    /// Of the two options, which name one transport, if any. `has_video`: whether there are pictures.
-    pub fn of<'a>(
-        video: Option<&'a str>,
-        data: Option<&'a str>,
-        has_video: bool,
-    ) -> Result<Option<(Self, &'a str)>, Error> {
+    /// The association that it has in a session.
+    fn apart(self) -> Apart {
+        match self {
+            Beside::Pictures | Beside::Both => Apart::Pictures,
+            Beside::Data => Apart::Data,
+        }
+    }
+
+    /// What has which of the transports of the two options: where both name the same one, it carries both.
+    fn of<'a>(video: Option<&'a str>, data: Option<&'a str>) -> Vec<(Self, &'a str)> {
         match (video, data) {
-            (None, None) => Ok(None),
-            (Some(text), None) => Ok(Some((Beside::Pictures, text))),
-            (Some(text), Some(other)) if text == other => Ok(Some((Beside::Both, text))),
-            (None, Some(text)) if !has_video => Ok(Some((Beside::Data, text))),
-            (_, Some(text)) => Err(Error::usage(format!(
-                "--data-over {text}: beside the sound there is one further transport, for pictures and data together: write --video-over {text} as \
-                 well, or omit --data-over"
-            ))),
+            (Some(text), Some(other)) if text == other => vec![(Beside::Both, text)],
+            (video, data) => {
+                let video = video.map(|text| (Beside::Pictures, text));
+                video.into_iter().chain(data.map(|text| (Beside::Data, text))).collect()
+            }
         }
     }
 }
 
-impl VideoOver {
-    /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads.
+/// The transports of what goes beside the sound: that of the pictures, that of the data, or one of both.
+#[derive(Clone, Default)]
+pub(crate) struct Overs(Vec<VideoOver>);
+
+impl Overs {
+    /// Reads both options, if they are given, as [`VideoOver::read`].
     pub fn read(
+        (video, data): (Option<&str>, Option<&str>),
+        sound: &StreamUri,
+        socket: &SocketOptions,
+        read: impl Fn(&str) -> Result<StreamUri, Error>,
+    ) -> Result<Self, Error> {
+        let mut overs: Vec<VideoOver> = Vec::new();
+        for (at, what) in (1..).zip(Beside::of(video, data)) {
+            let over = VideoOver::read(what, at * PORT_ABOVE, sound, socket, &read)?;
+            if overs.first().is_some_and(|first| over.uri.port_is_taken_by(&first.uri)) {
+                return Err(Error::usage(format!(
+                    "--data-over {}: the pictures have port {}: choose another one, or write the same as in --video-over to have both go together",
+                    what.1,
+                    over.address().port()
+                )));
+            }
+            overs.push(over);
+        }
+        Ok(Overs(overs))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &VideoOver> {
+        self.0.iter()
+    }
+
+    /// That of the pictures.
+    pub fn of_pictures(&self) -> Option<&VideoOver> {
+        self.iter().find(|over| over.what != Beside::Data)
+    }
+
+    /// That of the data.
+    pub fn of_data(&self) -> Option<&VideoOver> {
+        self.iter().find(|over| over.what != Beside::Pictures)
+    }
+}
+
+impl VideoOver {
+    /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads. `above`: of the port, where none is named, above the sound's.
+    fn read(
         (what, text): (Beside, &str),
+        above: u16,
         sound: &StreamUri,
         socket: &SocketOptions,
         read: impl FnOnce(&str) -> Result<StreamUri, Error>,
@@ -82,9 +127,9 @@ impl VideoOver {
         let uri = if text.contains("://") {
             read(text)?
         } else {
-            let Some(port) = address.port().checked_add(PORT_ABOVE).filter(|_| address.port() > 0) else {
+            let Some(port) = address.port().checked_add(above).filter(|_| address.port() > 0) else {
                 return refuse(format!(
-                    "there is no port {PORT_ABOVE} above that of the sound: write a URI, such as tcp://HOST:PORT"
+                    "there is no port {above} above that of the sound: write a URI, such as tcp://HOST:PORT"
                 ));
             };
             let named =
@@ -108,11 +153,7 @@ impl VideoOver {
             let of = if listens(sound) { ":PORT" } else { "HOST:PORT" };
             return refuse(format!("the sender calls the receiver for both: write {scheme}://{of}"));
         }
-        let same = |a: &StreamUri, b: &StreamUri| {
-            (a.transport.substrate, a.address(), a.keys.over_ip.map(|ip| ip.protocol()))
-                == (b.transport.substrate, b.address(), b.keys.over_ip.map(|ip| ip.protocol()))
-        };
-        if same(&uri, sound) && address.port() > 0 {
+        if uri.port_is_taken_by(sound) {
             return refuse(format!("the sound has port {}: choose another one", address.port()));
         }
         Ok(VideoOver { uri, what })
@@ -123,9 +164,14 @@ impl VideoOver {
         self.what
     }
 
-    /// The same, if pictures do.
-    pub fn of_pictures(&self) -> Option<&Self> {
-        Some(self).filter(|_| self.what != Beside::Data)
+    /// The association that it has in a session.
+    pub fn apart(&self) -> Apart {
+        self.what.apart()
+    }
+
+    /// Its wire's name.
+    pub fn wire_id(&self) -> WireId {
+        wire_of(self.what)
     }
 
     /// The transport's scheme.
@@ -154,11 +200,11 @@ impl VideoOver {
     }
 }
 
-/// A wire for pictures on its way to the media thread.
+/// A wire for pictures or data on its way to the media thread.
 pub(crate) struct VideoCall {
     opened: rtrb::Consumer<OpenedWire>,
     token: Token,
-    what: &'static str,
+    what: Beside,
     tell: mpsc::Sender<String>,
     /// The largest packet that is not fragmented.
     pub max_packet: usize,
@@ -168,7 +214,7 @@ impl VideoCall {
     /// Opens it, on a thread of its own where that waits for the peer: again and again until somebody answers. `tell` gets a sentence if
     /// nobody does.
     pub fn begin(plan: WirePlan, over: &VideoOver, tell: mpsc::Sender<String>) -> Result<Self, Error> {
-        let (text, what) = (over.text(), over.what.name());
+        let (text, what) = (over.text(), over.what);
         let (mut to_media, opened) = rtrb::RingBuffer::new(1);
         let token = random_token();
         if !plan.waits() {
@@ -189,7 +235,8 @@ impl VideoCall {
                     }
                     Err(error) if !std::mem::replace(&mut told, true) => {
                         let _the_stream_has_ended = told_by.send(format!(
-                            "{text}: {error}; the sound goes on without {what}, and they are tried again"
+                            "{text}: {error}; the sound goes on without {}, and they are tried again",
+                            what.name()
                         ));
                     }
                     // The first one was told; the others are the same in most cases.
@@ -201,23 +248,37 @@ impl VideoCall {
         Ok(VideoCall { opened, token, what, tell, max_packet })
     }
 
+    /// Whether it is for pictures.
+    pub fn carries_pictures(&self) -> bool {
+        self.what != Beside::Data
+    }
+
     /// Has `session` use the wire once it is open; on the media thread, after each round.
     pub fn poll(&mut self, now: Instant, session: &mut Session, lines: &mut Lines<'static>, stacks: &Stacks) {
         let Ok(wire) = self.opened.pop() else { return };
         let name = wire.scheme();
-        match wire.add(VIDEO_WIRE, name, lines, stacks) {
-            Ok(added) => session.call_for_video(now, VIDEO_WIRE, &added.paths, &added.stack, self.token),
+        let (id, apart) = (wire_of(self.what), self.what.apart());
+        match wire.add(id, name, lines, stacks) {
+            Ok(added) => session.call_apart(now, apart, (id, &added.paths), &added.stack, self.token),
             Err(error) => {
-                let _the_main_thread_is_gone =
-                    self.tell.send(format!("{name}: {error}; the sound goes on without {}", self.what));
+                let _the_main_thread_is_gone = self
+                    .tell
+                    .send(format!("{name}: {error}; the sound goes on without {}", self.what.name()));
             }
         }
     }
 }
 
-/// The wire of a sender's pictures: behind those of `--also` and `--switch`.
-pub(crate) const VIDEO_WIRE: WireId = WireId(60_000);
-/// The port of the pictures above that of the sound, where none is named: RTP's next pair of ports (RFC 3550 §11).
-pub(crate) const PORT_ABOVE: u16 = 2;
+/// The wire of what goes beside the sound: behind those of `--also` and `--switch`.
+fn wire_of(what: Beside) -> WireId {
+    match what {
+        Beside::Pictures | Beside::Both => WireId(60_000),
+        Beside::Data => WireId(60_001),
+    }
+}
+
+/// The port of the first of them above that of the sound, and of the second one above that, where none is named: RTP's next pairs of ports
+/// (RFC 3550 §11).
+const PORT_ABOVE: u16 = 2;
 /// How often a peer that does not accept a connection is called.
 const CALL_AGAIN: Duration = Duration::from_millis(500);

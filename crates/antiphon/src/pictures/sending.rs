@@ -120,9 +120,30 @@ impl VideoFile {
         }
     }
 
-    /// Sends the versions of one film beside the sound of a session, in packets of at most so many bytes, and as much of it as the path
-    /// carries; no more than `length` of it. The lowest comes first; none are no pictures. `described`: to other programs, as SDP tells them.
+    /// Sends films beside the sound of a session, each the versions of one, in packets of at most so many bytes, and as much of them as the
+    /// path carries, of earlier ones first; no more than `length` of each. The lowest version comes first; none are no pictures.
+    /// `described`: to other programs, as SDP tells them.
     pub fn send_with(
+        films: Vec<Vec<Self>>,
+        session: &mut Session,
+        max_packet: usize,
+        how: (Option<Duration>, u64),
+        described: Option<&VideoDescription>,
+    ) -> Result<Vec<ReadTrouble>, Error> {
+        let films: Vec<Vec<Self>> = films.into_iter().filter(|versions| !versions.is_empty()).collect();
+        let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + films.len();
+        // The parties of a call over a group tell nothing of their paths; other programs tell nothing either.
+        if !films.is_empty() && !session.is_group() && described.is_none() {
+            session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        }
+        let mut troubles = Vec::new();
+        for versions in films {
+            troubles.extend(Self::send_film(versions, session, max_packet, how, described)?);
+        }
+        Ok(troubles)
+    }
+
+    fn send_film(
         versions: Vec<Self>,
         session: &mut Session,
         max_packet: usize,
@@ -130,11 +151,6 @@ impl VideoFile {
         described: Option<&VideoDescription>,
     ) -> Result<Vec<ReadTrouble>, Error> {
         let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
-        let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
-        // The members of a group have a path each, and tell nothing of it; other programs tell nothing either.
-        if !session.is_group() && described.is_none() {
-            session.set_congestion_manager(Box::new(SharedPath::new(streams)));
-        }
         let seed = seed ^ unguessable();
         let codec = lowest.info.codec;
         // The sound waits behind a packet of pictures, and on a path that carries just these for as long as they take.

@@ -6,12 +6,12 @@ use antiphon_core::{Profile, Role};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::AdaptiveDelay;
 use antiphon_net::Target;
-use antiphon_session::{LongGaps, ReceiveTrackConfig, StreamFraming};
-use antiphon_sound::{SinkKind, SinkSpec};
+use antiphon_session::{LongGaps, MOST_VIDEO_TRACKS, ReceiveTrackConfig, StreamFraming};
+use antiphon_sound::{FilmTarget, SinkKind, SinkSpec};
 
 use crate::data::DataFiles;
 use crate::passport::PassportFile;
-use crate::pictures::{Beside, ForeignPictures, VideoOver};
+use crate::pictures::{ForeignPictures, Overs};
 use crate::send::SILENCE;
 use crate::transport::{StackPlan, StreamUri};
 use crate::{DEFAULT_LATENCY, Error, Latency, ReceiveOptions, SinkClock};
@@ -22,7 +22,9 @@ pub(crate) struct ReceivePlan {
     /// Where the same sender may come as well.
     pub also: Vec<StreamUri>,
     /// Where the pictures come, if not with the sound.
-    pub video_over: Option<VideoOver>,
+    pub overs: Overs,
+    /// Where further tracks of pictures go.
+    pub further: Vec<SinkSpec>,
     /// Where data beside them go.
     pub data: Option<DataFiles>,
     /// Pictures of another program.
@@ -109,7 +111,8 @@ impl ReceivePlan {
         let sink: SinkSpec = options.sink.parse()?;
         sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
-        let video_over = video_over(&uri, &sink, options)?;
+        let overs = overs(&uri, &sink, options)?;
+        let further = further_films(&sink, options)?;
         let data = data_files(options, framing_of(&uri, options))?;
         let pictures = ForeignPictures::of(&uri, &sink, options)?;
         let keeps_time = options.gaps == LongGaps::Silence && options.clock == SinkClock::Sender;
@@ -141,7 +144,8 @@ impl ReceivePlan {
             }),
             uri,
             also,
-            video_over,
+            overs,
+            further,
             data,
             pictures,
             latency,
@@ -189,10 +193,9 @@ impl ReceivePlan {
             .map_or("recording: waits for late packets".into(), |latency| format!("playout delay {latency}"));
         let also = |uri: &StreamUri| format!(" and {}://{}", uri.transport.scheme, uri.address());
         let also: String = self.also.iter().map(also).collect();
-        let over = self.video_over.as_ref();
-        let over = over.map(|over| (over.text(), over.what().name()));
-        let over = over.or(self.pictures.as_ref().map(|pictures| (pictures.text(), "pictures")));
-        let over = over.map_or_else(String::new, |(over, what)| format!(", and on {over} for {what}"));
+        let over = self.overs.iter().map(|over| (over.text(), over.what().name()));
+        let over = over.chain(self.pictures.as_ref().map(|pictures| (pictures.text(), "pictures")));
+        let over: String = over.map(|(over, what)| format!(", and on {over} for {what}")).collect();
         let last = if self.options.forever { "" } else { "; stops when the sender ends the stream" };
         format!("{verb} {}://{}{also}{over}; {latency}{last}", self.uri.transport.scheme, self.uri.address())
     }
@@ -234,6 +237,39 @@ fn framing_of(uri: &StreamUri, options: &ReceiveOptions) -> StreamFraming {
     uri.keys.framing.unwrap_or(options.framing)
 }
 
+/// Reads where further tracks of pictures go.
+fn further_films(sink: &SinkSpec, options: &ReceiveOptions) -> Result<Vec<SinkSpec>, Error> {
+    let names = &options.video_tracks;
+    let Some(first) = names.first() else { return Ok(Vec::new()) };
+    let is_file = |sink: &SinkSpec| matches!(sink.film(), Some(FilmTarget::File(..)));
+    let most = MOST_VIDEO_TRACKS - 1;
+    let why = if !is_file(sink) {
+        format!(
+            "--video-track {first}: further tracks of pictures are recorded beside the first, and '{}' is no file with pictures: record into NAME.mkv",
+            options.sink
+        )
+    } else if options.pictures.is_some() {
+        format!("--video-track {first}: an SDP file describes one track of pictures: omit it")
+    } else if names.len() > most {
+        format!(
+            "--video-track: a stream has {MOST_VIDEO_TRACKS} tracks of pictures at most: name {most} further ones at most"
+        )
+    } else {
+        let read = |name: &String| {
+            let further: SinkSpec = name.parse()?;
+            further.check()?;
+            match is_file(&further) {
+                true => Ok(further),
+                false => Err(Error::usage(format!(
+                    "--video-track {name}: write NAME.mkv, a file of sound and pictures"
+                ))),
+            }
+        };
+        return names.iter().map(read).collect();
+    };
+    Err(Error::usage(why))
+}
+
 /// Opens where data go.
 fn data_files(options: &ReceiveOptions, framing: StreamFraming) -> Result<Option<DataFiles>, Error> {
     if options.data.is_empty() {
@@ -248,35 +284,33 @@ fn data_files(options: &ReceiveOptions, framing: StreamFraming) -> Result<Option
     DataFiles::open(options).map(Some)
 }
 
-/// The transport that pictures have for themselves.
-fn video_over(
-    sound: &StreamUri,
-    sink: &SinkSpec,
-    options: &ReceiveOptions,
-) -> Result<Option<VideoOver>, Error> {
+/// The transports that pictures and data have for themselves.
+fn overs(sound: &StreamUri, sink: &SinkSpec, options: &ReceiveOptions) -> Result<Overs, Error> {
     let (video, data) = (options.video_over.as_deref(), options.data_over.as_deref());
-    let Some(over) = Beside::of(video, data, sink.film().is_some())? else { return Ok(None) };
-    let (option, what, text) = (over.0.option(), over.0.name(), over.1);
+    let overs = Overs::read((video, data), sound, &options.socket, |text| listening(text, options));
     if let (true, Some(text)) = (options.data.is_empty(), data) {
         return Err(Error::usage(format!("--data-over {text} is for data: name their files with --data")));
     }
-    if sink.film().is_none() && video.is_some() {
+    if let (true, Some(text)) = (sink.film().is_none(), video) {
         return Err(Error::usage(format!(
             "--video-over {text} is for pictures, and '{}' takes sound alone: record into NAME.mkv, or watch with player:",
             options.sink
         )));
     }
-    if matches!(sound.target, Target::Call(_)) {
+    let option = if video.is_some() { "--video-over" } else { "--data-over" };
+    let what = if video.is_some() { "pictures" } else { "data" };
+    let is_given = video.is_some() || data.is_some();
+    if is_given && matches!(sound.target, Target::Call(_)) {
         return Err(Error::usage(format!(
             "a sender that is called sends {what} with the sound: omit {option}, or have the sender call this receiver"
         )));
     }
-    if !options.also.is_empty() {
+    if is_given && !options.also.is_empty() {
         return Err(Error::usage(format!(
             "{option} gives sound and {what} a transport each, and --also is for both together: omit one of them"
         )));
     }
-    VideoOver::read(over, sound, &options.socket, |text| listening(text, options)).map(Some)
+    overs
 }
 
 #[cfg(test)]

@@ -179,6 +179,7 @@ impl Snapshot {
         };
         ReceiveStatus {
             pictures: None,
+            further_pictures: Vec::new(),
             data: Vec::new(),
             played_s: MediaTime::new(self.played_frames, self.rate).duration().as_secs_f64(),
             packets_received: self.counters.packets,

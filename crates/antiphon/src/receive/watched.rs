@@ -10,7 +10,7 @@ use super::{Ended, Listed, ReceiveStatus, Recording, Shown, Snapshot, describe_n
 use crate::ReceiveOptions;
 use crate::complete::Listening;
 use crate::data::DataReceived;
-use crate::pictures::{ForeignNews, ForeignPictures, VideoOver};
+use crate::pictures::{ForeignNews, ForeignPictures, FurtherPictures, VideoOver};
 use crate::programmes::Programmes;
 use crate::send::{ANSWER_PATIENCE, SILENCE};
 use crate::standstill::{self, Standstill};
@@ -186,6 +186,10 @@ impl Ending<'_> {
                 format!("'{}' was removed while it was recorded: its sound is gone", one.file.display())
             })
         });
+        let further = last.further_pictures.iter().filter_map(FurtherPictures::shortfall);
+        let mut further = further.filter(|_| records);
+        let shortfall = shortfall.or_else(|| further.next());
+        further.for_each(&mut *listed.notice);
         let mut holes = last.data.iter().filter_map(DataReceived::shortfall);
         let shortfall = shortfall.or_else(|| holes.next());
         // The first one is the command's error.

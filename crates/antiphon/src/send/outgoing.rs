@@ -4,14 +4,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::MediaTime;
-use antiphon_session::{SendTrack, Session, SessionConfig, SharedPaths};
+use antiphon_session::{GroupPaths, SendTrack, Session, SessionConfig, SharedPaths};
 
 use super::described::{Published, publish};
 use super::plan::SendPlan;
 use crate::data::DataInput;
 use crate::live::PeakMeter;
 use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{Beside, VideoCall, VideoFile};
+use crate::pictures::{VideoCall, VideoFile, VideoOver};
 use crate::run::{Runner, session_config};
 use crate::spool::{self, SpoolKeeper};
 use crate::trouble::ReadTrouble;
@@ -20,8 +20,8 @@ use crate::{Error, SendOptions};
 /// A session with all that is sent, before it has peers.
 pub(super) struct Outgoing {
     pub session: Session,
-    /// The wire of the pictures, on its way.
-    pub call: Option<VideoCall>,
+    /// The wires of pictures and data, on their way.
+    pub calls: Vec<VideoCall>,
     pub troubles: Troubles,
     pub recorder: Option<Recorder>,
     pub keeper: Option<SpoolKeeper>,
@@ -66,26 +66,32 @@ impl Outgoing {
         let record = |file| record(file, plan.uri.transport.scheme, interval, runner, &mut session);
         let recorder = passport.map(record).transpose()?;
         session.set_send_track(track);
-        let call = plan.video_over.as_ref().map(|over| {
+        let call = |over: &VideoOver| {
             let wire = over.wire(options.seed, plan.stack.playout_delay);
             VideoCall::begin(wire, over, tell.clone())
-        });
-        let call = call.transpose()?;
-        let most = call.as_ref().map_or(runner.max_packet(), |call| call.max_packet);
+        };
+        let calls = plan.overs.iter().map(call).collect::<Result<Vec<_>, _>>()?;
+        let for_pictures = calls.iter().find(|call| call.carries_pictures());
+        let most = for_pictures.map_or(runner.max_packet(), |call| call.max_packet);
         let how = (options.length, options.seed);
         if plan.described.is_some() {
             session.set_video_session(clock.now());
         }
-        let pictures = VideoFile::send_with(plan.video, &mut session, most, how, plan.described.as_ref())?;
-        if call.is_some() && plan.described.is_none() {
-            session.set_video_apart(clock.now());
+        let films = [plan.video].into_iter().chain(plan.further_video).collect();
+        let pictures = VideoFile::send_with(films, &mut session, most, how, plan.described.as_ref())?;
+        for over in plan.overs.iter().filter(|_| plan.described.is_none()) {
+            session.send_apart(clock.now(), over.apart());
         }
-        if plan.video_over.as_ref().is_some_and(|over| over.what() != Beside::Pictures) {
-            session.set_data_apart();
+        if let Some(over) = plan.overs.of_data() {
+            session.set_data_over(over.apart());
         }
-        if plan_serves && !pictures.is_empty() {
-            let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + 1;
-            session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
+        let streams = session.send_track().map_or(0, |track| track.ssrcs().count());
+        let streams = streams + session.video_ssrcs().count();
+        let to_group = plan.uri.address().ip().is_multicast();
+        match !pictures.is_empty() {
+            true if plan_serves => session.set_congestion_manager(Box::new(SharedPaths::new(streams))),
+            true if to_group => session.set_congestion_manager(Box::new(GroupPaths::new(streams))),
+            _ => {}
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
         let troubles = Troubles(pictures.into_iter().chain(data).collect());
@@ -95,7 +101,7 @@ impl Outgoing {
         if let Some(delay) = plan.in_step {
             session.set_in_step(clock.now(), delay);
         }
-        Ok(Outgoing { session, call, troubles, recorder, keeper, announcer })
+        Ok(Outgoing { session, calls, troubles, recorder, keeper, announcer })
     }
 }
 

@@ -9,7 +9,8 @@ use antiphon_media::packet::{ExtensionIds, PacketConfig};
 use antiphon_media::{ChannelGroups, ChannelMap, Coding, Source, StreamFormat, opus};
 use antiphon_net::{OsClock, Target};
 use antiphon_session::{
-    KEPT_BYTES, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted, limited,
+    KEPT_BYTES, MOST_VIDEO_TRACKS, PlayoutDelay, Repetition, SendTrackConfig, StreamFraming, converted,
+    limited,
 };
 use antiphon_sound::{DeviceMeter, Notes, open_source};
 use antiphon_video::VideoDescription;
@@ -18,7 +19,7 @@ use super::programmes::{Further, check_programmes, frames_of, further_programmes
 use crate::backup::{BackedUp, Backup, BackupMeter};
 use crate::data::DataInput;
 use crate::groups::read_groups;
-use crate::pictures::{Beside, VideoFile, VideoOver};
+use crate::pictures::{Overs, VideoFile, VideoOver};
 use crate::programmes::ProgrammeSource;
 use crate::transport::{StackPlan, StreamKeys, StreamUri, unguessable};
 use crate::{DEFAULT_LATENCY, Error, SendOptions};
@@ -30,8 +31,10 @@ pub(crate) struct SendPlan {
     pub source: Box<dyn Source>,
     /// Pictures beside the sound.
     pub video: Vec<VideoFile>,
-    /// Their own transport.
-    pub video_over: Option<VideoOver>,
+    /// Further tracks of them.
+    pub further_video: Vec<Vec<VideoFile>>,
+    /// The transports that these and the data have for themselves.
+    pub overs: Overs,
     /// Data beside both.
     pub data: Vec<DataInput>,
     /// What other programs are told of the pictures.
@@ -145,11 +148,12 @@ impl SendPlan {
             if is_live { PlayoutDelay::Of(DEFAULT_LATENCY) } else { PlayoutDelay::Unbounded }
         });
         let video = VideoFile::open_all(&options.video, options.video_rate)?;
+        let further_video = further_video(options)?;
         check_video(!video.is_empty(), framing, options)?;
-        let video_over = video_over(&uri, options)?;
+        let overs = overs(&uri, options)?;
         check_data(&uri, framing, options)?;
         let data = DataInput::open_all(options)?;
-        let described = video.first().zip(video_over.as_ref()).filter(|_| options.sdp.is_some());
+        let described = video.first().zip(overs.of_pictures()).filter(|_| options.sdp.is_some());
         let described = described.map(|(video, over)| video.described(over.address()));
         let patience = match playout_delay {
             PlayoutDelay::Of(delay) => delay,
@@ -164,7 +168,8 @@ impl SendPlan {
             stack,
             source,
             video,
-            video_over,
+            further_video,
+            overs,
             data,
             described,
             programmes,
@@ -191,12 +196,6 @@ impl SendPlan {
         matches!(self.uri.target, Target::Listen(_))
     }
 
-    /// Where what goes beside the sound goes, unless `but` alone does.
-    fn over_for(&self, but: Beside) -> String {
-        let over = self.video_over.as_ref().filter(|over| over.what() != but);
-        over.map_or_else(String::new, |over| format!(" over {}", over.text()))
-    }
-
     /// The pictures in words, after those for the sound.
     pub fn described_video(&self, options: &SendOptions) -> String {
         let video = self.video.first().zip(options.video.first());
@@ -205,8 +204,13 @@ impl SendPlan {
                 1 => String::new(),
                 versions => format!(" in {versions} versions"),
             };
-            let over = self.over_for(Beside::Data);
-            format!(" with {} of {}{versions}{over}", video.describe(), path.display())
+            let over = over(self.overs.of_pictures());
+            let further = match self.further_video.len() {
+                0 => String::new(),
+                1 => " and a further track of pictures".into(),
+                tracks => format!(" and {tracks} further tracks of pictures"),
+            };
+            format!(" with {} of {}{versions}{further}{over}", video.describe(), path.display())
         })
     }
 
@@ -231,7 +235,7 @@ impl SendPlan {
         let video = self.described_video(options);
         let data = match options.data.len() {
             0 => String::new(),
-            _ => format!(" and data ({}){}", options.data.join(", "), self.over_for(Beside::Pictures)),
+            _ => format!(" and data ({}){}", options.data.join(", "), over(self.overs.of_data())),
         };
         let protect = match self.protect.times {
             0 | 1 => String::new(),
@@ -309,6 +313,27 @@ fn for_one_receiver(options: &SendOptions) -> Option<&'static str> {
     given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
 }
 
+/// Opens the further tracks of pictures.
+fn further_video(options: &SendOptions) -> Result<Vec<Vec<VideoFile>>, Error> {
+    let tracks = &options.video_tracks;
+    if tracks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let why = if options.video.is_empty() {
+        "--video-track is a track of pictures beside that of --video: name the first one with --video"
+    } else if tracks.len() >= MOST_VIDEO_TRACKS {
+        return Err(Error::usage(format!(
+            "--video-track: a stream has {MOST_VIDEO_TRACKS} tracks of pictures at most, that of --video and {} more",
+            MOST_VIDEO_TRACKS - 1
+        )));
+    } else if options.sdp.is_some() {
+        "an SDP file describes one track of pictures: omit --sdp, or --video-track"
+    } else {
+        return tracks.iter().map(|files| VideoFile::open_all(files, options.video_rate)).collect();
+    };
+    Err(Error::usage(why))
+}
+
 /// Refuses what is for sound alone.
 fn check_video(has_video: bool, framing: StreamFraming, options: &SendOptions) -> Result<(), Error> {
     if has_video && framing != StreamFraming::Rtp {
@@ -364,30 +389,36 @@ fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) ->
     Err(Error::usage(why))
 }
 
-/// The transport that pictures have for themselves.
-fn video_over(sound: &StreamUri, options: &SendOptions) -> Result<Option<VideoOver>, Error> {
+/// Where what goes beside the sound goes, in words.
+fn over(over: Option<&VideoOver>) -> String {
+    over.map_or_else(String::new, |over| format!(" over {}", over.text()))
+}
+
+/// The transports that pictures and data have for themselves.
+fn overs(sound: &StreamUri, options: &SendOptions) -> Result<Overs, Error> {
     // Other programs have a port for each medium.
     let described = options.sdp.is_some() && !options.video.is_empty();
     let own = described.then_some(PLAIN);
     let (video, data) = (options.video_over.as_deref().or(own), options.data_over.as_deref());
-    let Some(over) = Beside::of(video, data, !options.video.is_empty())? else { return Ok(None) };
+    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
+    let overs = Overs::read((video, data), sound, &options.socket, read)?;
+    let Some(first) = overs.iter().next() else { return Ok(overs) };
     if !options.also.is_empty() || !options.switch.is_empty() {
         return Err(Error::usage(format!(
             "{} gives sound and {} a transport each, and --also and --switch are for one that has both: omit one of them",
-            over.0.option(),
-            over.0.name()
+            first.what().option(),
+            first.what().name()
         )));
     }
-    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
-    let over = VideoOver::read(over, sound, &options.socket, read)?;
     let is_plain = |uri: &StreamUri| uri.transport.profile_of("").message_overhead == 0;
-    if described && !(is_plain(sound) && over.is_plain() && matches!(sound.target, Target::Call(_))) {
+    let is_described = overs.of_pictures().is_some_and(VideoOver::is_plain) && is_plain(sound);
+    if described && !(is_described && matches!(sound.target, Target::Call(_))) {
         return Err(Error::usage(
             "an SDP file describes sound and pictures over plain RTP to one receiver: send to rtp://HOST:PORT, with --video-over rtp or \
              without it, or omit --sdp",
         ));
     }
-    Ok(Some(over))
+    Ok(overs)
 }
 
 /// The transport that other programs know.

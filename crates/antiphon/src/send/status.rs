@@ -8,8 +8,8 @@ use antiphon_media::ChannelGroups;
 use antiphon_media::rtcp::{MOST_PROGRAMMES, RemoteReport, ReportBlock};
 use antiphon_net::Lines;
 use antiphon_session::{
-    Joined, Member, PathFigures, PeerEnd, PlayoutDelay, SendTrack, SenderCounters, ServedCounters, Session,
-    VideoTrackCounters,
+    Joined, MOST_VIDEO_TRACKS, Member, PathFigures, PeerEnd, PlayoutDelay, SendTrack, SenderCounters,
+    ServedCounters, Session, VideoTrackCounters,
 };
 
 use super::receivers::{Placed, Places, SendReceiver};
@@ -96,6 +96,9 @@ pub struct SendStatus {
     /// The pictures beside the sound; `None` without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PicturesSent>,
+    /// The further tracks of pictures, in their order; empty without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_pictures: Vec<PicturesSent>,
     /// Each of the data beside the sound; empty without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<DataSent>,
@@ -233,6 +236,8 @@ pub(crate) struct Snapshot {
     pub silence: Option<Duration>,
     /// Of the pictures beside the sound, and of the path to their receiver.
     pictures: Option<(VideoTrackCounters, PathFigures)>,
+    /// Of their further tracks.
+    further_pictures: [Option<VideoTrackCounters>; MOST_VIDEO_TRACKS - 1],
     /// Of pictures with a transport of their own: how many were sent when that could not carry the rest.
     pub pictures_cut_short: Option<u64>,
     /// Of the data beside the sound.
@@ -275,6 +280,7 @@ impl Snapshot {
             silent_since_end: session.is_silent_since_end(),
             silence: session.silence_at_end(),
             pictures: session.video_sent().next().map(|counted| (counted, session.path_figures())),
+            further_pictures: further_pictures(session),
             pictures_cut_short: session
                 .is_video_cut_short()
                 .then(|| session.video_sent().map(|counted| counted.units).sum()),
@@ -368,6 +374,7 @@ impl Snapshot {
             remote_loss_percent: block.map(percent_of),
             remote_lost: block.map(|block| block.cumulative_lost),
         };
+        let further = |counted: &VideoTrackCounters| PicturesSent::new(*counted, PathFigures::default());
         let divided = Some(groups).filter(|groups| groups.count() > 1);
         SendStatus {
             sent_s: MediaTime::new(self.position, rate).duration().as_secs_f64(),
@@ -378,6 +385,7 @@ impl Snapshot {
             repeated: self.counters.peers.repeated,
             unconfirmed: self.counters.peers.unconfirmed,
             pictures: self.pictures.map(|(counted, path)| PicturesSent::new(counted, path)),
+            further_pictures: self.further_pictures.iter().flatten().map(further).collect(),
             data: Vec::new(),
             dropped: self.counters.peers.dropped,
             starved: self.counters.track.starved,
@@ -405,4 +413,10 @@ impl Snapshot {
             groups: divided.map_or_else(Vec::new, |g| g.ranges().zip(&self.blocks).map(group).collect()),
         }
     }
+}
+
+fn further_pictures(session: &Session) -> [Option<VideoTrackCounters>; MOST_VIDEO_TRACKS - 1] {
+    let mut further = [None; MOST_VIDEO_TRACKS - 1];
+    further.iter_mut().zip(session.video_sent().skip(1)).for_each(|(place, sent)| *place = Some(sent));
+    further
 }

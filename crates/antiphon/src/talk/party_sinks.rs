@@ -117,7 +117,8 @@ impl PartySinks for FilmSinks {
         self.titles.0.borrow_mut().push((path, ssrc, title.clone()));
         let sink = self.how.sink.of_stream(number);
         let plan = FilmPlan::of(&sink, self.how.latency).expect("the sink is for pictures as well");
-        let (pictures, film) = plan.titled(title).start();
+        let (mut pictures, film) = plan.titled(title).start();
+        let pictures = pictures.remove(0);
         self.tell(FilmNews::Began { ssrc, number, at: now, counters: film.counters() });
         let tell = self.tell.clone();
         let open = open_sink((sink, Some(film)), self.how.clock, move |opened| {

@@ -36,6 +36,11 @@ impl TalkPlan {
                 "the pictures of a call go over its own transport: omit --video-over, or use send and receive at each end",
             ));
         }
+        if !options.send.video_tracks.is_empty() || !options.receive.video_tracks.is_empty() {
+            return Err(Error::usage(
+                "a call has one track of pictures each way: omit --video-track, or use send and receive at each end",
+            ));
+        }
         let uri = StreamUri::read(target, &options.receive.socket)?.without_role()?;
         let in_group = uri.address().ip().is_multicast();
         if options.receive.announce.is_some() && (in_group || matches!(uri.target, Target::Call(_))) {

@@ -94,7 +94,7 @@ pub(super) fn run(
         session.set_receive_track(ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc)));
     }
     let how = (options.send.length, options.send.seed);
-    let troubles = VideoFile::send_with(plan.send.video, &mut session, runner.max_packet(), how, None)?;
+    let troubles = VideoFile::send_with(vec![plan.send.video], &mut session, runner.max_packet(), how, None)?;
     runner.join(&mut session, SILENCE);
     if !matches!(plan.uri.target, Target::Call(_)) {
         runner.listen_for_rtcp(WireId(1), &mut session)?;

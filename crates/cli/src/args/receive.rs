@@ -42,6 +42,10 @@ pub struct ReceiveArgs {
     /// sender with --also or --switch
     #[arg(long, value_name = "URI", value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url, help_heading = "Transport")]
     pub also: Vec<String>,
+    /// Record the pictures that a sender sends with --video-track into this file,
+    /// NAME.mkv, with the sound as well; again for each further one of the sender's
+    #[arg(long, value_name = "NAME.mkv", value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "programmes"], help_heading = "Transport")]
+    pub video_track: Vec<String>,
     /// Listen for the pictures on another transport than for the sound: tcp,
     /// sctp …, two ports above the sound's, or a URI: tcp://:7720. For a sender
     /// with the same
@@ -155,6 +159,7 @@ impl ReceiveArgs {
             source,
             pictures,
             also: self.also.clone(),
+            video_tracks: self.video_track.clone(),
             video_over: self.video_over.clone(),
             data: self.data.clone(),
             data_over: self.data_over.clone(),

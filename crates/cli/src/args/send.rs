@@ -1,7 +1,7 @@
 //! Options of `send`.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use antiphon::core::BitRate;
@@ -79,6 +79,12 @@ pub struct SendArgs {
     pub backup_after: Duration,
     #[command(flatten)]
     pub pictures: PictureArgs,
+    /// A further track of pictures beside that of --video: another camera, slides
+    /// … Again for further ones, 3 at most; each gives way to those before it, and
+    /// the receiver needs as many --video-track. The same film at several bit
+    /// rates: FILE,FILE…, the lowest first
+    #[arg(long, value_name = "FILE[,FILE…]", value_hint = ValueHint::FilePath, requires = "video", help_heading = "Pictures")]
+    pub video_track: Vec<String>,
     /// Send the pictures over another transport than the sound: tcp, sctp, dccp,
     /// xtp, srp, arq or rtp, at the same host, two ports above the sound's; or a
     /// URI: 'sctp://HOST:7720?streams=4'. The receiver needs the same
@@ -89,8 +95,9 @@ pub struct SendArgs {
     /// most; the receiver needs as many --data
     #[arg(long, value_name = "FILE|-", allow_hyphen_values = true, value_hint = ValueHint::FilePath, conflicts_with_all = ["voice", "programme"], help_heading = "Data")]
     pub data: Vec<String>,
-    /// Send the data over another transport than the sound, as --video-over; with
-    /// pictures it is the same one, and both are given
+    /// Send the data over another transport than the sound, as --video-over. The
+    /// same as there: together with the pictures; another: four ports above the
+    /// sound's
     #[arg(long, value_name = "SCHEME|URI", value_parser = completions::completed(values::uri, completions::transports), hide_possible_values = true, value_hint = ValueHint::Url, requires = "data", help_heading = "Data")]
     pub data_over: Option<String>,
     /// Send no more of each of them than this: 64kbit/s [default: what sound and
@@ -171,6 +178,7 @@ impl SendArgs {
             programmes: self.programme.clone(),
             backup: self.backup.clone().map(|source| Backup { source, after: self.backup_after }),
             target,
+            video_tracks: self.video_track.iter().map(|files| versions(files)).collect(),
             video_over: self.video_over.clone(),
             data: self.data.clone(),
             data_over: self.data_over.clone(),
@@ -262,3 +270,11 @@ As an engineer:
   arecord -f S16_LE -r 48000 -c 2 -t raw |
     antiphon send '-?format=s16le&rate=48kHz&channels=2' rtp://host:7710
       from a sound card; --block 64 reduces the delay";
+
+/// The files of a track of pictures; a name that has a comma itself is that of a file that is there.
+fn versions(files: &str) -> Vec<PathBuf> {
+    match Path::new(files).exists() {
+        true => vec![files.into()],
+        false => files.split(',').map(PathBuf::from).collect(),
+    }
+}

@@ -232,6 +232,32 @@ fn records_of_a_film_fit() {
 }
 
 #[test]
+fn records_of_several_tracks_of_pictures_fit() {
+    unless_held_up(HELD_UP, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+        let (first, second) = (path("first.mkv"), path("second.mkv"));
+        std::fs::write(&first, antiphon::video::Clip::Vp8.file()).unwrap();
+        std::fs::write(&second, antiphon::video::Clip::H264.file()).unwrap();
+        let (film, slides) = (path("film.mkv"), path("slides.mkv"));
+        let (sent, heard) = streamed_into(
+            "rtp",
+            &[&film, "--video-track", &slides],
+            &["--video", &first, "--video-track", &second],
+        );
+        verify("send", &sent, &["run", "interval", "summary"]);
+        verify("receive", &heard, &["run", "interval", "summary"]);
+        let further = |records: &str| {
+            let last: Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
+            last["further_pictures"][0].clone()
+        };
+        let (sent, received) = (further(&sent), further(&heard));
+        assert!(sent["sent"].as_u64() > Some(5) && sent["sent"] == received["whole"], "{sent} {received}");
+        assert_eq!(received["file"], serde_json::json!(slides));
+    });
+}
+
+#[test]
 fn records_of_data_fit() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();

@@ -33,10 +33,13 @@
 //! +-------+-------+-----------------------------------------------+
 //! |  .. SSRC      |  encoding name (64), filled up with zeros     |
 //! +---------------+-----------------------------------------------+
+//! |  track        |  where it is not the sender's first
+//! +---------------+
 //! ```
 //!
 //! The fourth, ours as well, is in every packet of a video track and in no other: the encoding name of its payload format
-//! as SDP has it (`H264`, `VP8`), and the sound that it belongs to.
+//! as SDP has it (`H264`, `VP8`), and the sound that it belongs to. Of a sender with several tracks L is 12 in those behind the first, whose
+//! number follows.
 
 use antiphon_core::NtpTime;
 
@@ -178,23 +181,37 @@ pub struct InBandVideo {
     pub sound: u32,
     /// Encoding name of its payload format.
     pub encoding: EncodingName,
+    /// Which of the sender's video tracks, 0 for the first.
+    pub track: u8,
 }
 
 impl InBandVideo {
     const BYTES: usize = 12;
 
-    fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
+    fn to_bytes(self) -> [u8; Self::BYTES + 1] {
+        let mut bytes = [0; Self::BYTES + 1];
         bytes[..4].copy_from_slice(&self.sound.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.encoding.0);
+        bytes[4..Self::BYTES].copy_from_slice(&self.encoding.0);
+        bytes[Self::BYTES] = self.track;
         bytes
     }
 
+    /// Bytes of the element.
+    fn len(self) -> usize {
+        Self::BYTES + usize::from(self.track > 0)
+    }
+
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (sound, name) = bytes.split_first_chunk::<4>()?;
+        let (fixed, track) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
+        let (sound, name) = fixed.split_first_chunk::<4>()?;
         let name = name.iter().position(|byte| *byte == 0).map_or(name, |end| &name[..end]);
         let encoding = EncodingName::new(std::str::from_utf8(name).ok()?)?;
-        (bytes.len() == Self::BYTES).then_some(InBandVideo { sound: u32::from_be_bytes(*sound), encoding })
+        let track = match track {
+            [] => 0,
+            [track] if *track > 0 => *track,
+            _ => return None,
+        };
+        Some(InBandVideo { sound: u32::from_be_bytes(*sound), encoding, track })
     }
 }
 
@@ -258,7 +275,7 @@ pub(super) fn write(ids: ExtensionIds, elements: &Elements, out: &mut [u8; MAX_B
         put(id, &group.to_bytes());
     }
     if let (Some(id), Some(video)) = (ids.video, elements.video) {
-        put(id, &video.to_bytes());
+        put(id, &video.to_bytes()[..video.len()]);
     }
     if let (Some(id), Some(marking)) = (ids.marking, elements.marking) {
         put(id, &marking.to_bytes());
@@ -394,9 +411,9 @@ mod tests {
         }
 
         #[test]
-        fn pictures_round_trip(name in "[A-Za-z0-9]{1,8}", sound in any::<u32>()) {
+        fn pictures_round_trip(name in "[A-Za-z0-9]{1,8}", sound in any::<u32>(), track in any::<u8>()) {
             let encoding = EncodingName::new(&name).unwrap();
-            let video = Some(InBandVideo { sound, encoding });
+            let video = Some(InBandVideo { sound, encoding, track });
             let mut body = [0; MAX_BODY];
             let marking = Some(Marking { start: true, temporal_layer: (sound % 8) as u8, base_pictures: sound as u8, ..Marking::default() });
             let elements = Elements { ntp: Some(NtpTime::from_bits(1)), video, marking, ..Elements::default() };

@@ -26,8 +26,13 @@ impl VideoStream {
             sequence: rng.next_u32() as u16,
             timestamp_offset: rng.next_u32(),
             payload_type: payload_type & 0x7f,
-            in_band: InBandVideo { sound, encoding },
+            in_band: InBandVideo { sound, encoding, track: 0 },
         }
+    }
+
+    /// It is the sender's track of this number, 0 for the first.
+    pub fn set_track(&mut self, track: u8) {
+        self.in_band.track = track;
     }
 
     /// The track's synchronisation source.
@@ -113,7 +118,12 @@ mod tests {
         assert_eq!((first, parsed.payload, parsed.marker), (VIDEO_HEADER + 3, &b"abc"[..], false));
         assert_eq!((parsed.payload_type, parsed.ntp, parsed.ssrc), (97, Some(ntp), stream.ssrc()));
         assert_eq!(parsed.marking, Some(begins));
-        assert_eq!(parsed.video, Some(InBandVideo { sound: 0x1122_3344, encoding }));
+        assert_eq!(parsed.video, Some(InBandVideo { sound: 0x1122_3344, encoding, track: 0 }));
+        stream.set_track(3);
+        let other = stream.packet((0, begins), ntp, b"abc", &mut buf).unwrap();
+        let parsed = parse_rtp(&buf[..other], ExtensionIds::default()).unwrap();
+        assert_eq!((other, parsed.video.map(|video| video.track)), (first, Some(3)), "no byte longer");
+        stream.set_track(0);
         let again = stream.packet((0, begins), ntp, b"abc", &mut buf).unwrap();
         assert_eq!(parse_rtp(&buf[..again], ExtensionIds::default()).unwrap().sequence, sequence);
         stream.advance();

@@ -89,6 +89,8 @@ pub(super) struct Told {
     pub answer: Duration,
     /// Bytes that were on their way before it.
     pub in_flight: f64,
+    /// Bytes a second of the sound, which is never held.
+    pub sound: f64,
 }
 
 impl Copa {
@@ -202,6 +204,11 @@ impl Copa {
         matches!(self.mode, Mode::Alone(_))
     }
 
+    /// Whether the queue is being emptied: the window tells nothing of the path meanwhile.
+    pub fn is_draining(&self) -> bool {
+        matches!(self.mode, Mode::Draining(..))
+    }
+
     /// Nothing was heard for long: the path begins anew.
     pub fn on_silence(&mut self, packet: f64) {
         *self = Copa { window: LEAST * packet, ..Copa::new(packet, 0.0) };
@@ -235,7 +242,7 @@ impl Copa {
     fn look_for_others(&mut self, now: Instant, told: &Told) {
         let longest = self.longest.iter().fold(self.round.longest, |most, one| most.max(*one));
         let is_empty = told.standing <= STEP.max(longest / 10).max(told.meant);
-        let drains = Mode::Draining(now + told.answer + 2 * told.standing, told.standing, told.standing);
+        let drains = Mode::Draining(now + told.answer + self.drains_in(told), told.standing, told.standing);
         self.mode = match self.mode {
             Mode::Alone(_) if is_empty => Mode::Alone(now),
             Mode::Alone(emptied) if now.since(emptied) > ROUNDS as u32 * told.answer => drains,
@@ -264,6 +271,15 @@ impl Copa {
             }
             _ => {}
         }
+    }
+
+    /// How long our part of the queue takes to empty while the sound alone goes on. Where it has most of the path, that is long.
+    fn drains_in(&self, told: &Told) -> Duration {
+        let share = told.sound / self.most_arrived().max(1.0);
+        if share > MOST_SOUND {
+            return 2 * told.standing;
+        }
+        (2 * told.standing).max(told.longest.mul_f64(DRAINS / (1.0 - share)))
     }
 
     fn end_round(&mut self, now: Instant) {
@@ -328,6 +344,9 @@ const SURE: u32 = 3;
 const ARRIVAL: Duration = Duration::from_millis(250);
 const ARRIVALS: usize = 8;
 const BEYOND: f64 = 1.25;
+/// How much longer than it takes a queue is given to empty. Where the sound has more of a path than this, pictures would wait too long for it.
+const DRAINS: f64 = 1.25;
+const MOST_SOUND: f64 = 0.75;
 /// How often to look whether the other sender is still there.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// For how long it may come back, and the window beside it is remembered.

@@ -1,6 +1,7 @@
 //! One path that the tracks of a session share: what is on its way, how fast the path takes it, and what that leaves to the
 //! pictures when the sound has had its own.
 
+mod measures;
 mod sent_stream;
 
 use std::time::Duration;
@@ -10,9 +11,11 @@ use antiphon_media::rtcp::{ArrivalReport, PacketArrival};
 
 use super::copa::{Copa, Told, USUAL_PACKET};
 use super::slow_path::{Arrival, SlowPath};
-use super::{Budget, CongestionManager, PathFigures, SPAN, SPANS, TrackId};
+use super::{Budget, CongestionManager, PathFigures, TrackId};
 use crate::associations::AssociationId;
 use crate::packet_arrivals::LATEST;
+pub(super) use measures::MeanRate;
+use measures::{Delivered, RoundTrip};
 use sent_stream::SentStream;
 
 /// Shares out the path to one peer that tells when packets arrive (RFC 8888), over any transport but one of a byte stream.
@@ -30,8 +33,9 @@ pub struct SharedPath {
     packet: f64,
     /// Of which of them: 0 of the sound's, 1 of data's, 2 of the pictures'.
     packets_of: u8,
-    /// When a packet of pictures was last sent.
+    /// When a packet of pictures was last sent, and one of their first track.
     pictures_at: Option<Instant>,
+    first_at: Option<Instant>,
     round_trip: RoundTrip,
     /// From sending to the report of it, smoothed.
     answer: Option<Duration>,
@@ -44,26 +48,8 @@ pub struct SharedPath {
     credit: f64,
     credited: Instant,
     delivered: Delivered,
+    sound: MeanRate,
     figures: PathFigures,
-}
-
-/// The shortest round trip, and the one that packets have now.
-#[derive(Clone, Debug, Default)]
-struct RoundTrip {
-    /// The shortest of each of the last spans of time, the newest first.
-    shortest: [Option<Duration>; SPANS],
-    began: Instant,
-    /// The shortest of each of the last moments.
-    now: [Option<Duration>; MOMENTS],
-    moment: Instant,
-}
-
-/// Bytes that arrive in a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Delivered {
-    since: Instant,
-    bytes: u64,
-    rate: Option<f64>,
 }
 
 impl SharedPath {
@@ -78,6 +64,7 @@ impl SharedPath {
             packet: 0.0,
             packets_of: 0,
             pictures_at: None,
+            first_at: None,
             round_trip: RoundTrip::default(),
             answer: None,
             reported: None,
@@ -86,7 +73,15 @@ impl SharedPath {
             credit: 0.0,
             credited: Instant::ZERO,
             delivered: Delivered::default(),
+            sound: MeanRate::default(),
             figures: PathFigures::default(),
+        }
+    }
+
+    /// Another peer takes the place of this one: nothing is known of its path.
+    pub(super) fn forget(&mut self) {
+        if let Some(on) = self.on {
+            self.begin(on);
         }
     }
 
@@ -194,6 +189,9 @@ impl CongestionManager for SharedPath {
             _ => 2,
         };
         let is_picture = packets_of > 0;
+        if !is_picture {
+            self.sound.note(now, packet.len());
+        }
         if self.on != Some(on) {
             // Sound may go over several; the pictures go over the one that counts.
             if self.on.is_some() && !is_picture {
@@ -213,6 +211,7 @@ impl CongestionManager for SharedPath {
         self.in_flight += packet.len() as u64;
         if packets_of == 2 {
             self.pictures_at = Some(now);
+            self.first_at = if track == TrackId::FIRST_PICTURES { Some(now) } else { self.first_at };
         }
         if packets_of > self.packets_of {
             (self.packets_of, self.packet) = (packets_of, 0.0);
@@ -284,13 +283,16 @@ impl CongestionManager for SharedPath {
             longest: longest.saturating_sub(shortest),
             answer,
             in_flight: in_flight as f64,
+            sound: self.sound.rate(now),
         };
         copa.on_report(now, &told);
         if let Some(capacity) = self.slow.capacity(self.packet) {
             copa.set_window(capacity * answer.as_secs_f64(), &told);
         }
         let figures = &mut self.figures;
-        figures.rate = Some(copa.estimate() / answer.max(SHORTEST).as_secs_f64());
+        if figures.rate.is_none() || !copa.is_draining() {
+            figures.rate = Some(copa.estimate() / answer.max(SHORTEST).as_secs_f64());
+        }
         (figures.delivered, figures.competes) = (self.delivered.rate, copa.competes());
         figures.queueing = Some(standing.saturating_sub(shortest));
         figures.lost += u64::from(packets.1);
@@ -303,9 +305,14 @@ impl CongestionManager for SharedPath {
         }
         let Some(copa) = self.copa.as_ref() else { return self.first_budget(now) };
         let slow = self.slow_rate(copa);
-        let pictures_come = self.pictures_at.is_some_and(|at| now.since(at) < SILENCE);
-        // A picture that becomes due finds room beside data that are on their way.
-        let share = if track == TrackId::DATA && pictures_come { 0.5 } else { 1.0 };
+        let comes = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < SILENCE);
+        // A picture that becomes due finds room beside what comes after it and is on its way.
+        let share = match track {
+            TrackId::DATA if comes(self.pictures_at) => 0.5,
+            TrackId::DATA | TrackId::FIRST_PICTURES => 1.0,
+            _ if comes(self.first_at) => 0.75,
+            _ => 1.0,
+        };
         let (room, pace) = (share * self.window(copa, slow) - self.in_flight as f64, self.pace(copa, slow));
         self.gain(now, pace, slow.is_some());
         let pace = pace.max(1.0);
@@ -338,44 +345,6 @@ impl CongestionManager for SharedPath {
     }
 }
 
-impl RoundTrip {
-    fn note(&mut self, now: Instant, time: Duration, answer: Option<Duration>) {
-        if now.since(self.began) >= SPAN {
-            self.shortest.copy_within(..SPANS - 1, 1);
-            (self.shortest[0], self.began) = (None, now);
-        }
-        // In all half of an answer's time (Copa, §2.1).
-        let moment = answer.unwrap_or(time).max(SHORTEST_MOMENT) / (2 * (MOMENTS as u32 - 1));
-        if now.since(self.moment) >= moment {
-            self.now.copy_within(..MOMENTS - 1, 1);
-            (self.now[0], self.moment) = (None, now);
-        }
-        for least in [&mut self.shortest[0], &mut self.now[0]] {
-            *least = Some(least.map_or(time, |least| least.min(time)));
-        }
-    }
-
-    fn shortest(&self) -> Option<Duration> {
-        self.shortest.iter().flatten().min().copied()
-    }
-
-    /// The shortest one, and that of now.
-    fn get(&self) -> Option<(Duration, Duration)> {
-        self.shortest().zip(self.now.iter().flatten().min().copied())
-    }
-}
-
-impl Delivered {
-    fn note(&mut self, now: Instant, bytes: u64) {
-        self.bytes += bytes;
-        let time = now.since(self.since);
-        if time >= RATE_OVER {
-            self.rate = (self.since > Instant::ZERO).then(|| self.bytes as f64 / time.as_secs_f64());
-            (self.since, self.bytes) = (now, 0);
-        }
-    }
-}
-
 /// Number and SSRC of an RTP packet.
 fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
     let header = packet.first_chunk::<12>()?;
@@ -398,11 +367,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// Without a report for so long the path is taken to be broken (RFC 6298 §2.4).
 const SILENCE: Duration = Duration::from_secs(1);
-/// Parts of the time in which the least wait counts, and the shortest such time: some reports lie in it.
-const MOMENTS: usize = 3;
-const SHORTEST_MOMENT: Duration = Duration::from_millis(40);
-/// Over which the rate of arrivals is counted.
-const RATE_OVER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use antiphon_core::{Instant, Message, SendError};
 use antiphon_media::packet::renumber;
 use antiphon_media::rtcp::PictureLoss;
 
-use super::video::PICTURES_PRIORITY;
+use super::video::priority_of;
 use super::{Session, tell};
 use crate::manager::{Budget, TrackId};
 use crate::observer::{PictureSent, Seen};
@@ -139,17 +139,19 @@ impl Session {
         let is_unmanaged = self.is_video_unmanaged();
         // What several take says nothing of one.
         let is_single = self.peers.iter().flatten().count() == 1;
-        let rate = self.rate_of_pictures().filter(|_| !is_unmanaged);
+        let mut left = self.rate_beside_sound().filter(|_| !is_unmanaged);
         let Some(peer) = self.peers[at].as_mut().filter(|_| !self.group) else { return false };
         if Self::video_destination(is_apart, peer).is_none() {
             return false;
         }
         let mut begins = false;
         for (track, video) in self.video.tracks_mut().enumerate() {
+            // Beside those that are due meanwhile, of this track and of those before it.
+            let due = video.rate_since_key_frame(now);
+            left = left.map(|left| left - due);
             let Some(bytes) = video.since_key_frame() else { continue };
-            // Beside those that are due meanwhile.
-            let rate = rate.or(video.rate_taken().filter(|_| is_unmanaged && is_single));
-            let left = rate.map(|rate| rate - video.rate_since_key_frame(now));
+            let taken = video.rate_taken().filter(|_| is_unmanaged && is_single);
+            let left = left.or(taken.map(|taken| taken - due));
             if left.is_some_and(|left| bytes as f64 > left * LONGEST.as_secs_f64()) {
                 continue;
             }
@@ -216,6 +218,7 @@ impl Session {
             return;
         };
         let to = Self::video_destination(is_apart, peer);
+        let path = Self::path_to(&self.associations, peer);
         let flow = peer.pictures_of(at);
         while let Some(mut behind) = flow.behind {
             let number = track.number().wrapping_add(flow.ahead);
@@ -239,14 +242,16 @@ impl Session {
             renumber(packet, number);
             let deadline = useful.map(|useful| behind.since + useful);
             let message =
-                Message { priority: PICTURES_PRIORITY, ..Message::new(again_tag(at), packet, deadline) };
+                Message { priority: priority_of(at), ..Message::new(again_tag(at), packet, deadline) };
             let result = match !bounded || self.associations.may_stream(to, len) {
                 true => self.associations.send_media(now, to, stream, message),
                 false => Err(SendError::Blocked { queued: 0 }),
             };
             match result {
                 Ok(()) => {
-                    self.manager.on_sent(now, to, TrackId(1 + at as u16), packet);
+                    if let Some(path) = path.of(&self.associations, to) {
+                        self.manager.on_sent(now, path, TrackId(1 + at as u16), packet);
+                    }
                     flow.open += 1;
                 }
                 Err(SendError::Blocked { .. }) => break,

@@ -15,8 +15,10 @@ use crate::packet_arrivals::{LATEST, PacketArrivals};
 #[derive(Default)]
 pub(super) struct Arrivals {
     packets: PacketArrivals,
-    /// The peer whose pictures came last, over which association, and when.
-    pictures: Option<(usize, AssociationId, Instant)>,
+    /// The peer whose pictures came last, and when.
+    pictures: Option<(usize, Instant)>,
+    /// The association over which they, or data, last came as datagrams, and when: there it is told.
+    over: Option<(AssociationId, Instant)>,
     /// When a receiver of ours last told of its own.
     heard: Option<Instant>,
 }
@@ -34,29 +36,34 @@ impl Arrivals {
 
     /// The peer whose pictures come.
     pub fn pictures_from(&self) -> Option<usize> {
-        self.pictures.map(|(at, ..)| at)
+        self.pictures.map(|(at, _)| at)
     }
 
     /// A packet of sound of the peer at `at` came.
     pub fn on_sound(&mut self, now: Instant, at: usize, name: (u32, u16), received: Received) {
-        if self.pictures.is_some_and(|(from, ..)| from == at) {
+        if self.pictures.is_some_and(|(from, _)| from == at) {
             self.packets.on_packet(now, name, received, received.len);
         }
     }
 
-    /// A packet of pictures of the peer at `at` came.
+    /// A packet of pictures of the peer at `at` came. `is_told`: as a datagram.
     pub fn on_picture(
         &mut self,
         now: Instant,
         (at, id): (usize, AssociationId),
+        is_told: bool,
         name: (u32, u16),
         received: Received,
     ) {
-        if self.pictures.is_none_or(|(from, ..)| from != at) {
+        if self.pictures.is_none_or(|(from, _)| from != at) {
             self.packets.begin();
+            self.over = None;
         }
-        self.pictures = Some((at, id, now));
-        self.packets.on_packet(now, name, received, received.len);
+        self.pictures = Some((at, now));
+        if is_told {
+            self.over = Some((id, now));
+            self.packets.on_packet(now, name, received, received.len);
+        }
     }
 
     /// A piece of data of the peer at `at` came: it is told of where pictures are, if there are any.
@@ -64,15 +71,16 @@ impl Arrivals {
         &mut self,
         now: Instant,
         (at, id): (usize, AssociationId),
+        is_told: bool,
         name: (u32, u16),
         received: Received,
     ) {
-        let beside = |(from, over, last): &(usize, AssociationId, Instant)| {
-            *from == at && *over != id && now.since(*last) < SILENCE
-        };
-        match self.pictures {
-            Some(pictures) if beside(&pictures) => self.packets.on_packet(now, name, received, received.len),
-            _ => self.on_picture(now, (at, id), name, received),
+        let is_same_peer = self.pictures.is_some_and(|(from, _)| from == at);
+        let is_beside = self.over.is_some_and(|(over, last)| over != id && now.since(last) < SILENCE);
+        if !is_same_peer || !is_beside {
+            self.on_picture(now, (at, id), is_told, name, received);
+        } else if is_told {
+            self.packets.on_packet(now, name, received, received.len);
         }
     }
 }
@@ -100,13 +108,18 @@ impl Session {
         else {
             return;
         };
-        let Some((at, id, last)) = self.arrivals.pictures else { return };
+        let Some((at, last)) = self.arrivals.pictures else { return };
+        if now.since(last) >= SILENCE {
+            self.arrivals.pictures = None;
+            return;
+        }
+        let Some((id, last)) = self.arrivals.over else { return };
         let peer = self.peers.get(at).and_then(Option::as_ref).filter(|peer| peer.connected);
         if peer.is_none() || self.peer_at(id) != Some(at) {
             return;
         }
         if now.since(last) >= SILENCE {
-            self.arrivals.pictures = None;
+            self.arrivals.over = None;
         } else if self.config.reflected.is_some() {
             // What came back has its round trip behind it: it need not go another one.
             let is_managed = !self.is_unmanaged(id);
@@ -127,7 +140,9 @@ impl Session {
     pub(super) fn on_arrivals_told(&mut self, now: Instant, id: AssociationId, bytes: &[u8]) -> bool {
         let Some(report) = ArrivalReport::parse(bytes) else { return false };
         self.arrivals.heard = Some(now);
-        self.manager.on_report(now, id, &report);
+        let peer = self.peer_at(id).and_then(|at| self.peers[at].as_ref());
+        let path = peer.and_then(|peer| Self::path_of(&self.associations, peer, id));
+        self.manager.on_report(now, path.unwrap_or(id), &report);
         true
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire};
 use antiphon_media::packet::{DataPlace, RtpView};
 
-use super::Session;
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
+use super::{Apart, Session};
 use crate::associations::AssociationId;
 use crate::data_in::{DataIn, DataInCounters, DataSink};
 use crate::data_track::{DataTrack, DataTrackCounters, DataWay, data_of, data_tag};
@@ -24,8 +24,8 @@ use crate::video_track::VideoTrack;
 pub(super) struct Data {
     tracks: Vec<DataTrack>,
     receive: Option<DataIn>,
-    /// They go over the association of their own that pictures may have, too.
-    is_apart: bool,
+    /// The association that they go over instead of the sound's.
+    apart: Option<Apart>,
     /// Since when the sound waits for their end.
     over: Option<Instant>,
 }
@@ -47,14 +47,14 @@ impl Session {
         self.beside.tracks.push(track);
     }
 
-    /// Sends data over the association of [`Self::set_video_apart`], alone or with the pictures. Call it before there is a peer.
-    pub fn set_data_apart(&mut self) {
-        self.beside.is_apart = true;
+    /// Sends data over an association of [`Self::send_apart`]: that of the pictures, or one of their own. Call it before there is a peer.
+    pub fn set_data_over(&mut self, apart: Apart) {
+        self.beside.apart = Some(apart);
     }
 
     /// The association over which `peer` is sent data now.
     fn data_destination(&self, peer: &Peer) -> Option<AssociationId> {
-        Self::video_destination(self.beside.is_apart, peer)
+        Self::destination(self.beside.apart, peer)
     }
 
     /// Receives data into this sink.
@@ -108,21 +108,20 @@ impl Session {
 
     /// Hands the next packet of a track to all peers; returns its length, or `None` if there is none or it waits.
     fn send_piece(&mut self, now: Instant, at: usize, way: DataWay) -> Option<usize> {
-        let before = if self.beside.is_apart { 0 } else { self.streams_before_video() };
-        let stream = before + self.video.ssrcs().count() + at;
+        let stream = self.streams_before_data() + at;
         let waits = self.peers.iter().flatten().count() == 1;
-        let is_apart = self.beside.is_apart;
+        let apart = self.beside.apart;
         let track = &mut self.beside.tracks[at];
         let packet = track.poll(now, way)?;
         let len = packet.bytes.len();
         let (mut taken, mut refused) = (0, 0);
         for peer in self.peers.iter_mut().flatten() {
-            let Some(id) = Self::video_destination(is_apart, peer) else { continue };
+            let Some(id) = Self::destination(apart, peer) else { continue };
             let message = Message::new(data_tag(at), packet.bytes, packet.deadline);
             let message = Message { priority: DATA_PRIORITY, ..message };
             match self.associations.send_media(now, id, stream, message) {
                 Ok(()) => {
-                    if let Some(path) = Session::path_of_sound(&self.associations, peer.video_way(), id) {
+                    if let Some(path) = Session::path_of(&self.associations, peer, id) {
                         self.manager.on_sent(now, path, TrackId::DATA, packet.bytes);
                     }
                     taken += 1;
@@ -138,6 +137,18 @@ impl Session {
         Some(len)
     }
 
+    /// Under which number their association sends the first track: those of what goes before them in it come first.
+    fn streams_before_data(&self) -> usize {
+        let sounds = self.send.as_ref().map_or(0, |track| track.ssrcs().count());
+        let goes_along = match self.beside.apart {
+            Some(Apart::Data) => false,
+            Some(Apart::Pictures) => true,
+            None => !self.sends_video_apart(),
+        };
+        let pictures = if goes_along { self.video.ssrcs().count() } else { 0 };
+        pictures + if self.beside.apart.is_none() { sounds } else { 0 }
+    }
+
     /// Whether nothing of them is to leave: nobody is there yet, or pictures wait for what the path carries, or begin.
     fn data_must_wait(&self, now: Instant, origin: Instant) -> bool {
         let mut peers = self.peers.iter().flatten();
@@ -151,8 +162,7 @@ impl Session {
     fn is_data_unmanaged(&self) -> bool {
         let mut peers = self.peers.iter().flatten();
         let (Some(peer), None) = (peers.next(), peers.next()) else { return true };
-        let is_other = |id| Self::path_of_sound(&self.associations, peer.video_way(), id).is_none();
-        self.group || self.data_destination(peer).is_none_or(|id| self.is_unmanaged(id) || is_other(id))
+        self.group || self.data_destination(peer).is_none_or(|id| self.is_unmanaged(id))
     }
 
     /// Whether they go over a stream of bytes, which gets a piece when it has taken the one before.
@@ -170,7 +180,7 @@ impl Session {
         let is_silent = progress.is_none_or(|progress| now.since(progress.max(over)) >= PATIENCE);
         // Who has not taken a transport of theirs by now does not listen on it.
         let mut peers = self.peers.iter().flatten();
-        let is_unwanted = progress == Some(Instant::ZERO) && self.beside.is_apart;
+        let is_unwanted = progress == Some(Instant::ZERO) && self.beside.apart.is_some();
         let is_unwanted = is_unwanted && peers.all(|peer| self.data_destination(peer).is_none());
         is_silent || is_unwanted || self.beside.tracks.iter().all(DataTrack::is_over)
     }
@@ -207,7 +217,8 @@ impl Session {
             return;
         }
         // As with pictures, those that nobody wants take as much of the path.
-        self.arrivals.on_data(now, (at, id), (view.ssrc, view.sequence), received);
+        let is_told = !self.is_unmanaged(id);
+        self.arrivals.on_data(now, (at, id), is_told, (view.ssrc, view.sequence), received);
         let heard = self.receive.as_ref().and_then(ReceiveTrack::followed);
         if let Some(data) = &mut self.beside.receive {
             data.on_piece((view.ssrc, sound), heard, place, bytes);

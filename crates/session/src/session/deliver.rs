@@ -270,7 +270,7 @@ impl Session {
         let Called { wire, paths, stack } = redial.called.clone();
         let id = self.associate(now, wire, &paths, &*stack);
         self.attach(now, id, at);
-        self.show_video_token(now, at);
+        self.show_tokens_apart(now, at);
     }
 
     /// When one of these has something to do.

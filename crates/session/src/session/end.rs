@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{CloseMode, CloseReason, Instant, Wire, sooner};
 
-use super::Session;
+use super::{Apart, Session};
 use crate::associations::AssociationId;
 use crate::peer::PeerEnd;
 use crate::receive_track::ReceiveTrack;
@@ -112,7 +112,7 @@ impl Session {
         let Some(track) = &self.receive else { return };
         let over = self.config.ends_with_stream && self.config.reflected.is_none() && track.is_over();
         let failed = track.error().is_some();
-        if failed || over && !self.waits_for_video(now) && !self.waits_for_video_session(now) {
+        if failed || over && !self.waits_for_rest(now) && !self.waits_for_video_session(now) {
             self.close(now);
         }
     }
@@ -171,7 +171,7 @@ impl Session {
             let len = bytes.len();
             if self.says_goodbye_apart(group) {
                 // Of pictures, behind the last of them.
-                if let Some(id) = peer.video_way() {
+                if let Some(id) = peer.way(Apart::Pictures) {
                     self.associations.send_control(now, id, Some(0), bytes);
                 }
                 continue;
@@ -273,7 +273,7 @@ impl Session {
         if (self.send.is_some() && self.serving.is_none() || left_us) && !ended_well {
             self.peer_end.get_or_insert(PeerEnd::Closed(reason));
         }
-        self.end_way_for_video(now, at);
+        self.end_ways_apart(now, at);
         let Some(peer) = &mut self.peers[at] else { return };
         let ended = self.sending.and_then(|(_, end)| end).unwrap_or(now);
         let broken = peer.broken_lately(ended);

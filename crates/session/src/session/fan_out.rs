@@ -104,13 +104,13 @@ impl FanOut<'_> {
         let Self { now, associations, manager, most, bounded, .. } = self;
         let now = *now;
         let of_use = deadline.is_none_or(|deadline| deadline >= now);
-        let video = peer.video_way();
+        let path = Session::path_to(associations, peer);
         let mut send = |id| {
             *most = associations.profile(id).map_or(*most, |profile| profile.max_message.min(*most));
             if *bounded && !associations.may_stream(id, bytes.len()) {
                 return Err(SendError::Blocked { queued: 0 });
             }
-            if let (true, Some(path)) = (of_use, Session::path_of_sound(associations, video, id)) {
+            if let (true, Some(path)) = (of_use, path.of(associations, id)) {
                 manager.on_sent(now, path, TrackId::SOUND, bytes);
             }
             associations.send_media(

@@ -13,10 +13,10 @@ use antiphon_core::{CloseMode, Event, Instant, PathId, Role, Stack, WireId, soon
 use antiphon_media::packet::{PacketKind, classify};
 use antiphon_media::rtcp::{App, AppKind, PlayoutDelay, Token};
 
-use super::Session;
 use super::change::{Change, ChangeFailure};
 use super::deliver::Called;
 use super::end::State;
+use super::{Apart, Session};
 use crate::associations::AssociationId;
 use crate::peer::{Further, Joining, Peer};
 
@@ -62,7 +62,7 @@ impl Session {
         }
         let id = self.associations.call(now, wire, paths, &**stack);
         self.further.stacks.push(Called { wire, paths: paths.to_vec(), stack: Rc::clone(stack) });
-        self.attach_further(now, (id, false), at, joining, false);
+        self.attach_further(now, (id, None), at, joining, false);
         if self.further.own == Token::default() {
             self.further.own = token;
         }
@@ -92,19 +92,19 @@ impl Session {
     pub(super) fn attach_further(
         &mut self,
         now: Instant,
-        (id, is_for_video): (AssociationId, bool),
+        (id, apart): (AssociationId, Option<Apart>),
         at: usize,
         joining: Joining,
         connected: bool,
     ) {
         self.map_to_peer(id, at);
-        if is_for_video {
+        if apart.is_some() {
             self.associations.set_aside(id);
         }
         let (wire, joining) = (self.associations.wire_of(id), Some(joining));
         let Some(peer) = &mut self.peers[at] else { return };
         self.further.at = Some(at);
-        peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None, is_for_video });
+        peer.further.push(Further { id, wire, joining, connected, began: now, accepted: None, apart });
         self.hold(self.associations.profile(id).map_or(0, |profile| profile.max_receive));
         if self.room > 0 {
             self.associations.reserve_messages(id, self.room);
@@ -124,8 +124,7 @@ impl Session {
             let listener = self.associations.listener_of(*first);
             listener.is_some() && listener != self.associations.listener_of(id)
         };
-        let is_for_video = self.is_listener_for_video(id);
-        let alive = is_for_video
+        let alive = self.listener_apart(id).is_some()
             || first
                 .filter(elsewhere)
                 .is_some_and(|first| self.associations.is_alive(now, first, self.silence));
@@ -151,16 +150,16 @@ impl Session {
         match App::parse(bytes) {
             Some(App { kind: AppKind::Join, token, .. }) if self.further.announced == Some(token) => {
                 self.further.candidates.retain(|one| *one != id);
-                let is_for_video = self.is_listener_for_video(id);
-                if is_for_video {
-                    self.make_way_for_video(at);
+                let apart = self.listener_apart(id);
+                if let Some(apart) = apart {
+                    self.make_way_apart(at, apart);
                     self.associations.keep(id);
                 }
-                self.attach_further(now, (id, is_for_video), at, Joining::Beside, true);
+                self.attach_further(now, (id, apart), at, Joining::Beside, true);
                 self.tell(now, id, AppKind::Accept, token);
             }
             _ if classify(bytes) != Some(PacketKind::Rtp) => {}
-            _ if self.is_listener_for_video(id) => self.unknown_sources += 1,
+            _ if self.listener_apart(id).is_some() => self.unknown_sources += 1,
             _ => {
                 let first = self.peers[at].as_ref().and_then(|peer| peer.association);
                 if first.is_some_and(|first| self.associations.is_alive(now, first, self.silence)) {
@@ -188,8 +187,8 @@ impl Session {
                 if let Some(one) = peer.further_mut(id).filter(|one| one.accepted.is_none()) {
                     one.accepted = Some(now);
                     self.further.changes.extend(one.wire.map(Change::Joined));
-                    if one.is_for_video {
-                        self.on_way_for_video(now);
+                    if let Some(apart) = one.apart {
+                        self.on_way_apart(now, apart);
                     }
                 }
             }
@@ -238,7 +237,7 @@ impl Session {
         for one in std::mem::take(&mut peer.further) {
             self.peer_of[one.id.index()] = None;
             self.associations.release(one.id);
-            if one.is_for_video {
+            if one.apart.is_some() {
                 // It may be the next one's: it goes on to show its token.
                 self.further.candidates.push(one.id);
             }
@@ -248,8 +247,8 @@ impl Session {
     /// An event of an association that is not the first one.
     pub(super) fn on_further_event(&mut self, now: Instant, at: usize, id: AssociationId, event: &Event) {
         let Some(one) = self.peers[at].as_mut().and_then(|peer| peer.further_mut(id)) else { return };
-        if one.is_for_video {
-            return self.on_video_apart_event(now, at, event);
+        if let Some(apart) = one.apart {
+            return self.on_apart_event(now, at, apart, event);
         }
         match event {
             Event::Connected => one.connected = true,
@@ -310,8 +309,8 @@ impl Session {
         }
         let Some(peer) = &self.peers[at] else { return };
         let unaccepted = |one: &Further| one.joining.is_some() && one.accepted.is_none();
-        // A receiver that was started again knows nothing of the one for pictures, and nothing else tells so.
-        let told = |one: &Further| unaccepted(one) || one.is_for_video;
+        // A receiver that was started again knows nothing of those for pictures and data, and nothing else tells so.
+        let told = |one: &Further| unaccepted(one) || one.apart.is_some();
         let (first, count) = (peer.association.filter(|_| peer.connected), peer.further.len());
         let youngest = peer.further.iter().filter(|one| unaccepted(one)).map(|one| one.began).max();
         let is_young = youngest.is_some_and(|began| now.since(began) < EAGER);

@@ -8,7 +8,6 @@ use super::reports::ReportFrom;
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::observer::Seen;
-use crate::peer::Peer;
 use crate::receive_track::{ReceiveTrack, Told};
 
 impl Session {
@@ -40,8 +39,7 @@ impl Session {
                 self.on_candidate(now, id, bytes);
                 continue;
             };
-            let of_sound = |peer: &&mut Box<Peer>| peer.for_video().is_none_or(|one| one.id != id);
-            if let Some(peer) = self.peers[at].as_mut().filter(of_sound) {
+            if let Some(peer) = self.peers[at].as_mut().filter(|peer| peer.is_of_sound(id)) {
                 (peer.answered, peer.broken) = (true, None);
             }
             match kind {
@@ -78,7 +76,7 @@ impl Session {
     /// a single peer may get it now.
     fn has_place(&mut self, now: Instant, id: AssociationId, kind: Option<PacketKind>, bytes: &[u8]) -> bool {
         let of_use = match kind {
-            _ if self.is_listener_for_video(id) && self.peer_at(id).is_none() => self.shows_token(bytes),
+            _ if self.listener_apart(id).is_some() && self.peer_at(id).is_none() => self.shows_token(bytes),
             Some(PacketKind::Rtp) => true,
             // A receiver sends nothing else, a sender both.
             Some(PacketKind::Rtcp) => self.receive.is_none(),

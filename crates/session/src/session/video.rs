@@ -1,22 +1,25 @@
 //! Pictures of a session, beside its sound: each track to every peer, and received ones to a sink.
 
+mod handing;
+
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, Outcome, Received, SendError, Tag, Wire, sooner};
-use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_data, parse_rtp, renumber};
+use antiphon_core::{Instant, Outcome, Received, Tag, Wire, sooner};
+use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_data, parse_rtp};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
-use super::video_apart::VideoApart;
 use super::{Session, tell};
-use crate::associations::{AssociationId, Associations};
-use crate::manager::{Budget, CongestionManager, TrackId};
-use crate::observer::{Observer, PictureSent, Seen};
-use crate::peer::Peer;
+use crate::associations::AssociationId;
+use crate::manager::{Budget, TrackId};
+use crate::observer::Seen;
 use crate::send_track::SendTrack;
 use crate::video_in::{VideoIn, VideoInCounters, VideoSink};
-use crate::video_track::{AGAIN, VideoPacket, VideoTrack, VideoTrackCounters, Way, video_of, video_tag};
+use crate::video_track::{AGAIN, VideoTrack, VideoTrackCounters, Way, video_of};
+pub(crate) use handing::PICTURES_PRIORITY;
+pub(super) use handing::priority_of;
+use handing::{Handing, To, USUAL_PATIENCE};
 
 /// The pictures of a session.
 #[derive(Default)]
@@ -71,8 +74,11 @@ impl Video {
 }
 
 impl Session {
-    /// Sends pictures beside the sound, to all peers.
-    pub fn add_video_track(&mut self, track: VideoTrack) {
+    /// Sends pictures beside the sound, to all peers. Of several tracks each comes after those that were added before it: it has what they
+    /// leave of the path, and does not leave while they wait.
+    pub fn add_video_track(&mut self, mut track: VideoTrack) {
+        debug_assert!(self.video.tracks.len() < MOST_VIDEO_TRACKS);
+        track.set_number(self.video.tracks.len() as u8);
         if !self.reports_apart(track.ssrc()) {
             for peer in self.peers.iter_mut().flatten() {
                 peer.rtcp.add_source_at(track.ssrc(), VIDEO_CLOCK);
@@ -86,9 +92,17 @@ impl Session {
         self.video.ssrcs()
     }
 
-    /// Receives pictures into this sink.
+    /// Receives pictures into this sink: those of a sender's first track.
     pub fn set_video_sink(&mut self, sink: Box<dyn VideoSink>) {
         self.video.receive = Some(VideoIn::new(sink));
+    }
+
+    /// Receives the sender's next track of pictures into this sink, after [`Self::set_video_sink`] for the first.
+    pub fn add_video_sink(&mut self, sink: Box<dyn VideoSink>) {
+        match &mut self.video.receive {
+            Some(video) => video.add(sink),
+            None => self.set_video_sink(sink),
+        }
     }
 
     /// Totals of each video track that is sent.
@@ -125,7 +139,7 @@ impl Session {
         let mut peers = self.peers.iter().flatten();
         let mut ways = self.peers.iter().flatten().filter_map(|peer| Self::video_destination(is_apart, peer));
         let is_one = peers.next().is_some() && peers.next().is_none();
-        !is_one || self.group || self.sends_video_session() || ways.all(|id| self.is_unmanaged(id))
+        !is_one || self.sends_video_session() || ways.all(|id| self.is_unmanaged(id))
     }
 
     /// Under which number an association sends the first track of pictures: those of the sound come first.
@@ -137,10 +151,13 @@ impl Session {
     }
 
     fn run_video_track(&mut self, now: Instant, origin: Instant, at: usize) {
+        if self.video.tracks[..at].iter().any(|before| before.is_held_at(now)) {
+            return self.video.tracks[at].hold(now + ASK_AGAIN);
+        }
         let id = TrackId(1 + at as u16);
         let is_unmanaged = self.is_video_unmanaged();
         let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
-        let way = self.way_of_pictures(at, is_unmanaged);
+        let way = self.way_of_pictures(now, at, is_unmanaged);
         let handing = Handing {
             track: at,
             stream: self.streams_before_video() + at,
@@ -172,11 +189,11 @@ impl Session {
             // A peer that has come later gets it in its turn.
             used += if taken + refused > 0 { len } else { 0 };
             if taken > 0 {
-                self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+                self.apart.on_progress(now);
             }
             track.on_sent(now, due, len, (taken, refused));
             let (ssrc, timestamp) = (track.ssrc(), track.timestamp(now, origin));
-            let apart = self.video_apart.as_mut().and_then(VideoApart::reports_mut);
+            let apart = self.apart.reports_mut();
             let is_beside = apart.is_none();
             let beside = self.peers.iter_mut().flatten().filter(|peer| peer.connected && is_beside);
             let beside = beside.map(|peer| &mut peer.rtcp);
@@ -185,7 +202,7 @@ impl Session {
     }
 
     /// What the way of the pictures of a track is like.
-    fn way_of_pictures(&self, at: usize, is_unmanaged: bool) -> Way {
+    fn way_of_pictures(&self, now: Instant, at: usize, is_unmanaged: bool) -> Way {
         let patience = self.video_patience();
         let is_stream = is_unmanaged && self.has_stream_for_video();
         let is_apart = self.sends_video_apart();
@@ -196,7 +213,7 @@ impl Session {
             longest: if is_stream { Some(Duration::ZERO) } else { self.longest_wait(patience) },
             rate: match is_unmanaged {
                 true => self.video.tracks[at].rate_taken().filter(|_| is_stream),
-                false => self.rate_of_pictures(),
+                false => self.rate_of_pictures(now, at),
             },
             is_stream,
             is_missing: match is_apart {
@@ -208,11 +225,16 @@ impl Session {
         }
     }
 
-    /// What the sound leaves of the path to each track of pictures, in bytes a second, if that is known.
-    pub(super) fn rate_of_pictures(&self) -> Option<f64> {
+    /// What the sound leaves of the path, in bytes a second, if that is known.
+    pub(super) fn rate_beside_sound(&self) -> Option<f64> {
         let sound = self.sound_on_path();
-        let left = (self.manager.figures().rate? - sound).max(0.0);
-        Some(left / self.video.tracks.len().max(1) as f64)
+        Some((self.manager.figures().rate? - sound).max(0.0))
+    }
+
+    /// What the sound and the tracks before it leave of that to the track of pictures at `at`.
+    fn rate_of_pictures(&self, now: Instant, at: usize) -> Option<f64> {
+        let before = self.video.tracks[..at].iter().map(|track| track.rate_since_key_frame(now));
+        Some((self.rate_beside_sound()? - before.sum::<f64>()).max(0.0))
     }
 
     /// For how long after it was due a picture is of use to the peer that waits for it the longest; `None`: to a recording,
@@ -256,7 +278,7 @@ impl Session {
             peer.into_iter().for_each(|peer| peer.pictures_of(at).on_outcome());
             return true;
         }
-        self.video_apart.iter_mut().for_each(|way| way.on_progress(now));
+        self.apart.on_progress(now);
         if let Some(track) = self.video.tracks.get_mut(at) {
             track.on_outcome(now, unit, matches!(outcome, Outcome::Expired { .. }));
         }
@@ -289,7 +311,8 @@ impl Session {
             return true;
         }
         // Those that nobody wants, and those of several tracks of which one is followed, take as much of the path, and of what the sound needs.
-        self.arrivals.on_picture(now, (at, id), (view.ssrc, view.sequence), received);
+        let is_told = !self.is_unmanaged(id);
+        self.arrivals.on_picture(now, (at, id), is_told, (view.ssrc, view.sequence), received);
         let Some(video) = &mut self.video.receive else { return false };
         let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
         if followed {
@@ -305,80 +328,7 @@ impl Session {
     }
 }
 
-/// How the packets of a track are handed over.
-struct Handing {
-    track: usize,
-    /// The transport's stream that it uses.
-    stream: usize,
-    /// A peer whose transport has no room is waited for.
-    waits: bool,
-    is_apart: bool,
-    /// An address that is not proved gets no more than it is good for.
-    bounded: bool,
-    /// The playout delay of a peer that has told none.
-    delay: PlayoutDelay,
-}
-
-/// Where packets are handed over to.
-struct To<'a> {
-    peers: &'a mut [Option<Box<Peer>>],
-    associations: &'a mut Associations,
-    manager: &'a mut dyn CongestionManager,
-    observers: &'a mut [Box<dyn Observer>],
-}
-
-impl Handing {
-    /// Hands a packet to all peers; returns how many took it and refused it, or `None` if it waits.
-    fn hand_over(&self, now: Instant, packet: VideoPacket<'_>, to: To<'_>) -> Option<(u64, u64)> {
-        let VideoPacket { unit, part: (part, parts), bytes, number, begins_key, is_needed, due, .. } = packet;
-        let (deadline, whole) = (packet.deadline, parts as usize * bytes.len());
-        let To { peers, associations, manager, observers } = to;
-        let (mut taken, mut refused) = (0, 0);
-        for peer in peers.iter_mut().flatten() {
-            let Some(id) = Session::video_destination(self.is_apart, peer) else { continue };
-            let patience = match peer.playout_delay.unwrap_or(self.delay) {
-                PlayoutDelay::Of(delay) => delay / 2,
-                PlayoutDelay::Unbounded => USUAL_PATIENCE,
-            };
-            let flow = peer.pictures_of(self.track);
-            let takes = || self.waits || manager.takes(now, id, whole, patience);
-            if !flow.gets((part == 0, begins_key, is_needed), takes) {
-                continue;
-            }
-            let Some(sequence) = flow.number(now, number, begins_key) else { continue };
-            renumber(bytes, sequence);
-            let message = Message::new(video_tag(self.track, unit), bytes, deadline);
-            let message = Message { priority: PICTURES_PRIORITY, ..message };
-            // Of a call, as the sound.
-            let result = match !self.bounded || associations.may_stream(id, bytes.len()) {
-                true => associations.send_media(now, id, self.stream, message),
-                false => Err(SendError::Blocked { queued: 0 }),
-            };
-            match result {
-                Ok(()) => {
-                    manager.on_sent(now, id, TrackId(1 + self.track as u16), bytes);
-                    taken += 1;
-                }
-                Err(SendError::Blocked { .. }) if self.waits => return None,
-                Err(_) => refused += 1,
-            }
-            let sent = PictureSent {
-                track: self.track,
-                sequence,
-                picture: unit,
-                part: (part, parts),
-                is_again: false,
-                due,
-                len: bytes.len(),
-                result,
-            };
-            tell(observers, now, &Seen::PictureSent(sent));
-        }
-        Some((taken, refused))
-    }
-}
-
-/// Sound goes first, where a transport or a router can choose.
-pub(crate) const PICTURES_PRIORITY: u8 = 1;
-/// For how long pictures wait of which none is too late.
-const USUAL_PATIENCE: Duration = Duration::from_secs(1);
+/// Tracks of pictures that a session sends at most.
+pub const MOST_VIDEO_TRACKS: usize = 4;
+/// How soon a track that comes after others that wait asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(5);

@@ -2,7 +2,7 @@
 //! programs have them and SDP describes them.
 //!
 //! Nothing of ours is asked of the other end: no token, no arrivals. A sender sends to an address that it was told ([`super::video_reports`] beside
-//! [`super::video_apart`]). A receiver takes what comes under the payload type that it was told, from one address at a time; where each
+//! [`super::apart`]). A receiver takes what comes under the payload type that it was told, from one address at a time; where each
 //! picture belongs it knows by the sender's reports ([`Tie`]).
 
 use std::time::Duration;
@@ -11,9 +11,9 @@ use antiphon_core::{Instant, PathId, Transmit, WireId, sooner};
 use antiphon_media::packet::{EncodingName, ExtensionIds, PacketKind, VIDEO_CLOCK, classify, parse_rtp};
 use antiphon_media::rtcp::{MAX_REPORT, PlayoutDelay, RtcpConfig, RtcpEvent, RtcpSession};
 
-use super::Session;
+use super::apart::VideoEnd;
 use super::end::State;
-use super::video_apart::{VideoApart, VideoEnd};
+use super::{Apart, Session};
 use crate::receive_track::ReceiveTrack;
 use crate::tie::{Tie, VideoTie};
 
@@ -256,12 +256,8 @@ impl Session {
 
     /// When [`Self::step_video_session`] has something to do, or [`Self::waits_for_video_session`] says something else.
     pub(super) fn next_video_session(&self) -> Option<Instant> {
-        let sent = match &self.video_apart {
-            Some(VideoApart::Sends(sending)) => {
-                sending.reports.as_ref().and_then(|reports| reports.rtcp.as_ref()?.poll_timeout())
-            }
-            _ => None,
-        };
+        let sending = self.apart.sending(Apart::Pictures);
+        let sent = sending.and_then(|sending| sending.reports.as_ref()?.rtcp.as_ref()?.poll_timeout());
         let received = self.video_session.as_ref();
         let reports = received.and_then(|session| session.reports.poll_timeout());
         let due = sooner(sooner(sent, reports), received.and_then(VideoSession::silent_at));

@@ -1,4 +1,5 @@
-use antiphon_core::Tag;
+use antiphon_core::{Epoch, Tag};
+use antiphon_media::packet::EncodingName;
 
 use super::*;
 use crate::send_track::{NUMBER_BITS, NUMBER_MASK};

@@ -21,9 +21,9 @@ use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{receive_session, send_session, send_session_within, world_of};
 
 /// Bytes that are given as fast as they are taken.
-struct Bytes {
-    left: Vec<u8>,
-    is_live: bool,
+pub struct Bytes {
+    pub left: Vec<u8>,
+    pub is_live: bool,
 }
 
 impl DataSource for Bytes {
@@ -45,14 +45,14 @@ impl DataSource for Bytes {
 
 /// What came: the bytes in their places, which of them, and the length, once it is known.
 #[derive(Default)]
-struct Got {
-    bytes: Vec<u8>,
-    has: Vec<bool>,
-    length: Option<u64>,
+pub struct Got {
+    pub bytes: Vec<u8>,
+    pub has: Vec<bool>,
+    pub length: Option<u64>,
 }
 
 #[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Got>>);
+pub struct Sink(pub Arc<Mutex<Got>>);
 
 impl DataSink for Sink {
     fn on_piece(&mut self, place: DataPlace, bytes: &[u8]) {
@@ -71,20 +71,24 @@ impl DataSink for Sink {
 }
 
 /// Bytes of which none is what stands a piece before or behind it.
-fn content(len: usize) -> Vec<u8> {
+pub fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
 }
 
-fn with_data(mut session: Session, bytes: Vec<u8>, change: impl FnOnce(&mut DataTrackConfig)) -> Session {
+pub fn with_data(mut session: Session, bytes: Vec<u8>, change: impl FnOnce(&mut DataTrackConfig)) -> Session {
+    add_data(&mut session, bytes, change);
+    session
+}
+
+pub fn add_data(session: &mut Session, bytes: Vec<u8>, change: impl FnOnce(&mut DataTrackConfig)) {
     let sound = session.send_track().unwrap().packetiser().ssrc();
     let mut config =
         DataTrackConfig { track: 0, payload_type: 126, sound, seed: 5, rate: None, deadline: None };
     change(&mut config);
     session.add_data_track(DataTrack::new(Box::new(Bytes { left: bytes, is_live: false }), config));
-    session
 }
 
-fn sent(session: &Session) -> DataTrackCounters {
+pub fn sent(session: &Session) -> DataTrackCounters {
     session.data_sent().next().unwrap()
 }
 

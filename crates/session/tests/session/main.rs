@@ -1,6 +1,7 @@
 //! Sessions over real endpoints and modelled links, in virtual time that jumps to the next event.
 
 mod adaptive;
+mod apart;
 mod associations;
 mod busy;
 mod call;
@@ -20,6 +21,7 @@ mod doors;
 mod framing;
 mod further;
 mod further_rules;
+mod group_pictures;
 mod group_streams;
 mod groups;
 mod hall;
@@ -51,6 +53,7 @@ mod rtcp;
 mod sctp_parties;
 mod sender;
 mod serving;
+mod several_pictures;
 mod soak;
 mod srp_server;
 mod stream;

@@ -7,8 +7,8 @@ use antiphon_core::{Instant, Participant, PathId, WireId, pump, sooner};
 use antiphon_link::{Direction, Duplex};
 use antiphon_media::rtcp::App;
 use antiphon_session::{
-    Change, Joining, PlayoutDelay, ReceiveTrack, SendTrack, Session, SessionConfig, VideoFormat, VideoSink,
-    VideoSource,
+    Apart, Change, DataSink, Joining, PlayoutDelay, ReceiveTrack, SendTrack, Session, SessionConfig,
+    VideoFormat, VideoSink, VideoSource,
 };
 use antiphon_testkit::{Kept, Noise, Sent, expected, stereo};
 
@@ -116,7 +116,7 @@ impl Wired {
         world.far.set_video_sink(sink);
         world.far.listen_for_video_session(world.now, format, wire, None);
         world.links.insert(wire, Duplex::new(&links[1].parse().expect("a link"), 9).expect("possible"));
-        world.near.call_for_video(Instant::ZERO, wire, &[PathId(0)], &stack("rtp"), TOKEN);
+        world.near.call_apart(Instant::ZERO, Apart::Pictures, (wire, &[PathId(0)]), &stack("rtp"), TOKEN);
         world
     }
 
@@ -134,9 +134,9 @@ impl Wired {
         world.start_receiver(names, delay, sink);
         let wire = WireId(sound.len() as u32);
         world.links.insert(wire, Duplex::new(&video.1.parse().expect("a link"), 9).expect("possible"));
-        world.near.set_video_apart(Instant::ZERO);
+        world.near.send_apart(Instant::ZERO, Apart::Pictures);
         world.near = with_track(world.near, pictures);
-        world.near.call_for_video(Instant::ZERO, wire, &[PathId(0)], &stack(video.0), TOKEN);
+        world.near.call_apart(Instant::ZERO, Apart::Pictures, (wire, &[PathId(0)]), &stack(video.0), TOKEN);
         world
     }
 
@@ -150,7 +150,30 @@ impl Wired {
         let (video, sound) = names.split_last().expect("a wire for pictures");
         self.far = receiver(self.now, sound, delay, &self.kept);
         self.far.set_video_sink(sink);
-        self.far.listen_for_video(self.now, WireId(sound.len() as u32), stack(video.0), SILENCE);
+        let wire = WireId(sound.len() as u32);
+        self.far.listen_apart(self.now, Apart::Pictures, wire, stack(video.0), SILENCE);
+    }
+
+    /// Data go over an association of their own as well, on wire 2: `near` is what sends them.
+    pub fn add_data_apart(
+        &mut self,
+        (name, link): (&str, &str),
+        near: impl FnOnce(&mut Session),
+        sink: Box<dyn DataSink>,
+    ) {
+        let (wire, at) = (WireId(2), self.now);
+        self.links.insert(wire, Duplex::new(&link.parse().expect("a link"), 11).expect("possible"));
+        self.near.send_apart(at, Apart::Data);
+        self.near.set_data_over(Apart::Data);
+        near(&mut self.near);
+        self.near.call_apart(at, Apart::Data, (wire, &[PathId(0)]), &stack(name), TOKEN);
+        self.listen_for_data(name, sink);
+    }
+
+    /// The receiver waits for data on wire 2.
+    pub fn listen_for_data(&mut self, name: &str, sink: Box<dyn DataSink>) {
+        self.far.set_data_sink(sink);
+        self.far.listen_apart(self.now, Apart::Data, WireId(2), stack(name), SILENCE);
     }
 
     pub fn go_further(&mut self, wire: u32, name: &str, joining: Joining) {
