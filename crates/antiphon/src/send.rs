@@ -186,7 +186,7 @@ impl Prepared {
         if !serves || opened.recv().is_ok() {
             notice(description);
         }
-        let (mut last, mut gave_up) = (SendStatus::default(), false);
+        let (mut last, mut gave_up) = (SendStatus::default(), None);
         let mut standstill = Standstill::new(&clock);
         let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
             while let Ok(sentence) = told.try_recv() {
@@ -198,12 +198,12 @@ impl Prepared {
             follow(&last, &mut changes, notice);
             changes.poll(Duration::from_secs_f64(last.sent_s), notice);
             let since_start = clock.now().since(Instant::ZERO);
-            if snapshot.unanswered.is_some()
-                && since_start > ANSWER_PATIENCE
+            if since_start > ANSWER_PATIENCE
                 && !wait_for_peer
                 && !stop.is_asked()
+                && snapshot.absent.is_some()
             {
-                gave_up = true;
+                gave_up = snapshot.absent;
                 stop.ask();
             }
             status(&last);
@@ -213,7 +213,8 @@ impl Prepared {
         let (snapshot, dropped) = (&ended.last, &ended.kept.dropped);
         let outcome = Outcome { last: snapshot, rate, total, playout_delay, stopped, dropped };
         let (mut confirmed_by, mut shortfall) = (outcome.confirmed_by(), outcome.shortfall());
-        let unanswered = snapshot.unanswered.filter(|_| gave_up || !wait_for_peer && !stopped);
+        // A peer that comes while the stream ends finds no stream: it ended without an answer all the same.
+        let unanswered = gave_up.or(snapshot.unanswered.filter(|_| !wait_for_peer && !stopped));
         let last = shown.end(snapshot, notice);
         status(&last);
         source_notes.iter().for_each(|source| ended.notes.extend(source.list()));

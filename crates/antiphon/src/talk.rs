@@ -98,7 +98,7 @@ pub fn talk(
     if calls || opened.recv().is_ok() {
         notice(description);
     }
-    let mut gave_up = false;
+    let mut gave_up = None;
     let mut standstill = Standstill::new(&clock);
     let result = watch(thread, &mut looked, |snapshot: Option<Snapshot>| {
         told.try_iter().for_each(&mut *notice);
@@ -106,15 +106,15 @@ pub fn talk(
         let Some(snapshot) = snapshot else { return };
         let now = shown.look(&snapshot, notice);
         let patience_is_over = clock.now().since(Instant::ZERO) > ANSWER_PATIENCE;
-        if snapshot.sent.unanswered.is_some() && patience_is_over && !waits && !stop.is_asked() {
-            gave_up = true;
+        if snapshot.sent.absent.is_some() && patience_is_over && !waits && !stop.is_asked() {
+            gave_up = snapshot.sent.absent;
             stop.ask();
         }
         status(&now);
     });
     let Ended { mut notes, notices, parties, files, last, mut written, closed } =
         result.map_err(|_| Error::failed("the media thread panicked"))??;
-    let interrupted = closed || stop.is_asked() && !gave_up;
+    let interrupted = closed || stop.is_asked() && gave_up.is_none();
     parties.into_iter().for_each(|event| notice(shown.present.describe(event)));
     let end = shown.end(&last, notice);
     status(&end);
@@ -131,7 +131,7 @@ pub fn talk(
         None => pictures.unseen(),
     });
     notes.extend(missing);
-    if let Some(why) = last.sent.unanswered.filter(|_| gave_up || !waits && !interrupted) {
+    if let Some(why) = gave_up.or(last.sent.unanswered.filter(|_| !waits && !interrupted)) {
         return Err(if in_group { group::unreachable(why) } else { no_answer(why) });
     }
     let shortfall = shortfall(&last.sent, interrupted);

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
@@ -269,4 +270,27 @@ fn mistakes_are_refused_with_the_remedy() {
     );
     assert!(wrong(there, "1", Some(10), None).contains("96 to 127"));
     assert!(wrong(there, "1", None, Some("take.passport".into())).contains("omit --groups"));
+}
+
+/// A player that was started a second after the sender, and reports nothing: what refused the first packets says nothing of it.
+#[test]
+fn a_receiver_that_comes_late_gets_the_rest() {
+    unless_held_up(HELD_UP, || {
+        let port = free_port();
+        let sending = SendOptions {
+            source: "tone:440Hz".into(),
+            target: format!("rtp://127.0.0.1:{port}"),
+            length: Some(Duration::from_millis(2_500)),
+            ..SendOptions::default()
+        };
+        let mut player = None;
+        let summary = send(&sending, &Stop::new(), &mut |_| {}, &mut |status| {
+            if status.sent_s > 0.9 {
+                player.get_or_insert_with(|| UdpSocket::bind(("127.0.0.1", port)).expect("still free"));
+            }
+        });
+        let summary = summary.expect("somebody listens");
+        assert!(player.is_some() && !summary.interrupted);
+        assert!((2.49..2.51).contains(&summary.status.sent_s), "{:?}", summary.status);
+    });
 }

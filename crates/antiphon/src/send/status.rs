@@ -12,6 +12,7 @@ use antiphon_session::{
     ServedCounters, Session, VideoTrackCounters,
 };
 
+use super::ANSWER_PATIENCE;
 use super::receivers::{Placed, Places, SendReceiver};
 use super::watch::{Verdict, Verdicts, Who};
 use crate::data::{DataSent, DataSnapshot};
@@ -202,6 +203,8 @@ pub(crate) struct Snapshot {
     /// The last report on each channel group.
     blocks: [Option<ReportBlock>; MOST_GROUPS],
     pub unanswered: Option<BrokenReason>,
+    /// The same, if an error shows it that came after [`ANSWER_PATIENCE`].
+    pub absent: Option<BrokenReason>,
     /// When it was taken.
     now: Instant,
     /// Members of a group that have not left; of a single receiver 1.
@@ -291,6 +294,7 @@ impl Snapshot {
             report: session.last_report(),
             blocks,
             unanswered: session.never_answered(),
+            absent: session.absent_since(Instant::ZERO + ANSWER_PATIENCE),
             now,
             members: present().count() as u64,
             to_group: session.is_to_group(),
@@ -313,7 +317,7 @@ impl Snapshot {
             *shown = (one.receivers, one.ended);
         }
         // What became of one of them is no failure of the stream.
-        (self.unanswered, self.broken, self.end) = (None, None, None);
+        (self.unanswered, self.absent, self.broken, self.end) = (None, None, None, None);
         let present = session.receivers().filter(|receiver| receiver.gone.is_none());
         let mut lost =
             present.filter_map(|receiver| receiver.member?.report).map(|one| one.block.fraction_lost);

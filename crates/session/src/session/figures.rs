@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, PathId, PathStats, WireId};
+use antiphon_core::{BrokenReason, Instant, PathId, PathStats, WireId};
 use antiphon_media::rtcp::{PlayoutDelay, RemoteReport};
 
 use super::Session;
@@ -122,6 +122,14 @@ impl Session {
     pub fn never_answered(&self) -> Option<BrokenReason> {
         let unanswered = self.peers().find(|peer| !peer.answered).and_then(Peer::broken);
         unanswered.or(self.gone.as_deref().filter(|peer| !peer.answered).and_then(Peer::broken))
+    }
+
+    /// The same, if an error at `at` or later shows it: a datagram that was refused says nothing of a peer that has come since. A broken
+    /// connection stays so until there is another.
+    pub fn absent_since(&self, at: Instant) -> Option<BrokenReason> {
+        let shows = |peer: &&Peer| !peer.answered && peer.broken_at.is_none_or(|told| told >= at);
+        let absent = self.peers().find(shows).and_then(Peer::broken);
+        absent.or(self.gone.as_deref().filter(shows).and_then(Peer::broken))
     }
 
     /// Why the first peer cannot be reached now, or could not be when it was given up.
