@@ -17,6 +17,7 @@ use super::{ReceiveStatus, StepStatus};
 use crate::Latency;
 use crate::groups::{MOST_GROUPS, ReceiveGroup, channels_label};
 use crate::live::{LiveFigures, Look, PeakMeter};
+use crate::send::ANSWER_PATIENCE;
 
 /// A notice as a sentence for the user.
 pub(crate) fn describe_notice(notice: Notice) -> String {
@@ -72,7 +73,7 @@ pub(crate) struct Snapshot {
     gaps: GapsBegun,
     pub look: Look,
     pub notice: Option<Notice>,
-    /// Why a sender that is called cannot be reached, if it never answered.
+    /// Why a sender that is called cannot be reached, if it never answered and an error after [`ANSWER_PATIENCE`] shows it.
     pub unanswered: Option<BrokenReason>,
     /// How it stands to its sender's clock.
     step: Option<InStep>,
@@ -121,7 +122,7 @@ impl Snapshot {
             look: Look::new(now, meter, MediaTime::new(track.playout_level(), rate), track.counters().bytes),
             notice,
             step: session.in_step(now),
-            unanswered: session.never_answered(),
+            unanswered: session.absent_since(Instant::ZERO + ANSWER_PATIENCE),
             end: session.peer_end(),
             video_end: session.video_end(),
             video_tie: session.video_tie(),

@@ -95,12 +95,10 @@ impl<'a> Watched<'a> {
             self.stream_stop.ask();
         }
         self.hear_of_programmes(notice);
-        if self.calls == Some(false) && snapshot.unanswered.is_some() && !self.stream_stop.is_asked() {
-            self.unanswered =
-                self.unanswered.or(snapshot.unanswered.filter(|_| since_start > ANSWER_PATIENCE));
-            if self.unanswered.is_some() {
-                self.stream_stop.ask();
-            }
+        let absent = snapshot.unanswered.is_some() && since_start > ANSWER_PATIENCE;
+        if self.calls == Some(false) && absent && !self.stream_stop.is_asked() {
+            self.unanswered = snapshot.unanswered;
+            self.stream_stop.ask();
         }
         status(&self.last);
     }

@@ -121,8 +121,8 @@ fn refused(arguments: &[&str], words: &[&str]) {
 #[test]
 fn what_voice_channels_do_not_have_is_refused() {
     let to = "xtp://127.0.0.1:9";
-    refused(&["send", "--voice", "0", to], &["1 to 65536"]);
-    refused(&["send", "--voice", "65537", to], &["1 to 65536"]);
+    refused(&["send", "--voice", "0", to], &["1 to 131072"]);
+    refused(&["send", "--voice", "131073", to], &["1 to 131072"]);
     refused(&["send", "--voice", "4", to, "--voice-size", "160"], &["160B"]);
     refused(&["send", "--voice", "4", to, "--voice-size", "7B"], &["8B", "4096B"]);
     refused(&["send", "--voice", "4", to, "--fifo", "100B"], &["160B (a datum)"]);
