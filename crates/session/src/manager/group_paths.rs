@@ -14,7 +14,7 @@ use crate::associations::AssociationId;
 
 /// Shares out what the slowest path to a group carries. Where no member tells anything, everything is sent when it is due, after a first second.
 ///
-/// The slowest [`MOST`] members are followed; of a larger group the others take turns in one place. The first of these allocate their paths;
+/// The slowest 16 members are followed; of a larger group the others take turns in one place. The first of these allocate their paths;
 /// nothing else allocates.
 #[derive(Debug)]
 pub struct GroupPaths {
