@@ -134,7 +134,8 @@ impl Installed {
             "--leak-check=full",
             "--errors-for-leak-kinds=definite",
         ]);
-        command.arg("--fair-sched=yes").arg(program);
+        let safe = concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/c/safe_rust.supp");
+        command.arg(safe).arg("--fair-sched=yes").arg(program);
         command
     }
 }
