@@ -85,13 +85,8 @@ impl Outgoing {
         if let Some(over) = plan.overs.of_data() {
             session.set_data_over(over.apart());
         }
-        let streams = session.send_track().map_or(0, |track| track.ssrcs().count());
-        let streams = streams + session.video_ssrcs().count();
-        let to_group = plan.uri.address().ip().is_multicast();
-        match !pictures.is_empty() {
-            true if plan_serves => session.set_congestion_manager(Box::new(SharedPaths::new(streams))),
-            true if to_group => session.set_congestion_manager(Box::new(GroupPaths::new(streams))),
-            _ => {}
+        if !pictures.is_empty() {
+            share_paths(&mut session, plan_serves, plan.uri.address().ip().is_multicast());
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
         let troubles = Troubles(pictures.into_iter().chain(data).collect());
@@ -102,6 +97,17 @@ impl Outgoing {
             session.set_in_step(clock.now(), delay);
         }
         Ok(Outgoing { session, calls, troubles, recorder, keeper, announcer })
+    }
+}
+
+/// Gives a sender of pictures to several receivers its congestion manager; that to one receiver has its own.
+fn share_paths(session: &mut Session, serves: bool, to_group: bool) {
+    let sound = session.send_track().map_or(0, |track| track.ssrcs().count());
+    let streams = sound + session.video_ssrcs().count();
+    if serves {
+        session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
+    } else if to_group {
+        session.set_congestion_manager(Box::new(GroupPaths::new(streams)));
     }
 }
 

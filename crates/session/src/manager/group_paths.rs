@@ -14,7 +14,7 @@ use crate::associations::AssociationId;
 
 /// Shares out what the slowest path to a group carries. Where no member tells anything, everything is sent when it is due, after a first second.
 ///
-/// The slowest 16 members are followed; of a larger group the others take turns in one place. The first of these allocate their paths;
+/// A bounded number of members are followed, the slowest; of a larger group the others take turns in one place. The first of these allocate their paths;
 /// nothing else allocates.
 #[derive(Debug)]
 pub struct GroupPaths {
@@ -142,7 +142,9 @@ impl CongestionManager for GroupPaths {
         let counted = self.members.iter().filter(|member| self.counts(now, member));
         let figures = counted.map(|member| member.path.figures());
         let rate = |one: &PathFigures| one.rate.unwrap_or(f64::INFINITY);
-        figures.min_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or_default()
+        let slowest = figures.min_by(|a, b| rate(a).total_cmp(&rate(b)));
+        // Where none counts nothing bounds the pictures, and no figure is known.
+        slowest.unwrap_or_default()
     }
 }
 

@@ -52,6 +52,18 @@ pub struct SharedPath {
     figures: PathFigures,
 }
 
+/// What a report tells.
+#[derive(Default)]
+struct Reported {
+    /// Bytes that arrived.
+    arrived: u64,
+    /// Packets that arrived, and those that were lost.
+    packets: (u32, u32),
+    /// The longest round trip, and the longest time between a packet and what tells of it.
+    longest: Duration,
+    answer: Option<Duration>,
+}
+
 impl SharedPath {
     /// For so many streams: the channel groups of the sound, and the pictures.
     pub fn new(streams: usize) -> Self {
@@ -177,6 +189,38 @@ impl SharedPath {
         self.streams.iter_mut().for_each(SentStream::forget);
         (self.in_flight, self.reported) = (0, Some(now));
     }
+
+    /// Takes what a report tells of packets that were on their way.
+    fn take_arrivals(&mut self, now: Instant, report: &ArrivalReport<'_>) -> Reported {
+        let mut told = Reported::default();
+        for (ssrc, number, packet) in report.packets() {
+            let PacketArrival::Arrived(ago) = packet else { continue };
+            let Some(stream) = self.streams.iter_mut().find(|stream| stream.is_of(ssrc)) else {
+                continue;
+            };
+            let Some(sent) = stream.on_arrived(number) else { continue };
+            told.arrived += u64::from(sent.bytes);
+            told.packets.0 += 1;
+            let since = now.since(sent.at);
+            if let Some(ago) = ago {
+                // What a peer says of its own clock may be anything.
+                let round_trip = since.saturating_sub(ago);
+                self.round_trip.note(now, round_trip, self.answer);
+                told.longest = told.longest.max(round_trip);
+                told.answer = told.answer.max(Some(since));
+                let wait = round_trip.saturating_sub(self.round_trip.shortest().unwrap_or(round_trip));
+                self.slow.note(Arrival { at: report.arrived_at(ago), bytes: sent.bytes, wait });
+            }
+        }
+        self.slow.end_report(now);
+        for stream in &mut self.streams {
+            let (lost, bytes) = stream.lost();
+            told.packets.1 += lost;
+            self.in_flight -= bytes;
+        }
+        self.in_flight -= told.arrived;
+        told
+    }
 }
 
 impl CongestionManager for SharedPath {
@@ -232,34 +276,7 @@ impl CongestionManager for SharedPath {
             self.forget_unheard(report);
         }
         let in_flight = self.in_flight;
-        let (mut arrived, mut packets, mut longest) = (0u64, (0, 0), Duration::ZERO);
-        let mut answer = None;
-        for (ssrc, number, packet) in report.packets() {
-            let PacketArrival::Arrived(ago) = packet else { continue };
-            let Some(stream) = self.streams.iter_mut().find(|stream| stream.is_of(ssrc)) else {
-                continue;
-            };
-            let Some(sent) = stream.on_arrived(number) else { continue };
-            arrived += u64::from(sent.bytes);
-            packets.0 += 1;
-            let since = now.since(sent.at);
-            if let Some(ago) = ago {
-                // What a peer says of its own clock may be anything.
-                let round_trip = since.saturating_sub(ago);
-                self.round_trip.note(now, round_trip, self.answer);
-                longest = longest.max(round_trip);
-                answer = answer.max(Some(since));
-                let wait = round_trip.saturating_sub(self.round_trip.shortest().unwrap_or(round_trip));
-                self.slow.note(Arrival { at: report.arrived_at(ago), bytes: sent.bytes, wait });
-            }
-        }
-        self.slow.end_report(now);
-        for stream in &mut self.streams {
-            let (lost, bytes) = stream.lost();
-            packets.1 += lost;
-            self.in_flight -= bytes;
-        }
-        self.in_flight -= arrived;
+        let Reported { arrived, packets, longest, answer } = self.take_arrivals(now, report);
         if packets == (0, 0) {
             return;
         }

@@ -120,8 +120,7 @@ impl Session {
 
     /// Why no peer has ever answered, if the path is broken now.
     pub fn never_answered(&self) -> Option<BrokenReason> {
-        let unanswered = self.peers().find(|peer| !peer.answered).and_then(Peer::broken);
-        unanswered.or(self.gone.as_deref().filter(|peer| !peer.answered).and_then(Peer::broken))
+        self.absent_since(Instant::ZERO)
     }
 
     /// The same, if an error at `at` or later shows it: a datagram that was refused says nothing of a peer that has come since. A broken

@@ -199,11 +199,14 @@ impl<S: VoiceSink> Incoming<S> {
                 channel.push(at, datum.timestamp, sound, settings, pool, &mut each);
             }
             VoiceContent::Opus(packet) => {
-                if channel.opus.is_none() && !pool.give_away(OPUS_STATE) {
-                    received.malformed += 1;
-                    return;
-                }
-                let mut opus = channel.opus.take().unwrap_or_default();
+                let mut opus = match channel.opus.take() {
+                    Some(opus) => opus,
+                    None if pool.give_away(OPUS_STATE) => Default::default(),
+                    None => {
+                        received.malformed += 1;
+                        return;
+                    }
+                };
                 let sound = opus.decoder.decode(packet);
                 let timestamp = (opus.clock.extend(datum.timestamp.into()) / u64::from(OPUS_TICKS)) as u32;
                 received.packets += u64::from(!sound.is_empty());

@@ -1,19 +1,18 @@
 //! Sound and pictures over one path with a congestion manager: the sound is sent when it is due, and the pictures take what it
 //! leaves without a queue in front of it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, NtpTime};
+use antiphon_core::Instant;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_session::{
-    Arrived, PathFigures, Seen, SendTrackConfig, Session, SharedPath, VideoInCounters, VideoTrackCounters,
+    PathFigures, SendTrackConfig, Session, SharedPath, VideoInCounters, VideoTrackCounters,
 };
 use antiphon_testkit::{Kept, Noise, World};
 
 use crate::common::{ms, opus_config, track_config};
+use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{receive_session, send_session_within};
 
@@ -110,13 +109,7 @@ impl Run {
         let (kept, seen) = (Kept::default(), Shared::default());
         let mut far = receive_session(self.transport, Some(self.delay), &kept);
         far.set_video_sink(Box::new(seen.clone()));
-        let transits: Rc<RefCell<Vec<i64>>> = Rc::default();
-        let noted = transits.clone();
-        far.observe(Box::new(move |_: Instant, seen: &Seen| {
-            if let Seen::Arrived(Arrived { ntp: Some(ntp), at, duplicate: false, .. }) = *seen {
-                noted.borrow_mut().push(at.as_nanos() as i64 - ntp.signed_nanos_since(NtpTime::default()));
-            }
-        }));
+        let transits = Transits::of(&mut far);
         let mut world = World::linked(self.sender(), far, self.link, seed);
         let mut path = PathFigures::default();
         for second in 1..self.seconds + 10 {
@@ -125,23 +118,16 @@ impl Run {
                 path = world.near.path_figures();
             }
         }
-        let mut waits = transits.borrow().clone();
-        waits.sort_unstable();
-        let least = waits[0];
-        let at = |share: f64| {
-            let wait = waits[((waits.len() - 1) as f64 * share) as usize] - least;
-            Duration::from_nanos(wait.unsigned_abs())
-        };
         Ran {
-            waits: [at(0.5), at(0.99), at(1.0)],
+            waits: [0.5, 0.99, 1.0].map(|share| transits.waited(share)),
             sent: world.near.video_sent().next().unwrap(),
             received: world.far.video_received().unwrap(),
             is_first_whole: seen.is_first_whole(self.pictures.1 as usize),
             whole: seen.whole(self.pictures.1 as usize).len() as u64,
-            late: waits.iter().filter(|wait| **wait - least > 200_000_000).count(),
+            late: transits.longer_than(ms(200)),
             path,
             packets: (
-                waits.len() as u64,
+                transits.count() as u64,
                 if self.opus { self.seconds * 1_000 / 60 } else { self.seconds * self.sound.1 },
             ),
             seconds: self.seconds,

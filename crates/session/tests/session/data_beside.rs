@@ -1,22 +1,21 @@
 //! Data beside sound and pictures: byte for byte where the transport loses nothing, holes in their places where it does, and never at the cost
 //! of what comes before them.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Instant, NtpTime};
+use antiphon_core::{BitRate, Instant};
 use antiphon_media::packet::DataPlace;
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_proto::TRANSPORTS;
 use antiphon_session::{
-    Arrived, DataPiece, DataSink, DataSource, DataTrack, DataTrackConfig, DataTrackCounters, MOST_PIECE,
-    Seen, SendTrackConfig, Session, SharedPath,
+    DataPiece, DataSink, DataSource, DataTrack, DataTrackConfig, DataTrackCounters, MOST_PIECE,
+    SendTrackConfig, Session, SharedPath,
 };
 use antiphon_testkit::{Kept, Noise, World, expected, stereo};
 
 use crate::common::{ms, track_config};
+use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{receive_session, send_session, send_session_within, world_of};
 
@@ -165,19 +164,11 @@ fn beside(interval: Duration, data: Option<usize>) -> Fared {
     let mut far = receive_session("rtp", Some(ms(200)), &kept);
     far.set_video_sink(Box::new(seen.clone()));
     far.set_data_sink(Box::new(sink.clone()));
-    let transits: Rc<RefCell<Vec<i64>>> = Rc::default();
-    let noted = transits.clone();
-    far.observe(Box::new(move |_: Instant, seen: &Seen| {
-        if let Seen::Arrived(Arrived { ntp: Some(ntp), at, duplicate: false, .. }) = *seen {
-            noted.borrow_mut().push(at.as_nanos() as i64 - ntp.signed_nanos_since(NtpTime::default()));
-        }
-    }));
+    let transits = Transits::of(&mut far);
     let mut world = World::linked(near, far, "delay=10ms,rate=1.5Mbit/s,queue=100kB", 3);
     world.run_until(Instant::from_millis(20_000));
     let data = world.far.data_received().map_or(0, |data| data.bytes);
-    let mut waits = transits.borrow().clone();
-    waits.sort_unstable();
-    let wait = Duration::from_nanos((waits[waits.len() * 99 / 100] - waits[0]) as u64);
+    let wait = transits.waited(0.99);
     Fared { wait, whole: seen.whole(5).len(), data }
 }
 

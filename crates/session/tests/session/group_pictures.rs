@@ -1,19 +1,14 @@
 //! Pictures to a multicast group: at a rate that its slowest member carries, as long as that has room for any.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use antiphon_core::{Instant, NtpTime};
-use antiphon_session::{Arrived, GroupPaths, Seen, SharedPath};
+use antiphon_core::Instant;
+use antiphon_session::{GroupPaths, SharedPath};
 
 use antiphon_testkit::{Kept, Noise, World};
 
 use crate::hall::{Hall, format};
+use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{heard, ms, receive_session, send_session_within, track_config};
-
-/// How long each packet of sound took, in nanoseconds.
-type Transits = Rc<RefCell<Vec<i64>>>;
 
 /// How a member fared.
 struct Fared {
@@ -40,23 +35,16 @@ fn fared(links: &[&'static str], is_managed: bool) -> Vec<Fared> {
     for link in links {
         hall.link = link;
         let number = hall.join(0.0, ms(0));
-        let (seen, transits) = (Shared::default(), Transits::default());
-        let noted = transits.clone();
+        let seen = Shared::default();
         let session = &mut hall.listeners[number].session;
         session.set_video_sink(Box::new(seen.clone()));
-        session.observe(Box::new(move |_: Instant, seen: &Seen| {
-            if let Seen::Arrived(Arrived { ntp: Some(ntp), at, duplicate: false, .. }) = *seen {
-                noted.borrow_mut().push(at.as_nanos() as i64 - ntp.signed_nanos_since(NtpTime::default()));
-            }
-        }));
+        let transits = Transits::of(session);
         members.push((seen, transits));
     }
     hall.run_until(hall.at(15_000));
     let of = |(number, (seen, transits)): (usize, &(Shared, Transits))| {
         let playout = heard(&hall.listeners[number].session).playout().expect("it played");
-        let mut waits = transits.borrow().clone();
-        waits.sort_unstable();
-        let wait_ms = (waits[waits.len() * 99 / 100] - waits[0]) as f64 / 1e6;
+        let wait_ms = transits.waited(0.99).as_secs_f64() * 1e3;
         Fared { missing: playout.lost, late: playout.late, wait_ms, whole: seen.whole(5).len() }
     };
     let all = members.iter().enumerate().map(of).collect::<Vec<_>>();

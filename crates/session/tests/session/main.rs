@@ -59,6 +59,7 @@ mod srp_server;
 mod stream;
 mod streams;
 mod suspended;
+mod transits;
 mod two_way;
 mod video;
 mod video_apart;

@@ -1,16 +1,15 @@
 //! Several tracks of pictures beside one sound: each comes into a sink of its own, and each gives way to those before it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use antiphon_core::{Instant, NtpTime};
+use antiphon_core::Instant;
 use antiphon_media::packet::PacketConfig;
 use antiphon_media::{SampleFormat, StreamFormat};
 use antiphon_proto::TRANSPORTS;
-use antiphon_session::{Arrived, Seen, SendTrackConfig, Session, SharedPath, VideoTrack, VideoTrackConfig};
+use antiphon_session::{SendTrackConfig, Session, SharedPath, VideoTrack, VideoTrackConfig};
 use antiphon_testkit::{Kept, Noise, World, expected, stereo};
 
+use crate::transits::Transits;
 use crate::video::{Pictures, Shared, config};
 use crate::wired::Wired;
 use crate::world::{ms, receive_session, send_session, send_session_within, track_config, world_of};
@@ -116,18 +115,10 @@ fn beside(intervals: &[Duration]) -> Fared {
     let kept = Kept::default();
     let mut far = receive_session("rtp", Some(ms(200)), &kept);
     let seen = sinks(&mut far, intervals.len());
-    let transits: Rc<RefCell<Vec<i64>>> = Rc::default();
-    let noted = transits.clone();
-    far.observe(Box::new(move |_: Instant, seen: &Seen| {
-        if let Seen::Arrived(Arrived { ntp: Some(ntp), at, duplicate: false, .. }) = *seen {
-            noted.borrow_mut().push(at.as_nanos() as i64 - ntp.signed_nanos_since(NtpTime::default()));
-        }
-    }));
+    let transits = Transits::of(&mut far);
     let mut world = World::linked(near, far, "delay=10ms,rate=1.5Mbit/s,queue=100kB", 3);
     world.run_until(Instant::from_millis(20_000));
-    let mut waits = transits.borrow().clone();
-    waits.sort_unstable();
-    let wait = Duration::from_nanos((waits[waits.len() * 99 / 100] - waits[0]) as u64);
+    let wait = transits.waited(0.99);
     Fared { wait, whole: seen.iter().map(|seen| seen.whole(5).len()).collect() }
 }
 
