@@ -1,7 +1,8 @@
 //! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set,
 //! those that others of the paper rule out, and those that are this machine's and not the model's.
 
-use antiphon_lab::papers::{Compared, Contradiction, Fit};
+use antiphon_lab::papers::{Compared, Contradiction, Fit, Variant};
+use antiphon_lab::results::Results;
 use antiphon_report::{Cell, Column, Part, Row, Section, Table};
 use serde::Serialize;
 
@@ -38,6 +39,9 @@ pub struct PaperFidelity {
     pub ruled_out: Fidelity,
     /// Of those that were measured on this machine, which is another than the paper's.
     pub measured: Fidelity,
+    /// Of the free cells once more, with those of each experiment of ours that changes one cause in their place: what is changed, and
+    /// how near they come then.
+    pub changed: Vec<(&'static str, Fidelity)>,
     /// Of each table's free cells, the farthest first.
     pub tables: Vec<(String, Fidelity)>,
 }
@@ -137,8 +141,11 @@ impl PaperFidelity {
         let ruled_out = rules_out.then_some(("Ruled out by others of the paper", &self.ruled_out));
         let measured = ("Measured on this machine", &self.measured);
         let measured = Some(measured).filter(|(_, of)| of.comparable > 0);
-        let classes =
-            [(free, &self.free), ("Fitted", &self.fitted)].into_iter().chain(ruled_out).chain(measured);
+        let changed: Vec<(String, &Fidelity)> =
+            self.changed.iter().map(|(changed, of)| (format!("{free}, with {changed}"), of)).collect();
+        let changed = changed.iter().map(|(label, of)| (label.as_str(), *of));
+        let classes = [(free, &self.free), ("Fitted", &self.fitted)].into_iter();
+        let classes = classes.chain(ruled_out).chain(measured).chain(changed);
         let tables = self.tables.iter().map(|(name, table)| (name.as_str(), table));
         Table {
             caption: "The farthest table first.".into(),
@@ -154,6 +161,8 @@ impl PaperResults {
         let (fits, contradictions) = (self.paper.fits(), self.paper.contradictions());
         let (mut free, mut fitted, mut ruled_out) = (Vec::new(), Vec::new(), Vec::new());
         let (mut measured, mut tables) = (Vec::new(), Vec::new());
+        let variants: Vec<(&Variant, &Results)> = self.variants().collect();
+        let mut changed: Vec<Vec<Compared>> = vec![Vec::new(); variants.len()];
         for experiment in self.paper.experiments {
             let is_measured = self.is_measured(experiment.key);
             for map in experiment.tables {
@@ -172,7 +181,14 @@ impl PaperResults {
                             () if is_measured => &mut measured,
                             () if is_ruled_out(row, column.printed) => &mut ruled_out,
                             () if is_fitted(row, column.printed) => &mut fitted,
-                            () => &mut here,
+                            () => {
+                                for ((variant, results), cells) in variants.iter().zip(&mut changed) {
+                                    let ours = (variant.of == experiment.key)
+                                        .then(|| variant.ours(map, column, beside.table, row, results));
+                                    cells.push(Compared { ours: ours.flatten().or(cell.ours), ..*cell });
+                                }
+                                &mut here
+                            }
                         };
                         class.push(*cell);
                     }
@@ -186,7 +202,15 @@ impl PaperResults {
         tables.sort_by(|(_, a), (_, b)| error(b).total_cmp(&error(a)));
         let [free, fitted, ruled_out, measured] =
             [&free, &fitted, &ruled_out, &measured].map(|cells| Fidelity::of(cells));
-        PaperFidelity { free, fitted, ruled_out, measured, tables }
+        let changed = variants.iter().zip(changed);
+        let changed =
+            changed.map(|((variant, _), cells)| (&*variant.changed, Fidelity::of(&cells))).collect();
+        PaperFidelity { free, fitted, ruled_out, measured, changed, tables }
+    }
+
+    /// The experiments of ours that change one cause and have run.
+    fn variants(&self) -> impl Iterator<Item = (&'static Variant, &Results)> {
+        self.paper.variants().iter().filter_map(|variant| Some((variant, self.of(&variant.experiment)?)))
     }
 
     /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.

@@ -151,14 +151,17 @@ impl ColumnMap {
         let half_width = self.confidence.and_then(|column| table.number(row, column));
         let printed = table.number(row, self.printed).map(|value| Value { value, half_width, runs: 0 });
         let place = (map.place)(table, row);
-        let ours = results.zip(place).and_then(|(results, place)| {
-            let value = place.value(results, self.figure, self.statistic)?;
-            let half_width = value.half_width.map(|half_width| half_width * self.scale);
-            Some(Value { value: value.value * self.scale, half_width, ..value })
-        });
+        let ours = results.zip(place).and_then(|(results, place)| self.ours(&place, results));
         let most = || (0..table.rows.len()).filter_map(|row| table.decimals(row, self.printed)).max();
         let decimals = table.decimals(row, self.printed).or_else(most).unwrap_or(0);
         Compared { printed, decimals, ours }
+    }
+
+    /// Ours at a place, in the printed unit.
+    pub(super) fn ours(&self, place: &Place, results: &Results) -> Option<Value> {
+        let value = place.value(results, self.figure, self.statistic)?;
+        let half_width = value.half_width.map(|half_width| half_width * self.scale);
+        Some(Value { value: value.value * self.scale, half_width, ..value })
     }
 
     /// The definition of its figure.

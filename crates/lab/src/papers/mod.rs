@@ -20,6 +20,7 @@ mod transport_alternatives;
 mod trial;
 mod tv_audio_wlan;
 pub mod two_stream;
+mod variant;
 
 use std::sync::OnceLock;
 
@@ -32,6 +33,7 @@ pub use fits::Fit;
 pub use judge::{DECIDED, DRAWS, Evidence, Judgement, Reading, Verdict};
 pub use table::{Table, TableError, heading};
 pub use trial::{LEAST_SEEDS, SAME_PERCENT, Trial, TrialError, Trials};
+pub use variant::Variant;
 
 use draws::Draws;
 use judge::{Check, Judging};
@@ -91,6 +93,9 @@ struct Remarks {
     /// Printed cells that other cells rule out.
     #[serde(default)]
     contradiction: Vec<contradiction::Stated>,
+    /// Experiments of ours that change one cause.
+    #[serde(default)]
+    variant: Vec<Variant>,
 }
 
 /// A remark on a check.
@@ -426,6 +431,27 @@ mod tests {
             }
             for one in paper.contradictions() {
                 assert!(one.names_cells(), "{}: nothing is '{}'", paper.key, one.stated);
+            }
+            for one in paper.variants() {
+                let of = paper.experiment(&one.of);
+                assert!(
+                    of.is_some_and(|of| !of.tables.is_empty()),
+                    "{}: no tables of '{}'",
+                    paper.key,
+                    one.of
+                );
+                assert!(
+                    paper.experiment(&one.experiment).is_some(),
+                    "{}: no '{}'",
+                    paper.key,
+                    one.experiment
+                );
+                assert!(
+                    paper.claims.iter().any(|claim| claim.id == one.claim),
+                    "{}: no {}",
+                    paper.key,
+                    one.claim
+                );
             }
             for map in paper.experiments.iter().flat_map(|experiment| experiment.tables) {
                 map.assert_fits(paper.table(map.file).expect(map.file));
