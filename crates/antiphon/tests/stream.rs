@@ -6,10 +6,12 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
+use antiphon::core::Instant;
 use antiphon::media::{Pull, SampleFormat, StreamFormat};
+use antiphon::net::OsClock;
 use antiphon::session::StreamFraming;
 use antiphon::sound::{open_sink, open_source};
-use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, send};
+use antiphon::{ErrorKind, ReceiveOptions, SendOptions, Stop, receive, send};
 use antiphon_testkit::unless_held_up;
 use common::{HELD_UP, free_port, listen, scratch};
 
@@ -292,5 +294,31 @@ fn a_receiver_that_comes_late_gets_the_rest() {
         let summary = summary.expect("somebody listens");
         assert!(player.is_some() && !summary.interrupted);
         assert!((2.49..2.51).contains(&summary.status.sent_s), "{:?}", summary.status);
+    });
+}
+
+/// A port that opens 0.9 s after the receiver began to call, and is silent until the patience of a caller is over: what refused the first calls
+/// says nothing of a sender that has come since.
+#[test]
+fn a_sender_that_comes_late_is_waited_for() {
+    unless_held_up(HELD_UP, || {
+        let port = free_port();
+        let receiving = ReceiveOptions {
+            source: format!("rtp://127.0.0.1:{port}?role=caller"),
+            sink: "null:".into(),
+            length: Some(Duration::from_millis(2_500)),
+            ..ReceiveOptions::default()
+        };
+        let began = OsClock::new();
+        let mut silent = None;
+        let received = receive(&receiving, &Stop::new(), &mut |_| {}, &mut |_| {
+            if began.now() >= Instant::from_millis(900) {
+                silent.get_or_insert_with(|| UdpSocket::bind(("127.0.0.1", port)).expect("still free"));
+            }
+        });
+        let summary = received.expect("the call goes on");
+        assert!(!summary.interrupted && began.now() >= Instant::from_millis(2_500));
+        let mut call = [0; 1500];
+        silent.expect("bound in time").recv(&mut call).expect("it was called after that");
     });
 }

@@ -112,17 +112,28 @@ pub struct Wants {
     /// Sample frames, in all, that the sink has gone without as they came too late: their time is over, and the sound goes on
     /// behind them.
     pub missed: u64,
+    /// Sample frames by which the last block of a cycle is handed over before the cycle begins.
+    pub margin: usize,
+}
+
+/// Where a block stands in a cycle of a sink that takes whole cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CyclePlace {
+    /// Sample frames from the first of the block to the end of the cycle.
+    pub rest: usize,
+    /// See [`Wants::margin`].
+    pub margin: usize,
 }
 
 impl Wants {
     /// So many sample frames, in blocks of any length, by a sink that waits for all of them.
     pub fn any(frames: usize) -> Self {
-        Wants { frames, block: usize::MAX, missed: 0 }
+        Wants { frames, block: usize::MAX, missed: 0, margin: 0 }
     }
 
-    /// Sample frames up to the end of the cycle that the sink takes next, if it takes whole cycles.
-    pub fn cycle(&self) -> Option<usize> {
-        (self.block < usize::MAX).then_some(self.block)
+    /// Where the next block stands in the cycle that the sink takes next, if it takes whole cycles.
+    pub fn cycle(&self) -> Option<CyclePlace> {
+        (self.block < usize::MAX).then_some(CyclePlace { rest: self.block, margin: self.margin })
     }
 }
 

@@ -36,7 +36,7 @@ pub use channels::{ChannelMap, ChannelMapError};
 pub use coding::Coding;
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use groups::{ChannelGroups, GroupsError};
-pub use io::{NullSink, Pull, Ready, Sink, SinkError, Source, Wake, Wants};
+pub use io::{CyclePlace, NullSink, Pull, Ready, Sink, SinkError, Source, Wake, Wants};
 pub use live::{LiveMeter, LivePace, Liveness};
 pub use remote_clock::RemoteClock;
 pub use resample::Resampler;

@@ -10,8 +10,8 @@ use antiphon_media::packet::{
 use antiphon_media::playout::{AdaptiveDelay, ClockedPlayout, Clocking, Playout, PlayoutConfig};
 use antiphon_media::rtcp::{RtcpConfig, RtcpSession};
 use antiphon_media::{
-    ChannelMap, Coding, LiveMeter, LivePace, Liveness, Pull, Ready, Resampler, SampleFormat, Source,
-    SourceTracker, Splice, StreamFormat, Verdict, Wake,
+    ChannelMap, Coding, CyclePlace, LiveMeter, LivePace, Liveness, Pull, Ready, Resampler, SampleFormat,
+    Source, SourceTracker, Splice, StreamFormat, Verdict, Wake,
 };
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
@@ -236,7 +236,7 @@ fn live_sound_and_what_is_left_out_allocate_nothing() {
                 cycles.playout_mut().insert(now, &packet);
             });
             device.pull(now, &mut block);
-            cycles.pull_in_cycle(now, Some(BLOCK), &mut block);
+            cycles.pull_in_cycle(now, Some(CyclePlace { rest: BLOCK, margin: 0 }), &mut block);
             assert!(n > 180 || cycles.is_direct());
             if n == 1_200 {
                 assert!(cycles.playout_mut().keep_in_step(0, 0, Duration::from_millis(20)));

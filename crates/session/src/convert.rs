@@ -266,6 +266,7 @@ impl Sink for ConvertedSink {
             frames: wants.frames * from / to,
             block,
             missed: wants.missed * from as u64 / to as u64,
+            margin: wants.margin * from / to,
         })
     }
 

@@ -8,7 +8,7 @@ use antiphon_media::packet::{Depacketiser, MediaPacket};
 use antiphon_media::playout::{
     ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
 };
-use antiphon_media::{ChannelGroups, Coding, Sink, SinkError, StreamFormat, Wants};
+use antiphon_media::{ChannelGroups, Coding, CyclePlace, Sink, SinkError, StreamFormat, Wants};
 
 use crate::gaps::Gaps;
 use crate::latency::Latency;
@@ -88,7 +88,7 @@ pub(crate) struct DueBlock {
     /// Sample frames before it that the sink has missed.
     pub missed: u64,
     /// Sample frames from its first to the end of the sink's cycle, of a sink that says it.
-    pub rest: Option<usize>,
+    pub cycle: Option<CyclePlace>,
 }
 
 impl Pace {
@@ -132,13 +132,13 @@ impl Pace {
             let at = self.next;
             self.pulled += self.block as u64;
             self.next = self.start + after(self.pulled);
-            return Some(DueBlock { at, frames: self.block, missed: 0, rest: None });
+            return Some(DueBlock { at, frames: self.block, missed: 0, cycle: None });
         };
         let block = self.block.min(wants.block).max(1);
         if wants.frames >= block {
             self.next = now;
             let missed = wants.missed.saturating_sub(std::mem::replace(&mut self.missed, wants.missed));
-            return Some(DueBlock { at: now, frames: block, missed, rest: wants.cycle() });
+            return Some(DueBlock { at: now, frames: block, missed, cycle: wants.cycle() });
         }
         // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
         self.next = now + after((block - wants.frames) as u64).max(LOOK_AGAIN);
@@ -362,7 +362,7 @@ impl Player {
                 let Some(due) = pace.due(now, sink.wants()) else { return Pulled::default() };
                 let channels = sink.format().channels();
                 playout.skip(due.missed);
-                playout.pull_in_cycle(due.at, due.rest, &mut block[..due.frames * channels]);
+                playout.pull_in_cycle(due.at, due.cycle, &mut block[..due.frames * channels]);
                 Pulled { frames: due.frames, ..Pulled::default() }
             }
         }

@@ -98,7 +98,12 @@ impl Child {
 
     /// Like Ctrl-C.
     pub fn interrupt(&self) {
-        let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
+        self.signal("INT");
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.process.id().to_string()]).status();
         assert!(sent.expect("kill is everywhere").success(), "{} is gone already", self.name);
     }
 

@@ -1,7 +1,7 @@
 //! JACK at both ends: private dummy servers, GStreamer as the musician and `jack_rec` as the listener.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::child::{Child, Ended, antiphon, antiphon_by, free_ports, program};
 use crate::tone::{FREQUENCY, LEVEL, Steadiness, arrives_whole, arrives_whole_at, steadiness};
+use crate::wall_clock::{faketime, remove_left};
 
 /// A JACK server of a test's own, without hardware, ended when dropped. One that is killed keeps one of the eight places that
 /// a machine has for servers until another one of the same name ends.
@@ -60,23 +61,12 @@ impl Server {
     }
 }
 
-/// The library that changes a program's clock, in the directory of this machine's libraries.
-fn faketime() -> PathBuf {
-    let directories = std::fs::read_dir("/usr/lib").expect("a Linux system").flatten();
-    let library = directories.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
-    library.into_iter().find(|path| path.exists()).expect("libfaketime, which scripts/install-peers brings")
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(jackd) = self.jackd.take() {
             let id = jackd.id();
             jackd.terminate();
-            // libfaketime leaves these behind.
-            for name in [format!("faketime_shm_{id}"), format!("sem.faketime_sem_{id}")] {
-                let _is_there_only_with_another_clock =
-                    std::fs::remove_file(Path::new("/dev/shm").join(name));
-            }
+            remove_left(id);
         }
         // Of one that was killed.
         for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
@@ -239,6 +229,34 @@ fn a_server_that_was_killed_is_found_again() {
     };
     check(sender.end(), &[130]);
     check(receiver.end(), &[0]);
+}
+
+/// A program that hangs holds up those that get its sound: JACK calls them no more, and lives.
+#[test]
+#[ignore = "needs jackd and GStreamer; scripts/install-peers brings them"]
+fn a_client_that_the_server_calls_no_more_connects_again() {
+    let server = Server::start("hang", 48_000, 256);
+    let (tone, mut receiver, address) = tone_and_listener(&server, &server, DEADLINE);
+    let source = "jack:?name=musician&connect=tone:.*";
+    let mut sender = server.client(antiphon(["send", source, &address, "--json"]));
+    let mut sender = Child::start(&mut sender, DEADLINE);
+    receiver.wait_until_played(1.0);
+    tone.signal("STOP");
+    sender.wait_for("the JACK server runs, but calls this program no longer");
+    sender.wait_for("\"lost_servers\":1");
+    let silent = serde_json::from_str::<Value>(&sender.wait_for("\"record\"")).expect("a record");
+    sender.wait_until("silence that is sent", |line| {
+        let sent = serde_json::from_str::<Value>(line).ok().and_then(|record| record["sent_s"].as_f64());
+        sent.zip(silent["sent_s"].as_f64()).is_some_and(|(now, then)| now > then + 0.5)
+    });
+    tone.signal("CONT");
+    sender.wait_for("connected as 'musician'");
+    sender.interrupt();
+    let device = &sender.end().summary()["device"];
+    assert_eq!((&device["lost_servers"], &device["connected"]), (&1.into(), &true.into()), "{device}");
+    receiver.succeed();
+    tone.interrupt();
+    tone.end();
 }
 
 #[test]

@@ -24,3 +24,4 @@ mod pulse;
 mod sound;
 mod taken;
 mod tone;
+mod wall_clock;

@@ -13,7 +13,7 @@ use antiphon_core::{Instant, MediaTime, Ppm};
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
 use crate::resample::Resampler;
-use crate::{FormatError, StreamFormat};
+use crate::{CyclePlace, FormatError, StreamFormat};
 use direct::Direct;
 
 /// Why no such playout can be made.
@@ -75,9 +75,9 @@ impl ClockedPlayout {
         self.pull_in_cycle(now, None, out)
     }
 
-    /// The same for a device that takes whole cycles: `rest` are the sample frames from the first of `out` to the end of the cycle, if it says.
-    pub fn pull_in_cycle(&mut self, now: Instant, rest: Option<usize>, out: &mut [f32]) -> ClockedPull {
-        match self.pull_direct(now, rest, out) {
+    /// The same for a device that takes whole cycles: `place` is where `out` stands in one, if it says.
+    pub fn pull_in_cycle(&mut self, now: Instant, place: Option<CyclePlace>, out: &mut [f32]) -> ClockedPull {
+        match self.pull_direct(now, place, out) {
             Some(pulled) => pulled,
             None => self.pull_resampled(now, out),
         }
@@ -115,7 +115,7 @@ impl ClockedPlayout {
     /// How far the sound is behind its schedule, smoothed, in nanoseconds; negative when ahead.
     pub fn lag_nanos(&self) -> i64 {
         let direct = self.direct.as_ref().filter(|direct| direct.on);
-        let lag = direct.map_or(self.control.lag, |direct| direct.lag);
+        let lag = direct.map_or(self.control.lag, |direct| direct.lag_now());
         (lag.unwrap_or(0.0) * 1e9) as i64
     }
 

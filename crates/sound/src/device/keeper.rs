@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::meter::Counters;
+use super::uncalled::Uncalled;
 use super::{End, Pacing, Side};
 use crate::os::Clock;
 use crate::stream::start_thread;
@@ -57,18 +58,7 @@ impl Keeper {
         notes: &Notes,
     ) -> Result<Self, OpenError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let watch = Watch {
-            server,
-            client: Some(client),
-            idle: None,
-            side,
-            clock,
-            counters: counters.clone(),
-            stop: stop.clone(),
-            lost_at: 0,
-            tried: 0,
-            refused: None,
-        };
+        let watch = Watch::new(server, client, side, clock, counters.clone(), stop.clone());
         let thread = start_thread("device", move || watch.run())?;
         Ok(Keeper { stop, thread: Some(thread), counters, notes: notes.clone(), summary: summary::<S> })
     }
@@ -175,21 +165,60 @@ struct Watch<S: Server> {
     tried: u64,
     /// Why the server that runs now is of no use; told once.
     refused: Option<String>,
+    uncalled: Uncalled,
+    /// Closes the client that was lost, for which a server may take as long as a program in it hangs.
+    closing: Option<JoinHandle<()>>,
 }
 
 impl<S: Server> Watch<S> {
+    fn new(
+        server: S,
+        client: S::Client,
+        side: Box<dyn Side>,
+        clock: Clock,
+        counters: Arc<Counters>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Watch {
+            server,
+            client: Some(client),
+            idle: None,
+            side,
+            clock,
+            counters,
+            stop,
+            lost_at: 0,
+            tried: 0,
+            refused: None,
+            uncalled: Uncalled::new(),
+            closing: None,
+        }
+    }
+
     fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
-            self.side.collect();
-            match &mut self.client {
-                Some(client) => {
-                    if let Err(why) = self.server.watch(client) {
-                        self.lose(why);
-                    }
-                }
-                None => self.replace(),
-            }
+            self.look();
             pause(if self.client.is_some() { WATCH } else { IDLE });
+        }
+    }
+
+    /// Looks at the client, or for another one.
+    fn look(&mut self) {
+        self.side.collect();
+        let Some(client) = &mut self.client else { return self.replace() };
+        if let Err(why) = self.server.watch(client) {
+            return self.lose(why);
+        }
+        // Elsewhere a server may have nothing to play, and not call.
+        let is_called = S::PACING == Pacing::Cycles;
+        if is_called && self.uncalled.look(self.counters.last_cycle.load(Ordering::Relaxed)) {
+            let name = S::NAME;
+            self.lose(format!(
+                "the {name} server runs, but calls this program no longer (a program before it may hang): silence until it does again, \
+                 which a new client tries"
+            ));
+            // It is there: no second need pass.
+            self.tried = 0;
         }
     }
 
@@ -201,8 +230,9 @@ impl<S: Server> Watch<S> {
         self.lost_at = self.clock.micros();
         self.tried = self.lost_at;
         self.idle = Some(self.side.link());
-        self.idle();
-        self.client = None;
+        let client = self.client.take();
+        // Without a thread it is closed here, and silence waits for it.
+        self.closing = start_thread("close", move || drop(client)).ok();
         self.idle();
     }
 
@@ -217,7 +247,9 @@ impl<S: Server> Watch<S> {
     fn replace(&mut self) {
         self.idle();
         let now = self.clock.micros();
-        if now.saturating_sub(self.tried) < TRY_AGAIN_MICROS {
+        // A library may open no client while it closes one.
+        let is_closing = self.closing.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_closing || now.saturating_sub(self.tried) < TRY_AGAIN_MICROS {
             return;
         }
         self.tried = now;
@@ -233,6 +265,7 @@ impl<S: Server> Watch<S> {
                 self.counters.tell(self.server.tell_return(&client, seconds));
                 self.client = Some(client);
                 self.idle = None;
+                self.uncalled.restart(self.counters.last_cycle.load(Ordering::Relaxed));
                 self.refused = None;
             }
             Err(why) => {
@@ -255,7 +288,7 @@ impl<S: Server> Watch<S> {
     }
 }
 
-/// How often a client is looked at.
+/// How often a client is looked at, and its cycles ([`Uncalled`]).
 const WATCH: Duration = Duration::from_millis(50);
 /// A cycle without a device.
 const IDLE: Duration = Duration::from_millis(5);
@@ -265,3 +298,66 @@ const FINISH_POLL: Duration = Duration::from_millis(5);
 const FINISH_POLLS: u32 = 200;
 /// A device that says that it holds more is not waited for so long.
 const LONGEST_HELD: Duration = Duration::from_secs(1);
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::super::meter::DeviceMeter;
+    use super::super::play::PlayParts;
+    use super::*;
+    use antiphon_media::StreamFormat;
+
+    /// A server that always takes a client.
+    struct Willing;
+
+    impl Server for Willing {
+        type Client = ();
+        const NAME: &'static str = "test";
+        const PACING: Pacing = Pacing::Cycles;
+        const AGAINST_XRUNS: &'static str = "nothing";
+
+        fn reopen(&mut self, link: &mut dyn FnMut() -> Box<dyn End>) -> Result<(), Option<String>> {
+            drop(link());
+            Ok(())
+        }
+
+        fn watch(&mut self, _client: &mut ()) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn tell_return(&self, _client: &(), _seconds: f64) -> String {
+            "again".into()
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_called_no_longer_is_replaced_counted_and_told() {
+        let (counters, stream) = (Arc::new(Counters::default()), StreamFormat::new(48_000, 1).unwrap());
+        let time = Arc::new(AtomicU64::new(5_000_000));
+        let clock = Clock::Test(time.clone());
+        let PlayParts { side, .. } = PlayParts::new(stream, Pacing::Cycles, &counters, clock.clone());
+        let mut watch = Watch::new(Willing, (), Box::new(side), clock, counters.clone(), Arc::default());
+        let mut look = |calls: bool| {
+            let now = time.fetch_add(50_000, Ordering::Relaxed);
+            if calls {
+                counters.last_cycle.store(now, Ordering::Relaxed);
+            }
+            watch.look();
+            counters.lost.load(Ordering::Relaxed)
+        };
+        assert!((0..100).all(|_| look(true) == 0));
+        assert!((0..23).all(|_| look(false) == 0));
+        assert_eq!(look(false), 1);
+        assert!(!counters.connected.load(Ordering::Relaxed));
+        // The first one is closed on a thread of its own.
+        let mut looks = 0;
+        while !counters.connected.load(Ordering::Relaxed) {
+            looks += u32::from(look(false) > 0);
+            thread::yield_now();
+        }
+        assert!(looks > 0);
+        assert!((0..100).all(|_| look(true) == 1));
+        let told = DeviceMeter { counters, server: "test" }.take_events();
+        assert!(told[0].starts_with("the test server runs, but calls this program no longer"), "{told:?}");
+        assert_eq!(told[1..], ["again"]);
+    }
+}

@@ -23,7 +23,7 @@ pub struct DeviceFigures {
     pub missing_frames: u64,
     /// Of a source: sample frames that were captured and not fetched in time.
     pub dropped_frames: u64,
-    /// How often its server was lost.
+    /// How often its server was lost, or called no longer though it ran.
     pub lost: u64,
     /// Of a sink: sample frames that wait for the device, for which sound is played later.
     pub queue: u32,

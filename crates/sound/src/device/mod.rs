@@ -21,6 +21,7 @@ mod replaced;
 mod sink;
 mod sync;
 mod timeline;
+mod uncalled;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -15,7 +15,16 @@ use std::time::Duration;
 use antiphon_core::{Instant, Ppm};
 
 use super::{ClockedPlayout, ClockedPull, Control};
+use crate::CyclePlace;
 use crate::playout::Playout;
+
+/// Cycles of a window, those for which the last packet was not there yet, and whether they were many in the window before.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    cycles: u32,
+    missed: u32,
+    again: bool,
+}
 
 /// How sound goes out unchanged.
 pub(super) struct Direct {
@@ -23,8 +32,11 @@ pub(super) struct Direct {
     pub on: bool,
     /// The last sample frames that went out, with which the resampler begins.
     history: Vec<f32>,
-    /// The least lag of the last [`WINDOW`], in seconds: a thread that wakes up late makes it larger. `None` before the first one.
-    pub lag: Option<f64>,
+    /// The least lag of the last [`WINDOW`], in seconds, of a cycle when it begins: a thread that wakes up late makes it larger, and a longer margin
+    /// does not change it. `None` before the first one.
+    lag: Option<f64>,
+    /// How long before a cycle its last block is pulled, in seconds.
+    margin: f64,
     /// The least lag of the current one, and when it began.
     current: Option<(Instant, f64)>,
     /// Since when cycles have been observed, and the lag at that time.
@@ -40,6 +52,10 @@ pub(super) struct Direct {
     /// Cycles so far, and how many of them could have ended where a packet ends.
     cycles: u32,
     in_time: u32,
+    /// Of this window, once the sound has settled.
+    reached: Reached,
+    /// Whether it settles again.
+    again: bool,
 }
 
 impl Direct {
@@ -48,6 +64,7 @@ impl Direct {
             on: true,
             history: vec![0.0; history],
             lag: None,
+            margin: 0.0,
             current: None,
             since: None,
             settled: None,
@@ -57,19 +74,27 @@ impl Direct {
             cycle: 0,
             cycles: 0,
             in_time: 0,
+            reached: Reached::default(),
+            again: false,
         }
+    }
+
+    /// How far a block that is pulled now is behind its schedule, in seconds; see [`Self::lag`].
+    pub fn lag_now(&self) -> Option<f64> {
+        self.lag.map(|lag| lag - self.margin)
     }
 
     /// Another stream begins.
     pub fn restart(&mut self) {
         self.history.fill(0.0);
-        (self.on, self.lag, self.current, self.cycle) = (true, None, None, 0);
+        (self.on, self.lag, self.current, self.cycle, self.again) = (true, None, None, 0, false);
         self.settle_again();
     }
 
     /// The device's cycles begin at other times.
     fn settle_again(&mut self) {
         (self.since, self.settled, self.off, self.cycles, self.in_time) = (None, None, 0, 0, 0);
+        self.reached = Reached::default();
     }
 
     /// Takes the lag of a block. Returns that of a window once it is over.
@@ -112,17 +137,16 @@ impl ClockedPlayout {
         self.direct.as_ref().is_some_and(|direct| direct.on)
     }
 
-    /// Fills `out` with sound as it was sent; `rest`: sample frames up to the end of the device's cycle. `None` once the resampler has taken
-    /// over.
+    /// Fills `out` with sound as it was sent; `place`: where it stands in the device's cycle. `None` once the resampler has taken over.
     pub(super) fn pull_direct(
         &mut self,
         now: Instant,
-        rest: Option<usize>,
+        place: Option<CyclePlace>,
         out: &mut [f32],
     ) -> Option<ClockedPull> {
         let frames = out.len() / self.playout.config().format.channels();
         let direct = self.direct.as_mut().filter(|direct| direct.on)?;
-        if !direct.stays(now, (frames, rest), &mut self.playout) {
+        if !direct.stays(now, (frames, place), &mut self.playout) {
             self.take_over(now, out);
             return None;
         }
@@ -136,7 +160,7 @@ impl ClockedPlayout {
     fn take_over(&mut self, now: Instant, out: &mut [f32]) {
         let Some(direct) = self.direct.as_mut() else { return };
         direct.on = false;
-        self.control = Control { last: Some(now), lag: direct.lag, ..Control::default() };
+        self.control = Control { last: Some(now), lag: direct.lag_now(), ..Control::default() };
         self.resampler.restart();
         let channels = self.playout.config().format.channels();
         let (mut history, most) = (&direct.history[..], out.len() / channels);
@@ -158,26 +182,36 @@ impl ClockedPlayout {
 impl Direct {
     /// Before a block of so many sample frames, `rest` before the end of a cycle: whether sound goes on without the resampler. Leaves out what is
     /// too much once the schedule has settled.
-    fn stays(&mut self, now: Instant, (frames, rest): (usize, Option<usize>), playout: &mut Playout) -> bool {
+    fn stays(
+        &mut self,
+        now: Instant,
+        (frames, place): (usize, Option<CyclePlace>),
+        playout: &mut Playout,
+    ) -> bool {
         let rate = f64::from(playout.config().format.rate());
         let Some(lag) = playout.lag(now).filter(|_| playout.playing) else {
             self.current = None;
             return true;
         };
-        let Some(rest) = rest else {
+        let Some(CyclePlace { rest, margin }) = place else {
             self.settle_again();
             return true;
         };
         self.cycle = self.cycle.max(rest);
-        let agrees = self.follow(now, lag / rate).is_none_or(|lag| self.agrees(now, lag, playout));
-        if agrees && frames == rest && self.settled.is_none() {
-            self.settle(now, rest, playout);
+        self.margin = margin as f64 / rate;
+        let window = self.follow(now, lag / rate + self.margin);
+        let agrees = window.is_none_or(|lag| self.agrees(now, (lag, rest), playout));
+        if agrees && frames == rest {
+            match self.settled {
+                None => self.settle(now, rest, playout),
+                Some(_) => self.look_at_packets(rest, window.is_some(), playout),
+            }
         }
         agrees && !playout.clock().is_told()
     }
 
     /// Whether the clocks agree, by the lag of a window. A step of the schedule is no drift: once it is over, the sound settles again.
-    fn agrees(&mut self, now: Instant, lag: f64, playout: &mut Playout) -> bool {
+    fn agrees(&mut self, now: Instant, (lag, rest): (f64, usize), playout: &mut Playout) -> bool {
         if self.since.is_none() && !playout.clock().is_settling(now) {
             self.since = Some((now, lag));
         }
@@ -197,23 +231,68 @@ impl Direct {
         // A drift so slow that it looks like rest takes three windows and more on the way.
         let steps = self.away <= 1 && moved < MOST_LAG / 4.0;
         if steps {
-            self.settle_again();
-            self.since = Some((now, lag));
-            // Where it is ahead of the schedule, it waits.
-            playout.playing &= lag > -MOST_LAG;
+            self.on_step(now, (lag, rest), playout);
         }
         steps || self.off < OFF
+    }
+
+    /// The schedule has moved. Sound that is still less than a packet before it, and whose cycles end where packets do, stays as it is: after an xrun that
+    /// both ends had, the schedule goes away from the cycles and comes back.
+    fn on_step(&mut self, now: Instant, (lag, rest): (f64, usize), playout: &mut Playout) {
+        let rate = f64::from(playout.config().format.rate());
+        let packet = playout.newest().map_or(0.0, |(frames, _)| frames as f64 / rate);
+        let off = lag - self.margin;
+        let ends = playout.packet_end(rest as u64, self.cycle as u64).is_some_and(|(ahead, _)| ahead == 0);
+        if self.settled.is_some() && ends && (-packet..=MOST_LAG).contains(&off) {
+            (self.settled, self.off, self.away) = (Some(lag), 0, 0);
+        } else {
+            self.start_over();
+            // Where it waits, its lag is another one afterwards.
+            match off < -packet {
+                true => playout.playing = false,
+                false => self.since = Some((now, lag)),
+            }
+        }
+    }
+
+    /// The sound settles again.
+    fn start_over(&mut self) {
+        self.again |= self.settled.is_some();
+        self.settle_again();
+    }
+
+    /// The sound that has settled comes up to a packet before its schedule. Where packets miss their cycles because of that, as with a margin that has
+    /// become longer since, it goes back.
+    fn look_at_packets(&mut self, rest: usize, is_over: bool, playout: &mut Playout) {
+        // Without a packet nothing waits.
+        let received = playout.packet_end(rest as u64, self.cycle as u64).map_or(0, |(_, received)| received);
+        let short = (rest as u64).saturating_sub(received);
+        // More is missing where packets are lost.
+        if short <= self.cycle as u64 {
+            self.reached.cycles += 1;
+            self.reached.missed += u32::from(short > 0);
+        }
+        if !is_over {
+            return;
+        }
+        let Reached { cycles, missed, again } = self.reached;
+        let misses = u64::from(missed) * IN_TIME.1 > u64::from(cycles) * (IN_TIME.1 - IN_TIME.0);
+        self.reached = Reached { again: misses, ..Reached::default() };
+        if misses && again && self.lag_now().is_some_and(|lag| lag < -MOST_LAG) {
+            self.start_over();
+            playout.playing = false;
+        }
     }
 
     fn settle(&mut self, now: Instant, rest: usize, playout: &mut Playout) {
         let rate = f64::from(playout.config().format.rate());
         let Some((lag, (since, _))) = self.lag.zip(self.since) else { return };
-        let behind = ((lag - MOST_LAG).max(0.0) * rate) as u64;
+        let behind = ((lag - self.margin - MOST_LAG).max(0.0) * rate) as u64;
         let wanted = rest as u64 + behind;
         let Some((ahead, received)) = playout.packet_end(wanted, self.cycle as u64) else { return };
         self.cycles += 1;
         self.in_time += u32::from(received >= wanted + ahead);
-        if now.since(since) < OBSERVED {
+        if now.since(since) < if self.again { OBSERVED_AGAIN } else { OBSERVED } {
             return;
         }
         let left_out = behind + if self.is_in_time() { ahead } else { 0 };
@@ -227,13 +306,19 @@ impl Playout {
     /// Sample frames from `ahead` after the next one to the end of the packet that holds that place, and from the next one to the end of what was received.
     /// The first is 0 where packets and cycles of `cycle` sample frames do not end together again and again. `None` while nothing waits.
     fn packet_end(&self, ahead: u64, cycle: u64) -> Option<(u64, u64)> {
-        let newest =
-            self.lanes.iter().filter_map(|lane| lane.store.back()).max_by_key(|record| record.end())?;
-        let (packet, received) = (newest.frames as u64, newest.end().checked_sub(self.position?)?);
+        let (packet, end) = self.newest()?;
+        let received = end.checked_sub(self.position?)?;
         let together =
             packet > 0 && cycle > 0 && (packet.is_multiple_of(cycle) || cycle.is_multiple_of(packet));
         let off = (i128::from(received) - i128::from(ahead)).rem_euclid(i128::from(packet.max(1)));
         Some((if together { off as u64 } else { 0 }, received))
+    }
+
+    /// Sample frames of the newest packet, and the media time of its end.
+    fn newest(&self) -> Option<(u64, u64)> {
+        let newest =
+            self.lanes.iter().filter_map(|lane| lane.store.back()).max_by_key(|record| record.end())?;
+        Some((newest.frames as u64, newest.end()))
     }
 }
 
@@ -243,13 +328,15 @@ const HISTORY: usize = 3;
 const MOST_LAG: f64 = 0.4e-3;
 /// The lag is looked at so often.
 const WINDOW: Duration = Duration::from_secs(1);
-/// So many windows in a row tell that the clocks differ.
-const OFF: u32 = 2;
+/// So many windows in a row tell that the clocks differ: a step of less than a millisecond, which the schedule follows by as much a second, moves it in two.
+const OFF: u32 = 3;
 /// What the lag changes by in a window if it is no drift, in seconds: clocks are 500 ppm apart at most.
 const FASTER: f64 = 0.55e-3;
 /// For how long cycles are observed once the schedule comes down no more. It follows a clock that differs from this machine's, as a server's may at both ends, within five
 /// seconds of the first packet.
 const OBSERVED: Duration = Duration::from_secs(3);
+/// The same once the sound has settled before: for longer than the schedule remembers (five seconds), so that it does not follow what comes back.
+const OBSERVED_AGAIN: Duration = Duration::from_secs(6);
 /// Of so many cycles, the second, the first are in time, at least: the rest may lack packets that were lost.
 const IN_TIME: (u64, u64) = (4, 5);
 
