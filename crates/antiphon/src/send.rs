@@ -16,7 +16,7 @@ use std::time::Duration;
 use antiphon_core::{BrokenReason, Instant, MediaTime};
 use antiphon_media::{Coding, Source};
 use antiphon_net::{OsClock, Stop, Waker};
-use antiphon_session::{Joined, ServedCounters, Session};
+use antiphon_session::{Joined, ServedCounters, Session, Uncounted};
 use antiphon_sound::DeviceMeter;
 
 use crate::auto::{self, is_auto};
@@ -251,6 +251,7 @@ fn shown(plan: &SendPlan, options: &SendOptions) -> Shown<impl Fn(&Snapshot) -> 
         recent: Recent::default(),
         joined: Joined::default(),
         served: ServedCounters::default(),
+        uncounted: Uncounted::default(),
         most: options.most_receivers,
         plain: move |last: &Snapshot| {
             let status = last.status(rate, total_s, groups);
@@ -297,6 +298,7 @@ pub(crate) struct Shown<P> {
     pub recent: Recent,
     pub joined: Joined,
     pub served: ServedCounters,
+    pub uncounted: Uncounted,
     /// Receivers that are served at once.
     pub most: usize,
     /// The figures, but for those of the device and the live ones.
@@ -313,6 +315,8 @@ impl<P: Fn(&Snapshot) -> SendStatus> Shown<P> {
             comings_and_goings(before, served, self.most).for_each(&mut *notice);
         }
         now.verdicts(notice);
+        let before = std::mem::replace(&mut self.uncounted, now.uncounted());
+        newly_uncounted(before, self.uncounted).for_each(&mut *notice);
         self.device.iter().chain(&self.other_devices).for_each(|one| tell_device(Some(one), notice));
         let backup = self.backup.as_ref().map(BackupMeter::plays);
         if let Some(plays) = backup.filter(|plays| *plays != self.was_backed_up) {
@@ -328,6 +332,19 @@ impl<P: Fn(&Snapshot) -> SendStatus> Shown<P> {
         let status = self.look(last, notice);
         SendStatus { live: self.recent.whole(), ..status }
     }
+}
+
+/// Sentences about members of a group that slow its pictures no longer.
+fn newly_uncounted(before: Uncounted, now: Uncounted) -> impl Iterator<Item = String> {
+    let false_reports = (now.contradicting > before.contradicting).then(|| {
+        "a member of the group tells of the pictures what cannot be true: it slows them no longer".to_string()
+    });
+    let slow = (now.far_below > before.far_below).then(|| {
+        "a member of the group carries far less than the others: it slows the pictures no longer, and its sound may be late; give it a path \
+         with more room, or send with a lower --video"
+            .to_string()
+    });
+    false_reports.into_iter().chain(slow)
 }
 
 const BACKUP_BEGINS: &str = "the source is silent or gives nothing: the backup is sent";

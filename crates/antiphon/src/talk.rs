@@ -166,6 +166,7 @@ fn shown(
         recent: Recent::default(),
         joined: Joined::default(),
         served: ServedCounters::default(),
+        uncounted: antiphon_session::Uncounted::default(),
         most: 1,
         plain: move |last: &send::Snapshot| last.status(rate, total_s, groups),
     };

@@ -71,7 +71,7 @@ pub use gaps::{Gap, Gaps};
 pub use latency::{Latency, LatencyError};
 pub use looks::of_messages;
 pub use manager::{
-    Budget, CongestionManager, GrantAll, GroupPaths, PathFigures, SharedPath, SharedPaths, TrackId,
+    Budget, CongestionManager, GrantAll, GroupPaths, PathFigures, SharedPath, SharedPaths, TrackId, Uncounted,
 };
 pub use members::{Joined, Member};
 pub use mixer::MixerCounters;

@@ -59,6 +59,9 @@ pub trait CongestionManager {
     /// The peer of an association tells which packets have arrived.
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>);
 
+    /// How the first track of pictures has fared by now: pictures that were begun, and that were left out.
+    fn on_pictures(&mut self, now: Instant, begun: u64, left_out: u64);
+
     /// What `track` may send now.
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget;
 
@@ -83,6 +86,17 @@ pub struct PathFigures {
     pub competes: bool,
     /// Packets that did not arrive.
     pub lost: u64,
+    /// Members of a group that slow the pictures no longer.
+    pub uncounted: Uncounted,
+}
+
+/// Members of a group whose reports slow its pictures no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Uncounted {
+    /// Their reports contradict themselves, or what was sent.
+    pub contradicting: u16,
+    /// What they tell was far below what the others carry for too long.
+    pub far_below: u16,
 }
 
 /// Leaves congestion to the endpoint of each association: with a single track there is nothing to share out.
@@ -95,6 +109,8 @@ impl CongestionManager for GrantAll {
     fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
 
     fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
+
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 
     fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
         Budget::All

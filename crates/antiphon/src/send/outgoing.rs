@@ -85,10 +85,10 @@ impl Outgoing {
         if let Some(over) = plan.overs.of_data() {
             session.set_data_over(over.apart());
         }
-        if !pictures.is_empty() {
+        let data = DataInput::send_with(plan.data, &mut session, options)?;
+        if !pictures.is_empty() || !data.is_empty() {
             share_paths(&mut session, plan_serves, plan.uri.address().ip().is_multicast());
         }
-        let data = DataInput::send_with(plan.data, &mut session, options)?;
         let troubles = Troubles(pictures.into_iter().chain(data).collect());
         if let Some((first, others)) = programmes {
             session.set_programmes(&first, others).map_err(|error| Error::usage(error.to_string()))?;
@@ -100,10 +100,10 @@ impl Outgoing {
     }
 }
 
-/// Gives a sender of pictures to several receivers its congestion manager; that to one receiver has its own.
+/// Gives a sender of pictures or data to several receivers its congestion manager; that to one receiver has its own.
 fn share_paths(session: &mut Session, serves: bool, to_group: bool) {
     let sound = session.send_track().map_or(0, |track| track.ssrcs().count());
-    let streams = sound + session.video_ssrcs().count();
+    let streams = sound + session.video_ssrcs().count() + session.data_sent().count();
     if serves {
         session.set_congestion_manager(Box::new(SharedPaths::new(streams)));
     } else if to_group {

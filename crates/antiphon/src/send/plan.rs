@@ -372,7 +372,6 @@ fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) ->
     if let Some(option) = option {
         return Err(Error::usage(format!("{option} is for data: name them with --data")));
     }
-    let is_group = uri.address().ip().is_multicast();
     let why = if framing != StreamFraming::Rtp {
         "data are sent as RTP packets: omit --framing"
     } else if options.plain {
@@ -381,8 +380,8 @@ fn check_data(uri: &StreamUri, framing: StreamFraming, options: &SendOptions) ->
         "a sender of several programmes sends sound alone: omit --data, or --programme"
     } else if options.sdp.is_some() {
         "other programs, for which an SDP file is, know no data beside sound: omit --sdp, or --data"
-    } else if is_group || matches!(uri.target, Target::Listen(_)) {
-        "data are for one receiver that is called: write rtp://HOST:PORT, or omit --data"
+    } else if matches!(uri.target, Target::Listen(_)) {
+        "data are for one receiver, or a group, that is called: write rtp://HOST:PORT, or omit --data"
     } else {
         return Ok(());
     };

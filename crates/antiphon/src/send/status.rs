@@ -9,7 +9,7 @@ use antiphon_media::rtcp::{MOST_PROGRAMMES, RemoteReport, ReportBlock};
 use antiphon_net::Lines;
 use antiphon_session::{
     Joined, MOST_VIDEO_TRACKS, Member, PathFigures, PeerEnd, PlayoutDelay, SendTrack, SenderCounters,
-    ServedCounters, Session, VideoTrackCounters,
+    ServedCounters, Session, Uncounted, VideoTrackCounters,
 };
 
 use super::ANSWER_PATIENCE;
@@ -249,6 +249,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Members of a group that slow its pictures no longer.
+    pub fn uncounted(&self) -> Uncounted {
+        self.pictures.map_or_else(Uncounted::default, |(_, path)| path.uncounted)
+    }
+
     pub fn of(session: &mut Session, now: Instant, meter: &PeakMeter) -> Self {
         let mut blocks = [None; MOST_GROUPS];
         for (block, report) in blocks.iter_mut().zip(session.reports()) {

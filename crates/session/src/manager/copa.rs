@@ -168,9 +168,9 @@ impl Copa {
     fn follow_delay(&mut self, rate: f64, packet: f64, told: &Told) {
         let aim = packet * PACKETS / told.standing.as_secs_f64().max(1e-6);
         let grows = rate <= aim;
-        if self.is_starting && !grows {
-            // It was doubled in the last round trip.
-            self.window /= 2.0;
+        if self.is_starting && (!grows || told.longest > LONGEST_AT_START) {
+            // It was doubled in the last round trip. On a path that takes long for a packet, a queue that empties now and then is long all the same.
+            self.window /= if grows { 1.0 } else { 2.0 };
             self.is_starting = false;
             (self.velocity, self.direction) = (1.0, (false, 0));
         }
@@ -335,6 +335,9 @@ const LEAST: f64 = 2.0;
 pub(super) const USUAL_PACKET: f64 = 1_200.0;
 /// How long a packet may take that counts whole.
 const LONGEST_PACKET: Duration = Duration::from_millis(10);
+/// At the beginning the window is doubled until a packet has waited for longer than this, whether or not the queue is empty then: what was sent comes to
+/// light a round trip and a report later, and with two packets of 50 ms more than that the sound behind them is late.
+const LONGEST_AT_START: Duration = Duration::from_millis(50);
 /// 1/δ of the default mode (Copa, §2.1).
 const PACKETS: f64 = 2.0;
 /// Rounds after which a queue that was never empty may be another's (§2.2), and those after which a direction is sure (§2.1).

@@ -1,7 +1,8 @@
 //! The paths to the members of a multicast group: one stream goes to all, at a rate that the slowest of them carries.
 //!
 //! Each member tells when packets arrived, and has a [`SharedPath`] here. What may leave is what the fullest of these paths has room for. A
-//! member whose path has no room for pictures beside the sound holds up nobody: it could not show them at any rate.
+//! member whose path has no room for pictures beside the sound holds up nobody: it could not show them at any rate. Nor does one whose reports can't be
+//! true, or that stays far below the others for long while most pictures are left out for it: who listens may tell anything.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use antiphon_core::{Event, Instant};
 use antiphon_media::rtcp::ArrivalReport;
 
 use super::shared_path::MeanRate;
-use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId};
+use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId, Uncounted};
 use crate::associations::AssociationId;
 
 /// Shares out what the slowest path to a group carries. Where no member tells anything, everything is sent when it is due, after a first second.
@@ -27,6 +28,7 @@ pub struct GroupPaths {
     /// When another one last took a member's place.
     replaced: Instant,
     sound: MeanRate,
+    pictures: Pictures,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,54 @@ struct Member {
     ssrc: u32,
     path: SharedPath,
     heard: Instant,
+    /// For how long it has been far below the others, less a part of the time in which it was not.
+    below: Duration,
+    is_left_behind: bool,
+}
+
+/// How many pictures leave.
+#[derive(Debug, Default)]
+struct Pictures {
+    since: Instant,
+    /// Begun and left out, by then.
+    counted: (u64, u64),
+    /// In the span before that, most were left out, or waited.
+    are_few: bool,
+}
+
+impl Pictures {
+    fn note(&mut self, now: Instant, begun: u64, left_out: u64) {
+        if now.since(self.since) >= PICTURES_OVER {
+            let (begun_by_then, left_by_then) = self.counted;
+            let (sent, left) = (begun - begun_by_then, left_out - left_by_then);
+            // While one waits none is left out.
+            self.are_few = FAR * sent <= sent + left;
+            (self.since, self.counted) = (now, (begun, left_out));
+        }
+    }
+}
+
+impl Member {
+    /// Bytes a second that its path carries, as it tells; nothing before a second of it has arrived. What has arrived tells of a path that is
+    /// sent more than its window.
+    fn carries(&self) -> Option<f64> {
+        let PathFigures { rate, delivered, .. } = self.path.figures();
+        Some(rate?.max(delivered.unwrap_or(0.0)))
+    }
+
+    fn contradicts(&self) -> bool {
+        self.path.contradictions() >= CONTRADICTIONS
+    }
+
+    /// It is far below the others, or not, and was so since it was last heard.
+    fn judge(&mut self, is_far: bool, passed: Duration) {
+        let passed = passed.min(LONGEST_STEP);
+        self.below = match is_far {
+            true => (self.below + passed).min(LONG),
+            false => self.below.saturating_sub(passed / FORGIVES),
+        };
+        self.is_left_behind = self.below >= LONG || self.is_left_behind && !self.below.is_zero();
+    }
 }
 
 impl GroupPaths {
@@ -46,16 +96,38 @@ impl GroupPaths {
             began: None,
             replaced: Instant::ZERO,
             sound: MeanRate::default(),
+            pictures: Pictures::default(),
         }
     }
 
     /// Whether pictures are sent at a rate that this member carries: it tells what arrives, and has room for some beside the sound. Before
     /// a second of it has arrived, nobody knows.
     fn counts(&self, now: Instant, member: &Member) -> bool {
-        let PathFigures { rate: Some(rate), delivered, .. } = member.path.figures() else { return false };
-        // What has arrived tells of a path that is sent more than its window.
-        let carries = delivered.map_or(f64::INFINITY, |delivered| delivered.max(rate));
-        now.since(member.heard) < SILENCE && carries >= self.sound.rate(now) + LEAST_PICTURES
+        let Some(carries) = member.carries() else { return false };
+        let is_known = member.path.figures().delivered.is_some();
+        let has_room = !is_known || carries >= self.sound.rate(now) + LEAST_PICTURES;
+        now.since(member.heard) < SILENCE && has_room && !member.contradicts() && !member.is_left_behind
+    }
+
+    /// Whether the member at `at` carries far less beside the sound than the others in the median, while most pictures are left out. One other member is no
+    /// measure.
+    fn is_far_below(&self, now: Instant, at: usize) -> bool {
+        let (mut others, mut count) = ([0.0; MOST], 0);
+        for (other, member) in self.members.iter().enumerate() {
+            let is_heard = now.since(member.heard) < SILENCE && !member.contradicts();
+            if let Some(carries) = member.carries().filter(|_| other != at && is_heard) {
+                others[count] = carries;
+                count += 1;
+            }
+        }
+        let others = &mut others[..count];
+        others.sort_unstable_by(f64::total_cmp);
+        // Of an even number the lower one.
+        let median = others.get(count.saturating_sub(1) / 2).filter(|_| count >= 2);
+        let sound = self.sound.rate(now);
+        let own = self.members[at].carries();
+        let is_far = |(median, own): (&f64, f64)| FAR as f64 * (own - sound).max(0.0) < median - sound;
+        self.pictures.are_few && median.zip(own).is_some_and(is_far)
     }
 
     fn is_beginning(&self, now: Instant) -> bool {
@@ -65,7 +137,14 @@ impl GroupPaths {
     /// Where a member is that was not known: a new place, that of one that is gone, or, now and then, that of the fastest.
     fn place_for(&mut self, now: Instant, ssrc: u32) -> Option<usize> {
         if self.members.len() < MOST {
-            self.members.push(Member { ssrc, path: SharedPath::new(self.streams), heard: now });
+            let path = SharedPath::new(self.streams);
+            self.members.push(Member {
+                ssrc,
+                path,
+                heard: now,
+                below: Duration::ZERO,
+                is_left_behind: false,
+            });
             return Some(self.members.len() - 1);
         }
         let gone = self.members.iter().position(|member| now.since(member.heard) >= SILENCE);
@@ -79,6 +158,7 @@ impl GroupPaths {
         self.replaced = now;
         let member = &mut self.members[at];
         (member.ssrc, member.heard) = (ssrc, now);
+        (member.below, member.is_left_behind) = (Duration::ZERO, false);
         member.path.forget();
         Some(at)
     }
@@ -101,9 +181,15 @@ impl CongestionManager for GroupPaths {
         let known = self.members.iter().position(|member| member.ssrc == report.ssrc);
         let Some(at) = known.or_else(|| self.place_for(now, report.ssrc)) else { return };
         self.began.get_or_insert(now);
+        let is_far = self.is_far_below(now, at);
         let member = &mut self.members[at];
+        member.judge(is_far, now.since(member.heard));
         member.heard = now;
         member.path.on_report(now, on, report);
+    }
+
+    fn on_pictures(&mut self, now: Instant, begun: u64, left_out: u64) {
+        self.pictures.note(now, begun, left_out);
     }
 
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
@@ -143,8 +229,16 @@ impl CongestionManager for GroupPaths {
         let figures = counted.map(|member| member.path.figures());
         let rate = |one: &PathFigures| one.rate.unwrap_or(f64::INFINITY);
         let slowest = figures.min_by(|a, b| rate(a).total_cmp(&rate(b)));
-        // Where none counts nothing bounds the pictures, and no figure is known.
-        slowest.unwrap_or_default()
+        let many = |is: fn(&Member) -> bool| {
+            let heard = self.members.iter().filter(|member| now.since(member.heard) < SILENCE);
+            heard.filter(|member| is(member)).count() as u16
+        };
+        let uncounted = Uncounted {
+            contradicting: many(Member::contradicts),
+            far_below: many(|member| member.is_left_behind && !member.contradicts()),
+        };
+        // Where none counts nothing bounds the pictures, and no figure of a path is known.
+        PathFigures { uncounted, ..slowest.unwrap_or_default() }
     }
 }
 
@@ -156,6 +250,17 @@ const SILENCE: Duration = Duration::from_secs(3);
 const BEGINNING: Duration = Duration::from_millis(300);
 /// How often one of those that are not followed takes the place of the fastest.
 const TURN: Duration = Duration::from_secs(1);
+/// Reports that can't be true, of a member that counts no longer: a report that another one has overtaken can look so.
+const CONTRADICTIONS: u32 = 3;
+/// One that carries less beside the sound than this part of the others' median is far below them; and fewer pictures than this part leave then.
+const FAR: u64 = 4;
+/// For how long it may be so, and by how much slower that is forgotten.
+const LONG: Duration = Duration::from_secs(10);
+const FORGIVES: u32 = 4;
+/// Between two reports of a member that has been silent less is known.
+const LONGEST_STEP: Duration = Duration::from_millis(500);
+/// Over which pictures are counted.
+const PICTURES_OVER: Duration = Duration::from_secs(2);
 /// A path that has less room than this beside the sound, in bytes a second, is too slow for pictures: 64 kbit/s.
 const LEAST_PICTURES: f64 = 8_000.0;
 
@@ -197,6 +302,40 @@ mod tests {
             let _any = paths.budget(now, TrackId::FIRST_PICTURES);
         }
         assert_eq!(paths.members.len(), MOST);
+    }
+
+    /// One that tells of packets that were not sent yet holds the pictures up for three reports, and then no longer.
+    #[test]
+    fn a_member_whose_reports_are_false_counts_no_longer() {
+        let (mut paths, mut reports) = (GroupPaths::new(2), 0);
+        for n in 0..40u16 {
+            let now = Instant::from_millis(100 * u64::from(n));
+            (0..5).for_each(|k| paths.on_sent(now, ON, TrackId::FIRST_PICTURES, &packet(7, 5 * n + k)));
+            let later = now + Duration::from_millis(20);
+            tell(&mut paths, later, 1, 5 * n, 5);
+            tell(&mut paths, later, 2, 5 * n, 5);
+            if n >= 10 {
+                // Of the next packet, too.
+                tell(&mut paths, later, 3, 5 * n, 6);
+                reports += 1;
+            } else {
+                tell(&mut paths, later, 3, 5 * n, 5);
+            }
+            if n == 0 {
+                // Nobody was known when these packets were sent.
+                continue;
+            }
+            let member = paths.members.iter().find(|member| member.ssrc == 3).unwrap();
+            assert_eq!(paths.counts(later, member), reports < CONTRADICTIONS, "{n}");
+            let told = paths.figures().uncounted;
+            let expected = u16::from(reports >= CONTRADICTIONS);
+            assert_eq!(told, Uncounted { contradicting: expected, far_below: 0 }, "{n}");
+        }
+        let honest = paths.members.iter().filter(|member| member.ssrc != 3);
+        assert!(
+            honest.clone().count() == 2
+                && honest.clone().all(|member| paths.counts(Instant::from_millis(3_920), member))
+        );
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::{Budget, CongestionManager, PathFigures, TrackId};
 use crate::associations::AssociationId;
 use crate::packet_arrivals::LATEST;
 pub(super) use measures::MeanRate;
-use measures::{Delivered, RoundTrip};
-use sent_stream::SentStream;
+use measures::{Delivered, Reported, RoundTrip};
+use sent_stream::{SentStream, name_of};
 
 /// Shares out the path to one peer that tells when packets arrive (RFC 8888), over any transport but one of a byte stream.
 ///
@@ -50,18 +50,8 @@ pub struct SharedPath {
     delivered: Delivered,
     sound: MeanRate,
     figures: PathFigures,
-}
-
-/// What a report tells.
-#[derive(Default)]
-struct Reported {
-    /// Bytes that arrived.
-    arrived: u64,
-    /// Packets that arrived, and those that were lost.
-    packets: (u32, u32),
-    /// The longest round trip, and the longest time between a packet and what tells of it.
-    longest: Duration,
-    answer: Option<Duration>,
+    /// Reports that can't be true.
+    contradictions: u32,
 }
 
 impl SharedPath {
@@ -87,7 +77,14 @@ impl SharedPath {
             delivered: Delivered::default(),
             sound: MeanRate::default(),
             figures: PathFigures::default(),
+            contradictions: 0,
         }
+    }
+
+    /// Reports of the peer that can't be true: of packets that were not sent, or not yet when they are told to have come, or that are missing
+    /// after they had come.
+    pub(super) fn contradictions(&self) -> u32 {
+        self.contradictions
     }
 
     /// Another peer takes the place of this one: nothing is known of its path.
@@ -103,6 +100,7 @@ impl SharedPath {
         (self.on, self.copa, self.reported, self.answer) = (Some(on), None, None, None);
         (self.in_flight, self.round_trip, self.slow) = (0, RoundTrip::default(), SlowPath::new());
         (self.delivered, self.figures, self.asked) = Default::default();
+        self.contradictions = 0;
     }
 
     /// The place of a new stream: one that none had, or that of the stream that has been silent for the longest, which goes on under another
@@ -194,8 +192,12 @@ impl SharedPath {
     fn take_arrivals(&mut self, now: Instant, report: &ArrivalReport<'_>) -> Reported {
         let mut told = Reported::default();
         for (ssrc, number, packet) in report.packets() {
-            let PacketArrival::Arrived(ago) = packet else { continue };
             let Some(stream) = self.streams.iter_mut().find(|stream| stream.is_of(ssrc)) else {
+                continue;
+            };
+            told.contradicts |= stream.is_ahead(number);
+            let PacketArrival::Arrived(ago) = packet else {
+                told.contradicts |= stream.has_come(number);
                 continue;
             };
             let Some(sent) = stream.on_arrived(number) else { continue };
@@ -204,6 +206,7 @@ impl SharedPath {
             let since = now.since(sent.at);
             if let Some(ago) = ago {
                 // What a peer says of its own clock may be anything.
+                told.contradicts |= ago > since + CLOCK_ERROR;
                 let round_trip = since.saturating_sub(ago);
                 self.round_trip.note(now, round_trip, self.answer);
                 told.longest = told.longest.max(round_trip);
@@ -276,7 +279,8 @@ impl CongestionManager for SharedPath {
             self.forget_unheard(report);
         }
         let in_flight = self.in_flight;
-        let Reported { arrived, packets, longest, answer } = self.take_arrivals(now, report);
+        let Reported { arrived, packets, longest, answer, contradicts } = self.take_arrivals(now, report);
+        self.contradictions += u32::from(contradicts);
         if packets == (0, 0) {
             return;
         }
@@ -314,6 +318,8 @@ impl CongestionManager for SharedPath {
         figures.queueing = Some(standing.saturating_sub(shortest));
         figures.lost += u64::from(packets.1);
     }
+
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         self.notice_silence(now);
@@ -362,13 +368,6 @@ impl CongestionManager for SharedPath {
     }
 }
 
-/// Number and SSRC of an RTP packet.
-fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
-    let header = packet.first_chunk::<12>()?;
-    let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    Some((u16::from_be_bytes([header[2], header[3]]), ssrc))
-}
-
 /// Packets that may be sent at the beginning in each of these intervals, a round trip of usual length (RFC 5681 §3.1: two to four, of which
 /// the fewest keep the sound from waiting), or the bytes of a usual one, if they are short. After this time the peer tells nothing.
 const FIRST_PACKETS: f64 = 2.0;
@@ -380,6 +379,8 @@ const AHEAD: f64 = 1.25;
 const BURST: Duration = Duration::from_millis(5);
 /// The clock's resolution in reports is a millisecond.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// By how much a peer may err about how long ago a packet came: units of its clock, and what a machine takes to write a report.
+const CLOCK_ERROR: Duration = Duration::from_millis(10);
 /// How soon to ask again while the window is full.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// Without a report for so long the path is taken to be broken (RFC 6298 §2.4).

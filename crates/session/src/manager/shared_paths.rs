@@ -54,6 +54,8 @@ impl CongestionManager for SharedPaths {
         }
     }
 
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
+
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         let last = self.last;
         self.paths.get_mut(last).map_or(Budget::All, |(_, path)| path.budget(now, track))

@@ -14,8 +14,8 @@ pub(super) struct SlowPath {
     /// Of the report that is read.
     arrivals: [Arrival; MOST],
     count: usize,
-    /// When the newest packet arrived.
-    newest: Option<u32>,
+    /// When the newest packet arrived, and how long it had waited.
+    newest: Option<(u32, Duration)>,
     /// Bytes of the last packets that had waited for the one before them, and how long after it each arrived, in seconds; older ones
     /// count less and less.
     bytes: f64,
@@ -73,8 +73,8 @@ impl SlowPath {
         let mean = arrivals.iter().map(|one| one.wait).sum::<Duration>() / arrivals.len() as u32;
         self.wait = Some(self.wait.map_or(mean, |before| (before + mean) / 2));
         for one in arrivals {
-            let Some(newest) = self.newest.replace(one.at) else { continue };
-            let ticks = one.at.wrapping_sub(newest) as i32;
+            let Some(newest) = self.newest.replace((one.at, one.wait)) else { continue };
+            let ticks = one.at.wrapping_sub(newest.0) as i32;
             self.proved = self
                 .proved
                 .max(f64::from(one.bytes) * TICKS / f64::from(ticks.max(ArrivalReport::FINEST as i32)));
@@ -88,7 +88,10 @@ impl SlowPath {
             if one.wait.as_secs_f64() >= gap {
                 self.bytes += f64::from(one.bytes) - self.bytes / MEMORY;
                 self.seconds += gap - self.seconds / MEMORY;
-                self.packets = self.packets.saturating_add(1);
+                // Of two large ones that were sent together the second waited for the first, and for hardly anything else.
+                let sent_apart = gap + newest.1.as_secs_f64() - one.wait.as_secs_f64();
+                let is_pair = one.bytes >= LARGE && sent_apart.abs() <= TOGETHER.as_secs_f64();
+                self.packets = self.packets.saturating_add(if is_pair { FEW } else { 1 });
             }
         }
         if now.since(self.began) >= SPAN {
@@ -136,9 +139,12 @@ const LONG: Duration = Duration::from_millis(10);
 /// Packets of a report that count: one tells of 100 ms at most.
 const MOST: usize = 64;
 const TICKS: f64 = ArrivalReport::UNITS_PER_SECOND as f64;
-/// Over how many packets the rate is averaged, and after how many it is known.
+/// Over how many packets the rate is averaged, and after how many it is known, or after one that was sent within this time of the one before it, if it
+/// is so large in bytes: the others of the first round trip are on their way by then.
 const MEMORY: f64 = 32.0;
 const FEW: u32 = 3;
+const TOGETHER: Duration = Duration::from_millis(5);
+const LARGE: u32 = 400;
 /// How many packets' time a packet should wait, of which its own is a part: with 1 the path is idle now and then, with 2 a repair of sound comes
 /// later than 200 ms on the path of 15 500 bytes/s.
 const AIM: f64 = 1.25;

@@ -162,7 +162,7 @@ impl Session {
     fn is_data_unmanaged(&self) -> bool {
         let mut peers = self.peers.iter().flatten();
         let (Some(peer), None) = (peers.next(), peers.next()) else { return true };
-        self.group || self.data_destination(peer).is_none_or(|id| self.is_unmanaged(id))
+        self.data_destination(peer).is_none_or(|id| self.is_unmanaged(id))
     }
 
     /// Whether they go over a stream of bytes, which gets a piece when it has taken the one before.

@@ -156,6 +156,10 @@ impl Session {
         }
         let id = TrackId(1 + at as u16);
         let is_unmanaged = self.is_video_unmanaged();
+        if at == 0 {
+            let counted = self.video.tracks[at].counters();
+            self.manager.on_pictures(now, counted.units, counted.left_out);
+        }
         let budget = if is_unmanaged { Budget::All } else { self.manager.budget(now, id) };
         let way = self.way_of_pictures(now, at, is_unmanaged);
         let handing = Handing {

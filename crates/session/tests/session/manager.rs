@@ -54,6 +54,8 @@ impl CongestionManager for Metered {
         true
     }
 
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
+
     fn budget(&mut self, now: Instant, _track: TrackId) -> Budget {
         self.heard.borrow_mut().asked += 1;
         if now.since(self.began) >= self.each {

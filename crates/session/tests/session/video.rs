@@ -273,6 +273,8 @@ impl CongestionManager for Metered {
         true
     }
 
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
+
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         if track == TrackId::SOUND {
             return Budget::All;

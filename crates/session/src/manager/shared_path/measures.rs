@@ -32,6 +32,20 @@ pub(in crate::manager) struct MeanRate {
     bytes: u64,
 }
 
+/// What a report tells.
+#[derive(Default)]
+pub(super) struct Reported {
+    /// Bytes that arrived.
+    pub arrived: u64,
+    /// Packets that arrived, and those that were lost.
+    pub packets: (u32, u32),
+    /// The longest round trip, and the longest time between a packet and what tells of it.
+    pub longest: Duration,
+    pub answer: Option<Duration>,
+    /// It can't be true.
+    pub contradicts: bool,
+}
+
 impl MeanRate {
     pub fn note(&mut self, now: Instant, bytes: usize) {
         self.since.get_or_insert(now);

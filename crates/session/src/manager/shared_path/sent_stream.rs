@@ -23,11 +23,13 @@ pub(super) struct Sent {
     pub at: Instant,
     /// 0 when it has been told of.
     pub bytes: u32,
+    /// It was told that it has arrived.
+    has_come: bool,
 }
 
 impl SentStream {
     pub fn new() -> Self {
-        let sent = Sent { number: 0, at: Instant::ZERO, bytes: 0 };
+        let sent = Sent { number: 0, at: Instant::ZERO, bytes: 0, has_come: false };
         let ring = vec![sent; REMEMBERED];
         SentStream { ssrc: None, ring, oldest: 0, next: 0, arrived: None, last_sent: None }
     }
@@ -55,7 +57,7 @@ impl SentStream {
     /// Returns the bytes of a packet of which nothing was told, and whose place this one takes.
     pub fn on_sent(&mut self, now: Instant, number: u16, bytes: usize) -> u64 {
         let place = &mut self.ring[usize::from(number) % REMEMBERED];
-        let before = std::mem::replace(place, Sent { number, at: now, bytes: bytes as u32 });
+        let before = std::mem::replace(place, Sent { number, at: now, bytes: bytes as u32, has_come: false });
         (self.next, self.last_sent) = (number.wrapping_add(1), Some(now));
         if usize::from(self.next.wrapping_sub(self.oldest)) > REMEMBERED {
             self.oldest = self.next.wrapping_sub(REMEMBERED as u16);
@@ -70,7 +72,7 @@ impl SentStream {
             return None;
         }
         let news = *sent;
-        sent.bytes = 0;
+        (sent.bytes, sent.has_come) = (0, true);
         let is_newer = |before: u16| number.wrapping_sub(before) as i16 > 0;
         if self.arrived.is_none_or(is_newer) {
             self.arrived = Some(number);
@@ -95,6 +97,17 @@ impl SentStream {
             self.oldest = self.oldest.wrapping_add(1);
         }
         (packets, bytes)
+    }
+
+    /// Whether a packet was not sent yet.
+    pub fn is_ahead(&self, number: u16) -> bool {
+        self.last_sent.is_some() && number.wrapping_sub(self.next) as i16 >= 0
+    }
+
+    /// Whether it was told that a packet has arrived.
+    pub fn has_come(&self, number: u16) -> bool {
+        let sent = &self.ring[usize::from(number) % REMEMBERED];
+        sent.number == number && sent.has_come
     }
 
     /// When the oldest packet was sent that nothing was told of.
@@ -131,6 +144,13 @@ impl SentStream {
         self.oldest = self.next;
         self.ring.iter_mut().for_each(|sent| sent.bytes = 0);
     }
+}
+
+/// Number and SSRC of an RTP packet.
+pub(super) fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
+    let header = packet.first_chunk::<12>()?;
+    let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    Some((u16::from_be_bytes([header[2], header[3]]), ssrc))
 }
 
 /// Packets of a stream that are remembered: half a second of 50 Mbit/s.

@@ -145,3 +145,28 @@ fn a_peer_that_tells_nothing_is_sent_everything_after_a_second() {
     assert_eq!(sent, 21, "the first one, which begins the path, and two in each tenth after it");
     assert_eq!(path.budget(at(1_001), TrackId(1)), Budget::All);
 }
+
+#[test]
+fn reports_that_cannot_be_true_are_counted() {
+    let mut path = SharedPath::new(1);
+    for number in 0..6u16 {
+        path.on_sent(at(0), ON, TrackId(1), &packet(5, number));
+    }
+    tell(&mut path, at(20), 5, 0, &[true, false, true]);
+    // What was missing has come after all.
+    tell(&mut path, at(40), 5, 0, &[true, true, true]);
+    assert_eq!(path.contradictions(), 0);
+    tell(&mut path, at(60), 5, 0, &[true, false, true]);
+    assert_eq!(path.contradictions(), 1, "it had come");
+    tell(&mut path, at(80), 5, 3, &[true, true, true, true]);
+    assert_eq!(path.contradictions(), 2, "the last one was not sent");
+    tell(&mut path, at(90), 5, 7, &[false]);
+    assert_eq!(path.contradictions(), 3, "nor this one");
+    path.on_sent(at(100), ON, TrackId(1), &packet(5, 6));
+    let mut buf = [0; 100];
+    let mut writer = ArrivalReportWriter::new(9, &mut buf).unwrap();
+    writer.stream(5, 6, std::iter::once(PacketArrival::Arrived(Some(Duration::from_millis(50)))));
+    let len = writer.finish(0);
+    path.on_report(at(120), ON, &ArrivalReport::parse(&buf[..len]).unwrap());
+    assert_eq!(path.contradictions(), 4, "it came 30 ms before it was sent");
+}
