@@ -31,6 +31,8 @@ pub(crate) struct ReceiveBatch {
     behind: bool,
     /// Whether datagrams have come in bursts lately, so that others wait behind one that comes.
     bursts: bool,
+    /// Whether the last call brought datagrams that the kernel had put together.
+    joined: bool,
 }
 
 /// One received datagram, or several of one sender that the kernel handed over as one.
@@ -81,13 +83,16 @@ impl ReceiveBatch {
             asked: 0,
             behind: false,
             bursts: false,
+            joined: false,
         }
     }
 
     /// Reads waiting datagrams into the buffers: one while that is the usual number, by a cheaper plain `recvmsg`, and
-    /// up to [`BATCH`] after several were there. Returns how many; 0 if there is none.
+    /// up to [`BATCH`] after several were there. Where the kernel puts datagrams together, one is enough: a call costs little beside it, and the
+    /// processor's cache holds one buffer until it is read, but not all of them. Returns how many; 0 if there is none.
     pub fn receive(&mut self, fd: RawFd, ask: Ask) -> io::Result<usize> {
-        let count = if ask.wait || !(self.behind || self.bursts) { 1 } else { BATCH };
+        let joined = std::mem::take(&mut self.joined);
+        let count = if ask.wait || joined || !(self.behind || self.bursts) { 1 } else { BATCH };
         let flags = if ask.wait { 0 } else { libc::MSG_DONTWAIT };
         for i in 0..count {
             self.prepare(i, ask.names);
@@ -161,10 +166,12 @@ impl ReceiveBatch {
         let header = &self.headers[i];
         let len = (header.msg_len as usize).min(RECEIVE_ROOM);
         let named = !header.msg_hdr.msg_name.is_null();
+        let segment = control::segment_len(&header.msg_hdr);
+        self.joined |= segment.is_some();
         Datagram {
             bytes: &mut self.data[i * STRIDE..i * STRIDE + len],
             from: if named { socket_address(&self.names[i]) } else { None },
-            segment: control::segment_len(&header.msg_hdr),
+            segment,
             stamp: control::kernel_stamp(&header.msg_hdr),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use antiphon_core::{
     BitRate, ByteCount, Capabilities, CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message,
-    PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire,
+    PathId, PathStats, Profile, Received, Rng, Role, SendError, Transmit, Wire, sooner,
 };
 
 use super::MAX_MESSAGE;
@@ -348,18 +348,11 @@ impl Endpoint for Xtp {
         let idle = (open && repeat.is_none()).then(|| heard + IDLE);
         let gap = self.timers.gap_told.map(|told| told + self.rtt.base_rto());
         let gap = gap.filter(|_| self.out.must_tell_of_gap(self.peer_next) && !self.due.gap);
-        let all = [
-            repeat,
-            asked.map(|asked| asked + GONE),
-            idle,
-            hole,
-            gap,
-            self.leave_by(),
-            self.queue.next_expiry(),
-            self.out.next_timeout(&self.rtt),
-            self.pace.next(),
-        ];
-        all.into_iter().flatten().min()
+        // Asked after each packet and each message.
+        let of_peer = sooner(sooner(repeat, asked.map(|asked| asked + GONE)), sooner(idle, hole));
+        let of_end = sooner(gap, self.leave_by());
+        let of_data = sooner(self.queue.next_expiry(), self.out.next_timeout(&self.rtt));
+        sooner(sooner(of_peer, of_end), sooner(of_data, self.pace.next()))
     }
 
     fn stats(&self) -> PathStats {

@@ -296,11 +296,12 @@ const DRAIN: u64 = VOICE_RATE as u64 / 4;
 /// A sender that has been silent for so long, in bytes of the sink's clock, gives way to another one: a second. Pauses are told
 /// every half second.
 const SILENCE: u64 = VOICE_RATE as u64;
-/// Bytes that all FIFOs of a peer hold together, and its decoders. FIFOs may be longer in all: that of 100 000 channels in data of 1024 bytes hold 1.1 kB
-/// each on average, of 2 kB.
-const MOST_HELD: usize = 128 << 20;
-/// The most channels in Opus that a peer may send, as each has a decoder and a FIFO for its longest packets here.
-pub const MOST_OPUS_CHANNELS: usize = MOST_HELD / (OPUS_STATE + LONGEST_OPUS_FIFO);
+/// Bytes that all FIFOs of a peer hold together, and its decoders: of the most channels, 2 kB each, which are the FIFOs of data of 1024 bytes. A FIFO is
+/// fullest when a datum has come, and is brought up to date when the next one does.
+const MOST_HELD: usize = 256 << 20;
+/// The most channels in Opus that a peer may send, as each has a decoder and a FIFO for its longest packets here: half of what may be held, as coding
+/// them takes several processors.
+pub const MOST_OPUS_CHANNELS: usize = MOST_HELD / 2 / (OPUS_STATE + LONGEST_OPUS_FIFO);
 /// Bytes of the FIFO of a channel in Opus whose packets have 60 ms, twice as many where the sender was held up.
 const LONGEST_OPUS_FIFO: usize = 4 * OPUS_SIZES[OPUS_SIZES.len() - 1];
 /// A sender that was held up sends more than a datum.

@@ -2,6 +2,8 @@
 
 mod invocation;
 
+use std::cell::Cell;
+
 use antiphon_core::{Instant, Message, Profile, Rng, SendError, Tag};
 use antiphon_media::rtcp::write_bye;
 use antiphon_media::voice::{
@@ -44,6 +46,8 @@ pub struct VoiceSent {
 pub(super) struct Outgoing {
     settings: VoiceSending,
     channels: Vec<Channel>,
+    /// Channels before this one have ended, and handed over everything.
+    drained: Cell<usize>,
     /// The upper half of our SSRCs, of those on the first page.
     sender: u16,
     clock: Option<ByteClock>,
@@ -111,6 +115,7 @@ impl Outgoing {
         let groups = (channels.len() / TOGETHER).clamp(1, (settings.size / LEAST_APART).max(1));
         Outgoing {
             channels,
+            drained: Cell::new(0),
             sender,
             clock: None,
             groups,
@@ -190,7 +195,11 @@ impl Outgoing {
 
     /// Whether every source has ended and everything was handed over.
     pub fn is_drained(&self) -> bool {
-        self.clock.is_some() && self.channels.iter().all(|channel| channel.taken >= channel.end)
+        // Asked at each wake-up, also while channels end one by one: none goes on once it has ended.
+        let rest = &self.channels[self.drained.get()..];
+        let going = rest.iter().position(|channel| channel.taken < channel.end);
+        self.drained.set(self.drained.get() + going.unwrap_or(rest.len()));
+        self.clock.is_some() && going.is_none()
     }
 
     /// Whether all of that has an outcome.
@@ -231,18 +240,22 @@ impl Outgoing {
         self.phase(channel * self.groups / self.channels.len().max(1))
     }
 
-    /// Invokes the channels that are due: each sends whatever has accumulated.
+    /// Invokes the channels that are due, [`AT_ONCE`] of them at most: each sends whatever has accumulated.
     pub fn run(&mut self, now: Instant, profile: &Profile, send: &mut Send<'_>) {
         let Some(clock) = self.clock.filter(|_| !self.channels.is_empty()) else { return };
         let mut turn = Turn { now, at: clock.bytes(now), profile, send };
+        let mut left = AT_ONCE;
         while !self.blocked && self.due() <= turn.at {
             let end = self.first_of(self.group + 1);
             while self.next < end {
+                if left == 0 {
+                    return;
+                }
                 if self.invoke(&mut turn, self.next) == Invoked::Blocked {
                     self.blocked = true;
                     return;
                 }
-                self.next += 1;
+                (self.next, left) = (self.next + 1, left - 1);
             }
             self.advance_group(turn.at);
         }
@@ -305,6 +318,9 @@ impl Channel {
 pub(super) const DATA: Tag = Tag(0);
 /// Channels that are invoked together at least, where there are as many: a wake-up costs as much as some messages.
 const TOGETHER: usize = 10;
+/// Channels that are invoked before what they send leaves: the processor's cache then still holds it, and these are two of the kernel's longest
+/// datagrams.
+const AT_ONCE: usize = 128;
 /// Bytes between two groups at least: a millisecond, as timers are no more precise.
 const LEAST_APART: usize = 8;
 /// Bytes of a goodbye.

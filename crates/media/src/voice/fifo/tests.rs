@@ -223,16 +223,16 @@ fn bytes_cross_segments_and_an_empty_fifo_holds_none() {
 #[test]
 fn what_finds_no_memory_in_the_pool_is_an_overflow() {
     let mut bench = Bench::new(2000);
-    bench.pool = VoicePool::new(512);
+    bench.pool = VoicePool::new(1024);
     bench.pool.reserve(2000);
-    bench.push(0, &[1; 600]);
-    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (512, 88));
-    bench.take(300);
-    // The first segment is free again, and 44 bytes of the second are taken: a gap of 100 fits, and so much of what follows.
-    bench.push(700, &[2; 300]);
-    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (212 + 100 + 156, 88 + 144));
-    bench.take(468);
-    assert_eq!((bench.heard.missing, bench.heard.sound.len(), bench.pool.held()), (100, 668, 0));
+    bench.push(0, &[1; 1200]);
+    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (1024, 176));
+    bench.take(600);
+    // The first segment is free again, and 88 bytes of the second are taken: a gap of 200 fits, and so much of what follows.
+    bench.push(1400, &[2; 600]);
+    assert_eq!((bench.fifo.level(), bench.fifo.counters().overflow), (424 + 200 + 312, 176 + 288));
+    bench.take(936);
+    assert_eq!((bench.heard.missing, bench.heard.sound.len(), bench.pool.held()), (200, 1336, 0));
 }
 
 proptest! {

@@ -27,13 +27,13 @@ fn a_fifo_holds_memory_for_what_it_holds_and_no_more() {
     incoming.on_datum(at, &datum(0, 0, &[1; 1024]));
     incoming.on_datum(at, &datum(1, 0, &[1; 8]));
     // Of 2048 and 16 bytes.
-    assert_eq!(incoming.pool.held(), 1024 + 256);
+    assert_eq!(incoming.pool.held(), 1024 + 512);
     incoming.finish(Instant::from_millis(500));
     assert_eq!((incoming.pool.held(), incoming.received().fifos.taken), (0, 1032));
 }
 
 #[test]
-fn the_channels_of_a_peer_hold_no_more_than_128_mib() {
+fn the_channels_of_a_peer_hold_no_more_than_256_mib() {
     let mut incoming = incoming();
     let at = Instant::from_millis(1);
     let channels = MOST_CHANNELS as u32;
@@ -46,8 +46,8 @@ fn the_channels_of_a_peer_hold_no_more_than_128_mib() {
     let received = incoming.received();
     assert_eq!(incoming.pool.held(), MOST_HELD);
     // 16 384 bytes each; the rest has no memory, and what finds none in a FIFO is an overflow.
-    assert_eq!((received.channels, received.malformed), (8_192, u64::from(channels) - 8_192));
-    assert_eq!(received.fifos.overflow, 8_192 * (20_000 - 16_384) + 9 * 20_000);
+    assert_eq!((received.channels, received.malformed), (16_384, u64::from(channels) - 16_384));
+    assert_eq!(received.fifos.overflow, 16_384 * (20_000 - 16_384) + 9 * 20_000);
     // When they have ended, another sender has all of it.
     incoming.end(at);
     incoming.on_datum(at, &Datum { sender: 8, ..datum(3, 0, &[1; 20_000]) });

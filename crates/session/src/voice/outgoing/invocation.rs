@@ -198,6 +198,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_part_of_the_channels_has_sent_leaves_before_the_next_part() {
+        let noise = VoiceMaterial::of_channels(vec![vec![1; 80]]);
+        let mut outgoing = Outgoing::new(VoiceSending::new(vec![noise.channel(0); 3_000], 8), 1);
+        let profile = Profile::of_datagrams(1_400, 1_400, 0);
+        outgoing.begin(Instant::ZERO);
+        let now = Instant::from_millis(20);
+        let (mut sent, mut runs) = (0, 0);
+        while outgoing.poll_timeout().is_some_and(|due| due <= now) && !outgoing.is_drained() {
+            let before = sent;
+            outgoing.run(now, &profile, &mut |_| {
+                sent += 1;
+                Ok(())
+            });
+            assert!((1..=128).contains(&(sent - before)), "{}", sent - before);
+            runs += 1;
+        }
+        // Each has one message, with all that its FIFO kept, and has ended.
+        assert_eq!((sent, runs, outgoing.is_drained()), (3_000, 24, true));
+        assert_eq!(outgoing.sent(now).overflow, 3_000 * (80 - 16));
+    }
+
+    #[test]
     fn a_blocked_transport_makes_no_pause_begin_earlier() {
         assert_eq!(sent_before_the_pause(usize::MAX), voice_bytes(HANGOVER));
         assert_eq!(sent_before_the_pause(2), voice_bytes(HANGOVER));
