@@ -286,10 +286,11 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
         ..of(here, &[&file])
     };
     let nothing = SendOptions { data_over: Some("tcp".into()), ..of(here, &[]) };
+    let grouped = SendOptions { data_over: Some("sctp".into()), ..of("rtp://239.1.2.3:5004", &[&file]) };
     let piped = SendOptions { source: "-?format=s16le".into(), ..of(here, &["-"]) };
     for (options, told) in [
         (of("rtp://:7710", &[&file]), "one receiver"),
-        (of("rtp://239.1.2.3:5004", &[&file]), "one receiver"),
+        (grouped, "group"),
         (of(here, &["/nowhere/file"]), "/nowhere/file"),
         (of(here, &[directory.to_str().unwrap()]), "directory"),
         (of(here, &[&file[..]; 5]), "4 at most"),

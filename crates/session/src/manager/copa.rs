@@ -168,8 +168,10 @@ impl Copa {
     fn follow_delay(&mut self, rate: f64, packet: f64, told: &Told) {
         let aim = packet * PACKETS / told.standing.as_secs_f64().max(1e-6);
         let grows = rate <= aim;
-        if self.is_starting && (!grows || told.longest > LONGEST_AT_START) {
+        let is_slow = !told.meant.is_zero();
+        if self.is_starting && (!grows || is_slow && told.longest > LONGEST_AT_START) {
             // It was doubled in the last round trip. On a path that takes long for a packet, a queue that empties now and then is long all the same.
+            // On any other, packets that waited for long tell of a radio as well as of a queue.
             self.window /= if grows { 1.0 } else { 2.0 };
             self.is_starting = false;
             (self.velocity, self.direction) = (1.0, (false, 0));
