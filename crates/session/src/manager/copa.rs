@@ -91,6 +91,8 @@ pub(super) struct Told {
     pub in_flight: f64,
     /// Bytes a second of the sound, which is never held.
     pub sound: f64,
+    /// No packet has come so soon after another that the path can't be one on which a packet takes long.
+    pub is_slow: bool,
 }
 
 impl Copa {
@@ -168,8 +170,7 @@ impl Copa {
     fn follow_delay(&mut self, rate: f64, packet: f64, told: &Told) {
         let aim = packet * PACKETS / told.standing.as_secs_f64().max(1e-6);
         let grows = rate <= aim;
-        let is_slow = !told.meant.is_zero();
-        if self.is_starting && (!grows || is_slow && told.longest > LONGEST_AT_START) {
+        if self.is_starting && (!grows || told.is_slow && told.longest > LONGEST_AT_START) {
             // It was doubled in the last round trip. On a path that takes long for a packet, a queue that empties now and then is long all the same.
             // On any other, packets that waited for long tell of a radio as well as of a queue.
             self.window /= if grows { 1.0 } else { 2.0 };

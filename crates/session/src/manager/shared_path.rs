@@ -305,6 +305,7 @@ impl CongestionManager for SharedPath {
             answer,
             in_flight: in_flight as f64,
             sound: self.sound.rate(now),
+            is_slow: self.slow.is_likely(self.packet),
         };
         copa.on_report(now, &told);
         if let Some(capacity) = self.slow.capacity(self.packet) {

@@ -106,6 +106,11 @@ impl SlowPath {
         self.proved
     }
 
+    /// Whether all that is known speaks for a path on which a packet takes long.
+    pub fn is_likely(&self, packet: f64) -> bool {
+        self.proved > 0.0 && packet > self.proved * LONG.as_secs_f64()
+    }
+
     fn estimate(&self) -> Option<f64> {
         (self.packets >= FEW).then(|| self.bytes / self.seconds)
     }
