@@ -1,6 +1,6 @@
 //! A stream that runs as a service: notifications to its manager, metrics, units.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,11 @@ impl Manager {
     fn hears(&self, line: &str) -> String {
         let mut buf = [0; 2000];
         loop {
-            let len = self.socket.recv(&mut buf).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let len = match self.socket.recv(&mut buf) {
+                // With a time-out it isn't repeated when the machine has stood still (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                heard => heard.unwrap_or_else(|error| panic!("{line}: {error}")),
+            };
             let text = String::from_utf8_lossy(&buf[..len]).into_owned();
             if text.lines().any(|one| one.starts_with(line)) {
                 return text;
