@@ -38,10 +38,10 @@ pub(crate) fn ring_samples(stream: StreamFormat) -> usize {
     frames * channels
 }
 
-/// Samples that are read ahead of a source: a third of them, as a file can be read again and what is missed of a recording is lost.
+/// Samples that are read ahead of a source: a sixth of them, half a second, as a file can be read again and what is missed of a recording is lost.
 /// So a sender's program stays within its 12 MB.
 fn ahead_samples(stream: StreamFormat) -> usize {
-    (ring_samples(stream) / stream.channels() / 3).max(2 * 4096) * stream.channels()
+    (ring_samples(stream) / stream.channels() / 6).max(2 * 4096) * stream.channels()
 }
 
 /// How long a thread at the slow end of a ring sleeps between polls. The ring holds at least five such periods.

@@ -14,7 +14,7 @@ use antiphon_core::Instant;
 /// * the limit is never below a sixteenth of what is offered;
 /// * a queue that stays for [`TRIAL`] although the sender slows down is caused by others: slowing down would only help
 ///   them, and the limit is lifted for [`REST`];
-/// * a judgement needs [`ENOUGH`] packets; that the queue is short is known without them.
+/// * a judgement needs [`ENOUGH`] packets.
 ///
 /// If a receiver that has reported before is silent for [`SILENCE`] while data is sent, it has gone, or its reports are
 /// lost on an overloaded path: the rate is halved each second, down to the same sixteenth, until it is heard again.
@@ -158,11 +158,6 @@ impl Pace {
         let Window { since, received, lost } = *window;
         let elapsed = now.since(since).as_secs_f64();
         if received + lost < ENOUGH || elapsed <= 0.0 {
-            // A slow stream is not judged at each report. Where it could grow with each judgement only, a path whose delay changes would
-            // lower its limit again and again, and what has no deadline would wait for minutes.
-            if queueing <= QUEUED {
-                self.recover();
-            }
             return;
         }
         self.window = Some(Window { since: now, received: 0.0, lost: 0.0 });

@@ -86,27 +86,6 @@ fn the_limit_creeps_up_and_ends() {
     assert_eq!(reports, 24);
 }
 
-/// Six packets a second take eight seconds to be judged.
-#[test]
-fn the_limit_of_a_slow_stream_creeps_up_with_each_report_too() {
-    let mut pace = Pace::new(LATENCY);
-    pace.on_report(Instant::ZERO, 0, 0, Duration::ZERO);
-    for n in 0..60 {
-        send(&mut pace, Instant::from_millis(160 * n), true);
-    }
-    let judged = Instant::from_millis(9_600);
-    pace.on_report(judged, 45, 15, Duration::from_millis(175));
-    // Of 6 kB/s that are offered.
-    assert_eq!(limit(&pace), Some(3_750));
-    let mut reports = 0;
-    while pace.limit().is_some() {
-        reports += 1;
-        assert!(reports <= 20, "{:?}", pace.limit());
-        pace.on_report(judged + Duration::from_secs(1) * reports, 3, 1, Duration::from_millis(5));
-    }
-    assert!(reports > 10, "{reports}");
-}
-
 #[test]
 fn a_queue_that_stays_is_not_ours() {
     let mut pace = reported(0, 200);
