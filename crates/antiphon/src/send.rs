@@ -337,11 +337,12 @@ impl<P: Fn(&Snapshot) -> SendStatus> Shown<P> {
 /// Sentences about members of a group that slow its pictures no longer.
 fn newly_uncounted(before: Uncounted, now: Uncounted) -> impl Iterator<Item = String> {
     let false_reports = (now.contradicting > before.contradicting).then(|| {
-        "a member of the group tells of the pictures what cannot be true: it slows them no longer".to_string()
+        "a member of the group sends false reports: its reports no longer limit the rate of the pictures"
+            .to_string()
     });
     let slow = (now.far_below > before.far_below).then(|| {
-        "a member of the group carries far less than the others: it slows the pictures no longer, and its sound may be late; give it a path \
-         with more room, or send with a lower --video"
+        "the path of a member of the group carries far less than the others: it no longer limits the rate of the pictures, and its sound may be \
+         late; give it a faster path, or send a --video of a lower rate"
             .to_string()
     });
     false_reports.into_iter().chain(slow)

@@ -91,7 +91,7 @@ pub(super) struct Told {
     pub in_flight: f64,
     /// Bytes a second of the sound, which is never held.
     pub sound: f64,
-    /// No packet has come so soon after another that the path can't be one on which a packet takes long.
+    /// Whether the path may be slow: no two packets have arrived close together yet.
     pub is_slow: bool,
 }
 
@@ -171,9 +171,11 @@ impl Copa {
         let aim = packet * PACKETS / told.standing.as_secs_f64().max(1e-6);
         let grows = rate <= aim;
         if self.is_starting && (!grows || told.is_slow && told.longest > LONGEST_AT_START) {
-            // It was doubled in the last round trip. On a path that takes long for a packet, a queue that empties now and then is long all the same.
-            // On any other, packets that waited for long tell of a radio as well as of a queue.
-            self.window /= if grows { 1.0 } else { 2.0 };
+            // On a slow path a queue can be long although it is empty now and then. On any other path packets also wait for a radio.
+            if !grows {
+                // It was doubled in the last round trip.
+                self.window /= 2.0;
+            }
             self.is_starting = false;
             (self.velocity, self.direction) = (1.0, (false, 0));
         }

@@ -2,7 +2,7 @@
 //!
 //! Each member tells when packets arrived, and has a [`SharedPath`] here. What may leave is what the fullest of these paths has room for. A
 //! member whose path has no room for pictures beside the sound holds up nobody: it could not show them at any rate. Nor does one whose reports can't be
-//! true, or that stays far below the others for long while most pictures are left out for it: who listens may tell anything.
+//! true, or that stays far below the others for long while most pictures are left out for it: a member can send false reports.
 
 use std::time::Duration;
 
@@ -237,8 +237,11 @@ impl CongestionManager for GroupPaths {
             contradicting: many(Member::contradicts),
             far_below: many(|member| member.is_left_behind && !member.contradicts()),
         };
-        // Where none counts nothing bounds the pictures, and no figure of a path is known.
-        PathFigures { uncounted, ..slowest.unwrap_or_default() }
+        match slowest {
+            Some(figures) => PathFigures { uncounted, ..figures },
+            // No member counts: nothing limits the pictures, and no figure of a path is known.
+            None => PathFigures { uncounted, ..PathFigures::default() },
+        }
     }
 }
 

@@ -231,7 +231,7 @@ impl<S: Server> Watch<S> {
         self.tried = self.lost_at;
         self.idle = Some(self.side.link());
         let client = self.client.take();
-        // Without a thread it is closed here, and silence waits for it.
+        // Without a thread it is closed here, since the closure that has it is dropped: no reason to tell anybody.
         self.closing = start_thread("close", move || drop(client)).ok();
         self.idle();
     }

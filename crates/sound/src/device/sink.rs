@@ -8,7 +8,7 @@ use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use super::beat::Taken;
 use super::keeper::Keeper;
 use super::meter::Counters;
-use super::pacing::{Handed, Margin, Pacing};
+use super::pacing::{Margin, Pacing};
 use super::play::PlayLink;
 use super::replaced::InUse;
 use crate::os::Clock;
@@ -116,8 +116,7 @@ impl DeviceSink {
         let all = self.counters.underruns.load(Ordering::Relaxed);
         let underruns = all.saturating_sub(self.counters.settling.load(Ordering::Relaxed));
         if self.counters.margin_asked.load(Ordering::Relaxed) == 0 {
-            let block = Handed { now: self.clock.micros(), late, underruns, period: taken.period };
-            let margin = self.margin.on_block(margin, block);
+            let margin = self.margin.on_block(self.clock.micros(), margin, late, underruns);
             self.counters.margin.store(margin, Ordering::Relaxed);
         }
         if ahead < 0 {

@@ -110,12 +110,7 @@ fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
         "{} after {last}",
         next[0]
     );
-    // At the eighth time within ten seconds, more than one cycle in a thousand, the margin grows; then 0.4 ms is in time.
-    for _ in 0..7 {
-        assert_eq!(counters.margin.load(Ordering::Relaxed), 12);
-        cycle(&mut media, &mut end, &time, 400);
-        cycle(&mut media, &mut end, &time, 0);
-    }
+    // Now 0.4 ms is in time, as the margin has grown.
     let margin = counters.margin.load(Ordering::Relaxed);
     assert_eq!(margin, 24);
     cycle(&mut media, &mut end, &time, 0);
@@ -125,7 +120,7 @@ fn sound_that_comes_after_its_cycle_is_dropped_and_the_next_is_in_place() {
         cycle(&mut media, &mut end, &time, 0);
     }
     assert_eq!(counters.margin.load(Ordering::Relaxed), 12 + 4);
-    assert_eq!(count(&counters.underruns), 9);
+    assert_eq!(count(&counters.underruns), 2);
 }
 
 /// A stream begins with silence, which its player makes until the playout delay is over.
