@@ -1,7 +1,9 @@
 //! How near our figures come to the printed ones: over all cells that both have, those apart from which a number of the model was set,
 //! those that others of the paper rule out, and those that are this machine's and not the model's.
 
-use antiphon_lab::papers::{Compared, Contradiction, Fit, Variant};
+use antiphon_lab::papers::{
+    ColumnMap, Compared, Contradiction, Fit, Table as PrintedTable, TableMap, Value, Variant,
+};
 use antiphon_lab::results::Results;
 use antiphon_report::{Cell, Column, Part, Row, Section, Table};
 use serde::Serialize;
@@ -39,8 +41,8 @@ pub struct PaperFidelity {
     pub ruled_out: Fidelity,
     /// Of those that were measured on this machine, which is another than the paper's.
     pub measured: Fidelity,
-    /// Of the free cells once more, with those of each experiment of ours that changes one cause in their place: what is changed, and
-    /// how near they come then.
+    /// Of the free cells once more, with those of each experiment of ours that changes one cause in their place, and last with those of all of
+    /// these: what is changed, and how near they come then. Cells from which a number of the change was set are left out.
     pub changed: Vec<(&'static str, Fidelity)>,
     /// Of each table's free cells, the farthest first.
     pub tables: Vec<(String, Fidelity)>,
@@ -117,6 +119,39 @@ fn intervals(cell: &Compared) -> Option<[(f64, f64); 2]> {
     Some([(printed.value, wide), (ours.value, ours.half_width?)])
 }
 
+/// Cells of a paper with some causes changed.
+struct Change<'a> {
+    what: &'static str,
+    variants: Vec<(&'static Variant, &'a Results)>,
+    cells: Vec<Compared>,
+}
+
+impl<'a> Change<'a> {
+    fn new(what: &'static str, variants: Vec<(&'static Variant, &'a Results)>) -> Self {
+        Change { what, variants, cells: Vec::new() }
+    }
+
+    /// Whether a number of the changed experiments was set from this cell.
+    fn is_fitted(&self, fits: &[Fit], experiment: &str, file: &str, row: usize, printed: &str) -> bool {
+        let is_here =
+            |fit: &Fit| self.variants.iter().any(|(variant, _)| variant.experiment == fit.experiment);
+        fits.iter().any(|fit| is_here(fit) && fit.has_cell(experiment, file, row, printed))
+    }
+
+    /// What a cell of `experiment` is with the causes changed; `None` where none of the changed experiments has it.
+    fn ours(
+        &self,
+        experiment: &str,
+        map: &TableMap,
+        column: &ColumnMap,
+        table: &PrintedTable,
+        row: usize,
+    ) -> Option<Value> {
+        let here = self.variants.iter().filter(|(variant, _)| variant.of == experiment);
+        here.filter_map(|(variant, results)| variant.ours(map, column, table, row, results)).next()
+    }
+}
+
 impl PaperFidelity {
     /// The classes of cells, then the tables; `rules_out`: some cells of the paper rule out others. Intervals are left out where print has none.
     fn table(&self, rules_out: bool) -> Table {
@@ -161,14 +196,15 @@ impl PaperResults {
         let (fits, contradictions) = (self.paper.fits(), self.paper.contradictions());
         let (mut free, mut fitted, mut ruled_out) = (Vec::new(), Vec::new(), Vec::new());
         let (mut measured, mut tables) = (Vec::new(), Vec::new());
-        let variants: Vec<(&Variant, &Results)> = self.variants().collect();
-        let mut changed: Vec<Vec<Compared>> = vec![Vec::new(); variants.len()];
+        let mut changes = self.changes();
         for experiment in self.paper.experiments {
             let is_measured = self.is_measured(experiment.key);
             for map in experiment.tables {
                 let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
+                // An experiment of ours has numbers of the paper's room, and of its own, which the paper's runs don't know.
                 let is_fitted = |row: usize, printed: &str| {
-                    fits.iter().any(|fit: &Fit| fit.has_cell(experiment.key, map.file, row, printed))
+                    let in_model = fits.iter().filter(|fit: &&Fit| self.is_of_paper(fit.experiment));
+                    in_model.clone().any(|fit| fit.has_cell(experiment.key, map.file, row, printed))
                 };
                 let is_ruled_out = |row: usize, printed: &str| {
                     let has = |one: &Contradiction| one.has_cell(experiment.key, map.file, row, printed);
@@ -182,10 +218,13 @@ impl PaperResults {
                             () if is_ruled_out(row, column.printed) => &mut ruled_out,
                             () if is_fitted(row, column.printed) => &mut fitted,
                             () => {
-                                for ((variant, results), cells) in variants.iter().zip(&mut changed) {
-                                    let ours = (variant.of == experiment.key)
-                                        .then(|| variant.ours(map, column, beside.table, row, results));
-                                    cells.push(Compared { ours: ours.flatten().or(cell.ours), ..*cell });
+                                for change in &mut changes {
+                                    if !change.is_fitted(&fits, experiment.key, map.file, row, column.printed)
+                                    {
+                                        let ours =
+                                            change.ours(experiment.key, map, column, beside.table, row);
+                                        change.cells.push(Compared { ours: ours.or(cell.ours), ..*cell });
+                                    }
                                 }
                                 &mut here
                             }
@@ -202,15 +241,26 @@ impl PaperResults {
         tables.sort_by(|(_, a), (_, b)| error(b).total_cmp(&error(a)));
         let [free, fitted, ruled_out, measured] =
             [&free, &fitted, &ruled_out, &measured].map(|cells| Fidelity::of(cells));
-        let changed = variants.iter().zip(changed);
-        let changed =
-            changed.map(|((variant, _), cells)| (&*variant.changed, Fidelity::of(&cells))).collect();
+        let changed = changes.into_iter().map(|change| (change.what, Fidelity::of(&change.cells))).collect();
         PaperFidelity { free, fitted, ruled_out, measured, changed, tables }
     }
 
-    /// The experiments of ours that change one cause and have run.
-    fn variants(&self) -> impl Iterator<Item = (&'static Variant, &Results)> {
-        self.paper.variants().iter().filter_map(|variant| Some((variant, self.of(&variant.experiment)?)))
+    /// The experiments of ours that change one cause and have run, each alone, and if there are several, all of them.
+    fn changes(&self) -> Vec<Change<'_>> {
+        let variants = self.paper.variants().iter();
+        let run = variants.filter_map(|variant| Some((variant, self.of(&variant.experiment)?)));
+        let all: Vec<(&Variant, &Results)> = run.collect();
+        let alone = all.iter().map(|one| Change::new(&one.0.changed, vec![*one]));
+        let mut changes: Vec<Change<'_>> = alone.collect();
+        if all.len() > 1 {
+            changes.push(Change::new("all of these", all));
+        }
+        changes
+    }
+
+    /// Whether an experiment is the paper's and not one of ours.
+    fn is_of_paper(&self, experiment: &str) -> bool {
+        self.paper.experiment(experiment).is_some_and(|experiment| experiment.section.is_some())
     }
 
     /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.
@@ -274,8 +324,6 @@ impl PaperResults {
 
 #[cfg(test)]
 mod tests {
-    use antiphon_lab::papers::Value;
-
     use super::*;
 
     #[test]

@@ -16,6 +16,7 @@ pub struct Variant {
     /// The experiment whose cells it has.
     pub of: String,
     /// Further settings of its sweep.
+    #[serde(default)]
     pub at: BTreeMap<String, String>,
     /// What is changed, in a few words.
     pub changed: String,

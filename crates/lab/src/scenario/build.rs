@@ -78,8 +78,12 @@ pub(super) fn setup(tree: &Table, point: &[(String, String)], recordings: &Recor
     let context = Context::new(point, recordings);
     let setup = {
         let top = Section::new(&context, tree, "", &(0..0));
-        for key in ["title", "source", "seed", "measured", "include"] {
+        for key in ["title", "source", "seed", "measured", "include", "omit"] {
             top.find(key)?;
+        }
+        // It says what the point is compared with, and decides nothing.
+        if let Some(row) = top.find("row")? {
+            row.text("\"$disturbance\"")?;
         }
         top.or("repetitions", 1, |count| count.whole32(1..=100_000))?;
         elements(&top)?

@@ -127,7 +127,7 @@ fn station(section: &Section<'_>, before: StationSpec) -> Read<StationSpec> {
     }
     if let Some(inner) = section.sub("scan")? {
         let time = |key, example| {
-            inner.need(key, example)?.duration(Duration::from_millis(1)..=Duration::from_hours(1))
+            inner.need(key, example)?.duration(Duration::from_millis(1)..=Duration::from_hours(24))
         };
         station.scan =
             Some(Scan { length: time("length", "\"204.8ms\"")?, every: time("every", "\"300s\"")? });

@@ -1,9 +1,10 @@
 //! What several scenarios share, in a file of its own: `include = "room.toml"`.
 //!
 //! The text of that file is appended to the scenario's, so that what is kept beside the results is whole. Tables may be in
-//! both, a key in one only: a scenario adds to what it includes and does not differ unseen from it.
+//! both, a key in one only: a scenario adds to what it includes and does not differ unseen from it. What it leaves out of it, it names:
+//! `omit = ["cell.hall.slot"]`.
 
-use super::error::{Fault, Read};
+use super::error::{Fault, Read, clip};
 use super::tree::{self, Kind, Table};
 
 /// The file that a text includes and does not contain yet, as the text names it.
@@ -23,7 +24,8 @@ pub(super) fn parse(text: &str) -> Read<Table> {
     let Some((_, at)) = included(text) else { return tree::parse(text) };
     let mut own = tree::parse(&text[..at])?;
     // As many bytes before it as there were, so that its mistakes are found at their place.
-    let included = tree::parse(&(" ".repeat(at) + &text[at..]))?;
+    let mut included = tree::parse(&(" ".repeat(at) + &text[at..]))?;
+    omit(&own, &mut included)?;
     merge(&mut own, included)?;
     Ok(own)
 }
@@ -40,6 +42,36 @@ fn name_in_head(text: &str) -> Option<String> {
     let head: usize =
         text.split_inclusive('\n').take_while(|line| !line.starts_with('[')).map(str::len).sum();
     named(&tree::parse(&text[..head]).ok()?).map(|(name, _)| name)
+}
+
+/// Takes from the included text what the scenario leaves out by name: `omit = ["cell.wlan.station.client.power-save"]`.
+fn omit(own: &Table, included: &mut Table) -> Read<()> {
+    let Some(entry) = own.entry(OMIT) else { return Ok(()) };
+    let example =
+        "write the tables and keys of the included file that are left out: omit = [\"cell.hall.slot\"]";
+    let Kind::List(items) = &entry.node.kind else { return Err(Fault::new(&entry.node.span, example)) };
+    for item in items {
+        let Kind::Scalar(place) = &item.kind else { return Err(Fault::new(&item.span, example)) };
+        if !remove(included, &place.text) {
+            let message = format!("the included file has no '{}' to leave out", clip(&place.text));
+            return Err(Fault::new(&item.span, message));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is at a place such as `cell.hall.slot`; whether it was there.
+fn remove(table: &mut Table, place: &str) -> bool {
+    let (key, rest) = place.split_once('.').map_or((place, None), |(key, rest)| (key, Some(rest)));
+    let Some(at) = table.entries.iter().position(|entry| entry.key == key) else { return false };
+    match (rest, &mut table.entries[at].node.kind) {
+        (None, _) => {
+            table.entries.remove(at);
+            true
+        }
+        (Some(rest), Kind::Table(inner)) => remove(inner, rest),
+        (Some(_), _) => false,
+    }
 }
 
 fn merge(own: &mut Table, included: Table) -> Read<()> {
@@ -61,7 +93,14 @@ fn merge(own: &mut Table, included: Table) -> Read<()> {
 
 /// Refuses a text without what it includes.
 pub(super) fn check(tree: &Table, text: &str) -> Read<()> {
-    let Some(entry) = tree.entry(KEY) else { return Ok(()) };
+    let Some(entry) = tree.entry(KEY) else {
+        return match tree.entry(OMIT) {
+            Some(omit) => {
+                Err(Fault::new(&omit.key_span, "nothing is included of which something could be left out"))
+            }
+            None => Ok(()),
+        };
+    };
     match named(tree) {
         None => Err(Fault::new(&entry.node.span, "write the file's name: include = \"room.toml\"")),
         Some((name, _)) if find(text, &name).is_some() => Ok(()),
@@ -101,5 +140,6 @@ fn is_line(text: &str, at: usize) -> bool {
 }
 
 const KEY: &str = "include";
+const OMIT: &str = "omit";
 /// The line before an included text. Shipped scenarios have it where they are embedded.
 const MARK: &str = "# included: ";

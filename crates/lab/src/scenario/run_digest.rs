@@ -6,15 +6,16 @@ use super::{Scenario, include};
 use crate::experiment::digest;
 
 impl Scenario {
-    /// A digest of everything that decides the runs of one seed: texts that differ in title, source, seed, reasons, comments or
-    /// layout alone have the same. Fitted numbers are marked in it, since a verdict says so.
+    /// A digest of everything that decides the streams' figures in the runs of one seed: texts that differ in title, source, seed, reasons,
+    /// comments or layout alone, or in whether a run ends with its streams, have the same. Fitted numbers are marked in it, since a verdict says so.
     pub fn run_digest(&self) -> String {
         let (own, _) = passport::split(&self.text);
         let mut content = String::new();
         // It was parsed before.
         if let Ok(tree) = include::parse(own) {
-            let explains = |key: &str| ["title", "source", "seed"].contains(&key);
-            for entry in tree.entries.iter().filter(|entry| !explains(&entry.key)) {
+            // What explains, and what changes no figure of a stream.
+            let decides = |key: &str| !["title", "source", "seed", "row", "ends-with-streams"].contains(&key);
+            for entry in tree.entries.iter().filter(|entry| decides(&entry.key)) {
                 write(&entry.key, &entry.node.kind, &mut content);
             }
         }

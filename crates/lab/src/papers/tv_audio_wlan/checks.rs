@@ -5,12 +5,13 @@
 
 use super::super::compare::{Place, Statistic};
 use super::super::judge::{Case, Check, NotRun, Reading};
+use super::causes;
 use super::{
-    ACCESS, AUDIO, AUDIO_CABLE, CONTROL, HEADSET_TRANSPORTS, HEADSETS, IDLE, IMPROVED, PING, PING_CABLE,
-    PROTECT, PUBLISHED, RETRIES, TICK, TRANSPORT, WORK, at_rate,
+    ACCESS, AUDIO, AUDIO_CABLE, CONTROL, HEADSET_TRANSPORTS, HEADSETS, IMPROVED, PING, PING_CABLE, PROTECT,
+    PUBLISHED, RETRIES, TICK, TRANSPORT, WORK, at_rate,
 };
 
-type Outcome = Result<bool, NotRun>;
+pub(super) type Outcome = Result<bool, NotRun>;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("tv-01", requirements),
@@ -49,7 +50,9 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-tv-8", multicast_reaches_nobody_beside_a_disturbance),
     ("ours-tv-9", duplicates_come_from_late_packets),
     ("ours-tv-10", a_slow_loop_would_repeat_without_a_load),
-    ("ours-tv-11", a_client_that_dozes_again_has_long_gaps),
+    ("ours-tv-11", causes::a_client_that_dozes_again_has_long_gaps),
+    ("ours-tv-12", causes::losses_that_do_not_depend_on_the_load),
+    ("ours-tv-13", causes::a_scan_costs_what_is_printed),
 ];
 
 /// The largest loss that the paper allows: silence filled in, a female talker, detection (Table 2.1).
@@ -60,11 +63,11 @@ const SKEW_LIMIT_PER_1000: f64 = 1.0;
 /// The paper's rates of disturbance in Mbit/s: up to the last without losses, and higher.
 const QUIET: [u32; 6] = [0, 2, 4, 6, 8, 10];
 const LOADED: [u32; 5] = [12, 14, 16, 18, 20];
-const OVERLOADED: [u32; 4] = [14, 16, 18, 20];
+pub(super) const OVERLOADED: [u32; 4] = [14, 16, 18, 20];
 /// Those of the experiment with simple retransmission.
 const SIMPLE_QUIET: [u32; 3] = [6, 8, 10];
 
-fn place(stream: &str, mbit_s: u32) -> Place {
+pub(super) fn place(stream: &str, mbit_s: u32) -> Place {
     Place { stream: stream.into(), point: vec![at_rate(&mbit_s.to_string())] }
 }
 
@@ -338,29 +341,6 @@ fn rate_control_explains_nothing(case: &mut Case<'_>) -> Outcome {
         }
     }
     Ok(!explains)
-}
-
-/// The mean longest gaps of UDP by rate (Table 6.2), at 20 Mbit/s 4.87 s: those that a run of dozing comes near to.
-const PRINTED_LONGEST_MS: [(u32, f64); 3] = [(14, 635.1), (16, 1257.4), (18, 2065.6)];
-/// Where nothing is lost no gap is as long as from 14 Mbit/s on; the largest printed mean is 0.14 s. Bound chosen here.
-const NO_LONG_GAP_MS: f64 = 300.0;
-/// What dozing costs beyond the printed loss at 20 Mbit/s, 71.0 % (Table 6.3). Bound chosen here.
-const LOSES_TOO_MUCH_PERCENT: f64 = 80.0;
-
-fn a_client_that_dozes_again_has_long_gaps(case: &mut Case<'_>) -> Outcome {
-    let mut mean = |idle: &str, mbit_s, figure| -> Result<f64, NotRun> {
-        let mut place = place(AUDIO, mbit_s);
-        place.point.push((IDLE, idle.into()));
-        Ok(case.read("dozing", place, figure, Statistic::Mean)?.value)
-    };
-    let mut confirmed = mean("60ms", 10, "gap_max_ms")? < NO_LONG_GAP_MS;
-    for (rate, printed) in PRINTED_LONGEST_MS {
-        let ours = mean("60ms", rate, "gap_max_ms")?;
-        confirmed &= (printed / 2.0..=printed * 2.0).contains(&ours);
-    }
-    confirmed &= mean("60ms", 20, "missing_percent")? > LOSES_TOO_MUCH_PERCENT;
-    confirmed &= mean("100ms", 14, "gaps_above_80ms")? < mean("60ms", 14, "gaps_above_80ms")? / 2.0;
-    Ok(confirmed)
 }
 
 /// The paper's rates at which both layers are tried, and the numbers of MAC retransmissions.

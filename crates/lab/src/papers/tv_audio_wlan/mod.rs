@@ -1,5 +1,6 @@
 //! Højgaard-Hansen, Lundgreen: retransmission for the sound of a TV set on an 802.11g network.
 
+mod causes;
 mod checks;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,10 @@ pub(super) const MODULE: Module = Module {
             shows "missing_percent" "gap_max_ms", includes "room.toml";
         "dozing" "UDP to a client that dozes again", None, &["rtp"], &[],
             shows "missing_percent" "gap_max_ms" "gaps_above_80ms", includes "room.toml";
+        "independent_losses" "simple retransmission where its repetitions load nothing", None, &["arq"], &[],
+            shows "missing_percent" "duplicate" "buffer_empty_numbered_per_1000";
+        "scanning" "simple retransmission to a client that scans other channels", None, &["arq"], &[],
+            shows "gap_max_ms" "gaps_above_80ms" "missing_percent" "duplicate", includes "room.toml";
         "which_layer" "repetition by the MAC, the protocol or both", None, &["rtp", "arq"], &[],
             shows "missing_percent" "buffer_empty_numbered_per_1000" "buffer_not_full_numbered_per_1000",
             includes "room.toml";

@@ -229,7 +229,9 @@ fn each_claim_falls_with_each_of_its_conditions() {
             "ours-tv-8",
             "ours-tv-9",
             "ours-tv-10",
-            "ours-tv-11"
+            "ours-tv-11",
+            "ours-tv-12",
+            "ours-tv-13"
         ],
         "ours have tests of their own"
     );
@@ -349,6 +351,55 @@ fn our_claim_on_dozing_falls_with_each_figure() {
     }
     assert_eq!(verdict(("60ms", 20, "missing_percent"), 80.0), Some(false));
     assert_eq!(verdict(("100ms", 14, "gaps_above_80ms"), 15.0), Some(false));
+}
+
+/// Losses and duplicates where repetitions load nothing, from 14 to 20 Mbit/s.
+#[test]
+fn our_claim_on_repetitions_that_load_nothing_falls_with_each_figure() {
+    let verdict = |spoilt: (u32, &str), value: f64| {
+        let runs = [(14, 3.0, 4_400.0), (16, 8.4, 3_100.0), (18, 15.5, 2_400.0), (20, 25.4, 1_600.0)];
+        let runs = runs.map(|(rate, lost, duplicates)| {
+            let usual = [("missing_percent", lost), ("duplicate", duplicates)];
+            let spoil = |(figure, usual)| (figure, if (rate, figure) == spoilt { value } else { usual });
+            (AUDIO.into(), vec![at_rate(&rate.to_string())], usual.map(spoil).into())
+        });
+        own_claim("ours-tv-12", "independent_losses", &runs)
+    };
+    assert_eq!(verdict((12, "missing_percent"), 0.0), Some(true), "no figure changed");
+    // Printed are 4.34, 8.99, 13.8 and 22.4 %, and 5515, 3931, 2935 and 2035 duplicates.
+    for (rate, low, high, few, many) in [
+        (14, 2.60, 6.09, 3_308.0, 7_721.0),
+        (16, 5.39, 12.60, 2_358.0, 5_504.0),
+        (18, 8.29, 19.37, 1_761.0, 4_110.0),
+        (20, 13.41, 31.31, 1_221.0, 2_850.0),
+    ] {
+        for (figure, value) in
+            [("missing_percent", low), ("missing_percent", high), ("duplicate", few), ("duplicate", many)]
+        {
+            assert_eq!(verdict((rate, figure), value), Some(false), "{rate}: {figure} {value}");
+        }
+    }
+}
+
+/// What a scan loses at 6 Mbit/s for each long gap, and the longest gap at 10.
+#[test]
+fn our_claim_on_scans_falls_with_each_figure() {
+    let verdict = |lost_percent: f64, gaps: f64, longest_ms: f64| {
+        let run = |rate: &str, figures: &[(&'static str, f64)]| -> Own {
+            (AUDIO.into(), vec![at_rate(rate)], figures.into())
+        };
+        let runs = [
+            run("6", &[("missing_percent", lost_percent), ("gaps_above_80ms", gaps)]),
+            run("10", &[("gap_max_ms", longest_ms)]),
+        ];
+        own_claim("ours-tv-13", "scanning", &runs)
+    };
+    assert_eq!(verdict(1.44, 1.0 / 3.0, 21.5), Some(true));
+    // 154 packets for each gap are printed, so 103 to 205.
+    assert_eq!(verdict(0.83, 1.0 / 3.0, 21.5), Some(false));
+    assert_eq!(verdict(1.70, 1.0 / 3.0, 21.5), Some(false));
+    assert_eq!(verdict(1.44, 0.2, 21.5), Some(false));
+    assert_eq!(verdict(1.44, 1.0 / 3.0, 40.0), Some(false));
 }
 
 /// Losses of both protocols by MAC retransmissions, and the skew without them.

@@ -53,3 +53,18 @@ fn a_run_may_end_with_its_streams_unless_it_has_pings() {
     let error = Scenario::parse("bad.toml", &format!("{ending}{ping}")).expect_err("pings go on").to_string();
     assert!(error.contains("remove ends-with-streams"), "{error}");
 }
+
+/// A variable may stand for the row of a printed table alone.
+#[test]
+fn a_point_may_be_named_after_what_it_is_compared_with() {
+    let sweep = "[[sweep.point]]\ndisturbance = \"2Mbit/s\"\nlost = \"1%\"\n\
+                 [[sweep.point]]\ndisturbance = \"4Mbit/s\"\nlost = \"2%\"\n";
+    let text = TEXT.replace("loss = \"3%\"", "loss = \"$lost\"") + sweep;
+    let error = Scenario::parse("t.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("'disturbance' is set here but not used"), "{error}");
+    let named = |row: &str| Scenario::parse("t.toml", &format!("row = {row}{text}"));
+    let scenario = named("\"$disturbance\"").unwrap();
+    assert_eq!(scenario.plan()[1].point[0], ("disturbance".to_string(), "4Mbit/s".to_string()));
+    assert!(named("\"$disturbanec\"").unwrap_err().to_string().contains("disturbanec"));
+    assert!(named("[\"$disturbance\"]").is_err());
+}

@@ -77,3 +77,35 @@ fn mistakes_are_shown_in_the_file_that_has_them() {
         assert!(Scenario::parse("two.toml", &own).is_err(), "{name}");
     }
 }
+
+#[test]
+fn what_a_scenario_leaves_out_of_what_it_includes_is_not_there() {
+    let read = |omit: &str, after: &str| {
+        let own = OWN.replacen('\n', &format!("\nomit = {omit}\n"), 1) + after;
+        Scenario::parse("two.toml", &with_include(&own, "room.toml", ROOM))
+    };
+    let link = "[link.other]\nbetween = [\"a\", \"b\"]\n";
+    let setup = |scenario: Scenario| format!("{:?}", scenario.setup(&[]).unwrap());
+    let without = read("[\"link.line.delay\"]", "").unwrap();
+    assert!(without.notes().iter().all(|note| note.fitted.is_none()));
+    assert!(!setup(without).contains("5ms"));
+    assert!(setup(read("[]", "").unwrap()).contains("5ms"));
+    let other = read("[\"link.line\"]", link).unwrap();
+    assert_eq!(other.setup(&[]).unwrap().media[0].name, "other");
+    assert_ne!(other.run_digest(), read("[]", "").unwrap().run_digest());
+    // What is left out may be set anew.
+    let anew = read("[\"link.line.delay\"]", "[link.line]\ndelay = \"7ms\"\n").unwrap();
+    assert!(setup(anew).contains("7ms"));
+
+    let error = |omit: &str| read(omit, "").unwrap_err().to_string();
+    for nothing in ["link.lines", "link.line.delay.value.x", "duration", ""] {
+        let message = error(&format!("[\"{nothing}\"]"));
+        assert!(message.contains(&format!("no '{nothing}' to leave out")), "{message}");
+    }
+    for wrong in ["\"link.line\"", "[[\"link.line\"]]", "7"] {
+        assert!(error(wrong).contains("omit = ["), "{}", error(wrong));
+    }
+    let alone = OWN.replace("include = \"room.toml\"", "omit = [\"link\"]");
+    let message = Scenario::parse("two.toml", &alone).unwrap_err().to_string();
+    assert!(message.contains("nothing is included"), "{message}");
+}
