@@ -399,7 +399,9 @@ fn our_claim_on_scans_falls_with_each_figure() {
     assert_eq!(verdict(0.83, 1.0 / 3.0, 21.5), Some(false));
     assert_eq!(verdict(1.70, 1.0 / 3.0, 21.5), Some(false));
     assert_eq!(verdict(1.44, 0.2, 21.5), Some(false));
-    assert_eq!(verdict(1.44, 1.0 / 3.0, 40.0), Some(false));
+    // 19.5 ms are printed.
+    assert_eq!(verdict(1.44, 1.0 / 3.0, 26.1), Some(false));
+    assert_eq!(verdict(1.44, 1.0 / 3.0, 12.9), Some(false));
 }
 
 /// Losses of both protocols by MAC retransmissions, and the skew without them.

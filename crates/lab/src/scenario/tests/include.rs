@@ -84,9 +84,9 @@ fn what_a_scenario_leaves_out_of_what_it_includes_is_not_there() {
         let own = OWN.replacen('\n', &format!("\nomit = {omit}\n"), 1) + after;
         Scenario::parse("two.toml", &with_include(&own, "room.toml", ROOM))
     };
-    let link = "[link.other]\nbetween = [\"a\", \"b\"]\n";
+    let link = "[link.other]\nbetween = [\"a\", \"b\"]\ndelay = \"1ms\"\n";
     let setup = |scenario: Scenario| format!("{:?}", scenario.setup(&[]).unwrap());
-    let without = read("[\"link.line.delay\"]", "").unwrap();
+    let without = read("[\"link.line.delay\"]", "[link.line]\nrate = \"1Mbit/s\"\n").unwrap();
     assert!(without.notes().iter().all(|note| note.fitted.is_none()));
     assert!(!setup(without).contains("5ms"));
     assert!(setup(read("[]", "").unwrap()).contains("5ms"));
