@@ -126,7 +126,7 @@ pub fn fifo(text: &str) -> Result<usize, Refusal> {
 
 /// Voice channels; the facade knows how many.
 pub fn voice_channels(text: &str) -> Result<usize, Refusal> {
-    Ok(within(text, "a number, such as 24", 1..=MOST_VOICE_CHANNELS as u32)? as usize)
+    Ok(within(text, "channels, such as 24", 1..=MOST_VOICE_CHANNELS as u32)? as usize)
 }
 
 /// A bit rate of Opus; the facade knows its bounds.
@@ -180,6 +180,17 @@ pub fn dscp(text: &str) -> Result<u8, Refusal> {
 
 /// A source or sink, which the facade parses.
 pub fn uri(text: &str) -> Result<String, Infallible> {
+    Ok(text.trim_start().into())
+}
+
+/// Where to receive from, which the facade parses. A number alone is refused here: it is meant for `--voice`, which takes one in `send` only.
+pub fn received_from(text: &str) -> Result<String, Refusal> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(
+            "write where to listen, such as rtp://:7710; 'receive --voice' takes no number, as the sender decides it"
+                .into(),
+        );
+    }
     Ok(text.trim_start().into())
 }
 

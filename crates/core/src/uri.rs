@@ -56,7 +56,7 @@ pub enum UriError {
         text: String,
     },
     /// `%` without two hexadecimal digits, or not UTF-8 once decoded.
-    #[error("'{text}': '%' needs two hexadecimal digits")]
+    #[error("'{text}': '%' needs two hexadecimal digits: write %25 for a percent sign")]
     BadEscape {
         /// What was read.
         text: String,

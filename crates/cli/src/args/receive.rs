@@ -24,7 +24,7 @@ pub struct ReceiveArgs {
     /// Where to listen: rtp://:PORT, rtp://@239.1.2.3:PORT, tcp://:PORT …; or
     /// a sender to call that listens itself: rtp://HOST:PORT; or an SDP file that
     /// tells it: FILE.sdp
-    #[arg(value_parser = completions::completed(values::uri, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
+    #[arg(value_parser = completions::completed(values::received_from, completions::schemes), hide_possible_values = true, value_hint = ValueHint::Url)]
     pub source: String,
     /// Where to play or record it: file:take.wav, jack:, pulse:, - …; with its
     /// pictures: film.mkv, player: (mpv or ffplay), '-?format=mkv'
@@ -257,8 +257,10 @@ Examples, as a musician:
 As an engineer:
   antiphon receive rtp://@239.1.2.3:7710 '-?format=s16le' --forever | aplay ...
       join a group and keep playing when senders change
+  antiphon receive xtp://@239.1.2.3 file:take.wav
+      join a group and request what is lost; from: send … xtp://239.1.2.3
   antiphon receive 'dccp://:5004?over=ip' file:take.wav
-      directly over IP, without UDP (sctp, dccp); needs root
+      directly over IP, without UDP (sctp, dccp, xtp); needs root
   antiphon receive --voice xtp://:5004 file:call.wav
       record telephone channels, each in a file: call-0001.wav …
   antiphon receive rtp://:7710 null: --format l24/48000/2 --payload-type 97

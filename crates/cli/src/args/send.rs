@@ -253,12 +253,14 @@ As an engineer:
       to a group; play it: ffplay -protocol_whitelist file,rtp,udp tone.sdp
   antiphon send file:film.flac rtp://192.0.2.7:7710 --video film.mp4 --sdp f.sdp
       for ffplay -protocol_whitelist file,rtp,udp f.sdp, with pictures
+  antiphon send file:song.flac xtp://239.1.2.3
+      to a group, repaired, to: antiphon receive xtp://@239.1.2.3 file:take.wav
   antiphon send file:concert.wav sctp://stage.local --groups 2,2,4
       eight channels in three groups; a loss in one does not delay the others
   antiphon send file:song.flac tcp://studio.local:7710 --framing medusa
       resynchronises after missing or corrupt bytes
   antiphon send tone:440Hz 'sctp://192.0.2.7:5004?over=ip'
-      directly over IP, without UDP (sctp, dccp); needs root
+      directly over IP, without UDP (sctp, dccp, xtp); needs root
   antiphon send --voice 24 xtp://exchange.local:5004 --voice-size 80B
       24 telephone channels, both ways if the receiver has --voice-send 24
   antiphon send jack: rtp://host:7710 --block 64

@@ -82,6 +82,7 @@ fn addresses_that_make_no_sense_are_refused() {
             &["not an address of this machine", "://:7710"],
         );
     }
+    refused(&["send", "clip:demo", "xtp://239.1.2.3:9?parity=20%"], &["write %25"]);
     refused(&["send", "clip:demo", "rtp://@239.1.2.3:9"], &["write rtp://239.1.2.3:9 to send to it"]);
     refused(&["send", "clip:demo", "rtp://:9", "--in-step", "1ms"], &["--in-step", "5ms"]);
     refused(&["send", "clip:demo", "rtp://:9", "--also", "tcp://127.0.0.1:9"], &["--also", "rtp://HOST:9"]);

@@ -123,6 +123,7 @@ fn what_voice_channels_do_not_have_is_refused() {
     let to = "xtp://127.0.0.1:9";
     refused(&["send", "--voice", "0", to], &["1 to 131072"]);
     refused(&["send", "--voice", "131073", to], &["1 to 131072"]);
+    refused(&["send", "--voice", "many", to], &["write a whole number of channels, such as 24"]);
     refused(&["send", "--voice", "4", to, "--voice-size", "160"], &["160B"]);
     refused(&["send", "--voice", "4", to, "--voice-size", "7B"], &["8B", "4096B"]);
     refused(&["send", "--voice", "4", to, "--fifo", "100B"], &["160B (a datum)"]);
@@ -149,6 +150,9 @@ fn what_voice_channels_do_not_have_is_refused() {
     refused(&["send", "--voice", "4", "auto://127.0.0.1"], &["xtp://"]);
     refused(&["send", "--voice", "4", "tone:440Hz", to], &["--seconds"]);
     refused(&["send", "--voice", "4", "xtp://127.0.0.1:9?ptime=1ms"], &["ptime"]);
+    for sink in [&[][..], &["null:"]] {
+        refused(&[&["receive", "--voice", "24", "xtp://:7710"], sink].concat(), &["takes no number"]);
+    }
     refused(&["send", "tone:440Hz"], &["TARGET"]);
     refused(&["send", "tone:440Hz", to, "--silence"], &["--voice"]);
     refused(&["receive", "rtp://:7710"], &["SINK"]);

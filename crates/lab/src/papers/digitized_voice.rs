@@ -69,6 +69,8 @@ pub(super) const MODULE: Module = Module {
             shows "rtt_timed_p999_ms" "rtt_mean_ms", includes "stations.toml";
         "channels" "channels with fewer acknowledgements, and compressed", None, XTP, &[],
             shows "gap_mean_ms" "retransmissions", includes "stations.toml";
+        "datalink" "packets and delays without acknowledgements, as a datalink service has", None, XTP, &[],
+            shows "gap_mean_ms" "delay_mean_ms", includes "stations.toml";
         "locking" "a ping-pong among bursts, by their period and its jitter", None, XTP, &[],
             shows "rtt_mean_ms" "rtt_timed_p999_ms", includes "stations.toml";
         "one_way" "a voice's own delays under load", None, XTP, &[],
