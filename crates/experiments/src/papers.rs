@@ -321,7 +321,7 @@ mod tests {
     fn every_experiment_says_whether_it_can_run() {
         let all = PaperResults::read(&[], &mut |_, _| Ok(None)).unwrap();
         let rows: Vec<ExperimentRow> = all.iter().flat_map(PaperResults::experiments).collect();
-        assert_eq!(rows.len(), 8 + 15 + 10 + 4 + 14);
+        assert_eq!(rows.len(), 8 + 16 + 10 + 4 + 14);
         for row in &rows {
             assert_eq!(row.can_run, row.needs.is_empty(), "{row:?}");
             assert!(!row.can_run || row.planned_runs.is_some_and(|runs| runs > 0), "{row:?}");
