@@ -156,4 +156,4 @@ impl Cycle for Inner<'_> {
 }
 
 /// Sample frames that are converted at once; longer cycles are taken in pieces.
-const PIECE: usize = 4096;
+const PIECE: usize = 8192;
