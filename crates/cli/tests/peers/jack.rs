@@ -209,9 +209,11 @@ fn a_server_that_was_killed_is_found_again() {
     for one in [&mut receiver, &mut sender] {
         one.wait_for("the JACK server is gone");
     }
-    server.run(44_100, 64);
+    // At another rate, sound is converted.
+    server.run(44_100, 256);
     for one in [&mut receiver, &mut sender] {
-        one.wait_for("runs at 44100 Hz now");
+        one.wait_for("it runs at 44100 Hz now, so sound is converted");
+        one.wait_for("\"rate_hz\":44100");
     }
     server.kill();
     server.run(48_000, 256);
@@ -223,7 +225,7 @@ fn a_server_that_was_killed_is_found_again() {
     let check = |ended: Ended, codes: &[i32]| {
         assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{}{}", ended.out, ended.err);
         let device = &ended.summary()["device"];
-        assert_eq!(device["lost_servers"], 1, "{device}");
+        assert_eq!(device["lost_servers"], 2, "{device}");
         assert_eq!(device["connected"], true, "{device}");
         assert_eq!(device["period_frames"], 256, "{device}");
     };
@@ -280,7 +282,7 @@ fn a_client_name_in_use_is_told() {
 
 #[test]
 #[ignore = "needs jackd; scripts/install-peers brings it"]
-fn the_period_may_change_while_a_stream_plays() {
+fn period_and_freewheeling_may_change_while_a_stream_plays() {
     let server = Server::start("period", 48_000, 128);
     let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
     let mut receiver = server.client(antiphon(["receive", &address, "jack:?name=one", "--json"]));
@@ -292,6 +294,11 @@ fn the_period_may_change_while_a_stream_plays() {
         let mut set = server.client(program("jack_bufsize"));
         Child::start(set.arg(period), DEADLINE).succeed();
         receiver.wait_for(&format!("\"period_frames\":{period},"));
+    }
+    for (freewheels, told) in [("y", "JACK runs without a clock"), ("n", "JACK runs with its clock again")] {
+        let mut set = server.client(program("jack_freewheel"));
+        Child::start(set.arg(freewheels), DEADLINE).succeed();
+        receiver.wait_for(told);
     }
     // What waits in the sink is told to the graph.
     let ports = Child::start(&mut server.client(program("jack_lsp -l one:out_1")), DEADLINE).succeed();

@@ -17,6 +17,7 @@ mod keeper;
 mod meter;
 mod pacing;
 mod play;
+mod rate;
 mod replaced;
 mod sink;
 mod sync;
@@ -32,6 +33,7 @@ pub(crate) use keeper::Server;
 pub(crate) use meter::Counters;
 pub use meter::{DeviceFigures, DeviceMeter};
 pub(crate) use pacing::Pacing;
+pub(crate) use rate::AtRate;
 
 use crate::os::Clock;
 use crate::{Notes, OpenError};

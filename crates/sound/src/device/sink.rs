@@ -141,7 +141,11 @@ impl Sink for DeviceSink {
         let frames = block.len() / self.stream.channels();
         self.block = self.block.max(frames as u32);
         let period = self.taken().period;
-        self.counters.queue.store(self.target(period), Ordering::Relaxed);
+        // In sample frames of the server, which may have another rate than at first.
+        let (own, server) = (self.stream.rate(), self.counters.rate.load(Ordering::Relaxed));
+        let server = if server > 0 { server } else { own };
+        let queue = u64::from(self.target(period)) * u64::from(server) / u64::from(own);
+        self.counters.queue.store(queue as u32, Ordering::Relaxed);
         if self.pacing == Pacing::Cycles {
             self.follow_cycles(frames);
             let sounds = &self.link.now.beat.sounds;

@@ -9,6 +9,7 @@ use super::*;
 static ALLOCATOR: Counting = Counting;
 
 mod cycles;
+mod other_rates;
 
 const RATE: u32 = 48_000;
 

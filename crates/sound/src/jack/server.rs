@@ -9,7 +9,7 @@ use super::client::{Client, Events, Failure, Opened};
 use super::ports::PortKind;
 use super::spec::{Connect, JackSpec};
 use crate::OpenError;
-use crate::device::{Counters, Direction, End, Pacing, Server, shorten};
+use crate::device::{AtRate, Counters, Direction, End, Pacing, Server, shorten};
 
 /// How to open a client, now and again, and what the last one was like.
 pub(super) struct JackServer {
@@ -17,6 +17,7 @@ pub(super) struct JackServer {
     direction: Direction,
     stream: StreamFormat,
     counters: Arc<Counters>,
+    rate: u32,
     period: u32,
     freewheels: bool,
     /// As last published.
@@ -31,7 +32,7 @@ impl JackServer {
         counters: &Arc<Counters>,
     ) -> Self {
         let (spec, counters) = (spec.clone(), counters.clone());
-        JackServer { spec, direction, stream, counters, period: 0, freewheels: false, latency: 0 }
+        JackServer { spec, direction, stream, counters, rate: 0, period: 0, freewheels: false, latency: 0 }
     }
 
     /// Activates `opened` with `end` and connects its ports.
@@ -39,7 +40,7 @@ impl JackServer {
         let channels = self.stream.channels();
         let events = Arc::new(Events { counters: self.counters.clone(), ..Events::default() });
         let client = opened.activate(self.direction, channels, events, end).map_err(refuse)?;
-        (self.period, self.freewheels, self.latency) = (client.period(), false, 0);
+        (self.rate, self.period, self.freewheels, self.latency) = (client.rate(), client.period(), false, 0);
         self.counters.rate.store(client.rate(), Ordering::Relaxed);
         self.counters.period.store(client.period(), Ordering::Relaxed);
         if client.renamed() {
@@ -92,21 +93,23 @@ impl Server for JackServer {
     fn reopen(&mut self, link: &mut dyn FnMut() -> Box<dyn End>) -> Result<Client, Option<String>> {
         let opened = Opened::open(&self.spec.name).map_err(|_| None)?;
         let (has, needs) = (opened.rate(), self.stream.rate());
-        if has != needs {
-            return Err(Some(format!(
-                "the JACK server runs at {has} Hz now, and this stream began at {needs} Hz: start it with {needs} Hz, or \
-                 antiphon again"
-            )));
-        }
         self.counters.period.store(opened.period(), Ordering::Relaxed);
-        self.activate(opened, link()).map_err(|error| Some(error.to_string()))
+        let end = link();
+        let end = match has == needs {
+            true => end,
+            false => match AtRate::new(end, self.direction, self.stream, has) {
+                Ok(converted) => Box::new(converted) as Box<dyn End>,
+                Err(error) => return Err(Some(format!("the JACK server runs at {has} Hz now: {error}"))),
+            },
+        };
+        self.activate(opened, end).map_err(|error| Some(error.to_string()))
     }
 
     fn watch(&mut self, client: &mut Client) -> Result<(), String> {
         let events = client.events();
         let (rate, period, freewheels) =
             (client.rate(), client.period(), events.freewheels.load(Ordering::Relaxed));
-        if events.shut_down.load(Ordering::Acquire) || rate != self.stream.rate() {
+        if events.shut_down.load(Ordering::Acquire) || rate != self.rate {
             return Err(
                 "the JACK server is gone: silence until one runs again, which is tried every second".into()
             );
@@ -136,7 +139,14 @@ impl Server for JackServer {
     }
 
     fn tell_return(&self, client: &Client, seconds: f64) -> String {
-        format!("a JACK server runs again after {seconds:.1} s: connected as '{}'", client.name())
+        let name = client.name();
+        let again = format!("a JACK server runs again after {seconds:.1} s: connected as '{name}'");
+        match (client.rate(), self.stream.rate()) {
+            (has, began) if has == began => again,
+            (has, began) => {
+                format!("{again}; it runs at {has} Hz now, so sound is converted from and to {began} Hz")
+            }
+        }
     }
 }
 

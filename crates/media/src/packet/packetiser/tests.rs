@@ -53,11 +53,15 @@ fn a_block_becomes_one_packet_of_every_group() {
     assert_eq!(whole(ptime(44_100, 1_000, 256)), 44);
     assert_eq!(whole(ptime(44_100, 5_000, 256)), 220);
     assert_eq!(whole(ptime(96_000, 333, 256)), 31);
-    assert_eq!(whole(ptime(11_025, 1_000, 256)), 16, "the shortest block is longer");
+    assert_eq!(whole(ptime(11_025, 1_000, 256)), 22, "two packets, as the shortest block is longer than one");
+    // AES67's short packet is 6 sample frames each time, not 6, 6 and 4.
+    let short = PacketConfig { block_frames: whole(ptime(48_000, 125, 256)), ..ptime(48_000, 125, 256) };
+    assert_eq!((short.block_frames, short.packet_frames()), (18, Ok(6)));
+    assert_eq!(whole(ptime(48_000, 125, 16)), 16, "no longer than asked");
     assert_eq!(whole(ptime(48_000, 20_000, 64)), 64, "no longer than asked");
     // 1452 bytes less a header of 32 are 236 sample frames of 24-bit stereo, not two packets of 128.
     assert_eq!(whole(config(48_000, 2, SampleFormat::L24, 256)), 236);
-    assert_eq!(whole(config(48_000, 64, SampleFormat::L16, 256)), 16, "11 fit");
+    assert_eq!(whole(config(48_000, 64, SampleFormat::L16, 256)), 22, "11 fit");
     // The widest group decides, with the longer header of a divided stream: 1404 bytes for five channels of 24 bits.
     let divided = config(48_000, 8, SampleFormat::L24, 256);
     let groups = |text| ChannelGroups::parse(8, text).unwrap();
@@ -68,7 +72,7 @@ fn a_block_becomes_one_packet_of_every_group() {
 }
 
 proptest! {
-    /// One packet of each group, and one sample frame more would be a longer block or a second packet.
+    /// One packet of each group, and one sample frame more would be a longer block or a second packet; or as few full packets as have sixteen.
     #[test]
     fn blocks_are_as_long_as_one_packet_takes(
         channels in 1usize..=64, starts in any::<u64>(), block in 16u32..=4096, max_packet in 400usize..3000,
@@ -89,7 +93,8 @@ proptest! {
         };
         let one = asked.one_packet_block(groups).unwrap();
         prop_assert!(one <= block);
-        prop_assert!(packets(one) == 1 || one == 16);
+        let full = one.div_ceil(packets(one));
+        prop_assert!(packets(one) == 1 || one == block || one % full == 0 && one - full < 16);
         prop_assert!(one == block || packets(one + 1) > 1);
     }
 }
