@@ -265,6 +265,17 @@ fn a_tcp_beside_pictures_gets_its_part() {
     }
 }
 
+/// A TCP whose window is less than the path holds leaves the queue empty when the pictures stop, and is there all the same. With these seeds the pictures
+/// once took themselves to be alone, and gave way for seconds.
+#[test]
+fn pictures_beside_a_tcp_on_a_long_path_get_their_part() {
+    for seed in [1, 8] {
+        let shares = shared("delay=50ms,rate=20Mbit/s,queue=250000B", seed);
+        println!("seed {seed}: {shares:?}, {:.3}", jain(shares));
+        assert!(jain(shares) >= 0.9, "seed {seed}: {shares:?}");
+    }
+}
+
 /// Where a packet takes long the pictures' rate follows what the path has shown to take, of which a TCP takes its part: neither starves. The
 /// sound alone is a third of this link.
 #[test]
@@ -286,6 +297,6 @@ fn a_tcp_beside_pictures_gets_its_part_with_eight_seeds() {
         let mean = fair.iter().sum::<f64>() / fair.len() as f64;
         let least = fair.iter().fold(1.0, |least: f64, one| least.min(*one));
         println!("{megabits} Mbit/s, {round_trip} ms: mean {mean:.3}, least {least:.3}");
-        assert!(mean >= 0.9, "{megabits} Mbit/s, {round_trip} ms: {fair:?}");
+        assert!(least >= 0.9, "{megabits} Mbit/s, {round_trip} ms: {fair:?}");
     }
 }
