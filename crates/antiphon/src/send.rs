@@ -8,6 +8,7 @@ mod plan;
 mod programmes;
 mod receivers;
 mod status;
+mod uncounted;
 mod watch;
 
 use std::sync::mpsc;
@@ -43,6 +44,7 @@ use receivers::{Places, comings_and_goings};
 pub(crate) use status::Snapshot;
 pub use status::{SendMember, SendProgramme, SendStatus};
 use status::{joins_and_leaves, members};
+use uncounted::newly_uncounted;
 use watch::TvWatch;
 
 /// A stream that was sent.
@@ -332,20 +334,6 @@ impl<P: Fn(&Snapshot) -> SendStatus> Shown<P> {
         let status = self.look(last, notice);
         SendStatus { live: self.recent.whole(), ..status }
     }
-}
-
-/// Sentences about members of a group that slow its pictures no longer.
-fn newly_uncounted(before: Uncounted, now: Uncounted) -> impl Iterator<Item = String> {
-    let false_reports = (now.contradicting > before.contradicting).then(|| {
-        "a member of the group sends false reports: its reports no longer limit the rate of the pictures"
-            .to_string()
-    });
-    let slow = (now.far_below > before.far_below).then(|| {
-        "the path of a member of the group carries far less than the others: it no longer limits the rate of the pictures, and its sound may be \
-         late; give it a faster path, or send a --video of a lower rate"
-            .to_string()
-    });
-    false_reports.into_iter().chain(slow)
 }
 
 const BACKUP_BEGINS: &str = "the source is silent or gives nothing: the backup is sent";

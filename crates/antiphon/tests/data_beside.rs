@@ -304,3 +304,40 @@ fn data_that_nobody_could_take_are_refused_before_anything_is_opened() {
         assert!(error.kind == ErrorKind::Usage && error.message.contains(told), "{}", error.message);
     }
 }
+
+/// Members that are there from the beginning have files and lines as one receiver does.
+#[test]
+fn each_member_of_a_group_gets_the_data() {
+    let directory = scratch("data-group");
+    let port = free_port();
+    let place = |name: &str| directory.join(name).display().to_string();
+    let members = ["one", "two"].map(|name| {
+        listen(ReceiveOptions {
+            source: format!("rtp://@239.61.9.40:{port}?iface=127.0.0.1"),
+            sink: "null:".into(),
+            data: vec![place(name)],
+            length: Some(Duration::from_secs(60)),
+            ..ReceiveOptions::default()
+        })
+    });
+    let bytes = content(50_000);
+    std::fs::write(place("sent"), &bytes).unwrap();
+    let options = SendOptions {
+        source: NOISE.into(),
+        target: format!("rtp://239.61.9.40:{port}?iface=127.0.0.1"),
+        data: vec![place("sent")],
+        length: Some(Duration::from_secs(3)),
+        ..SendOptions::default()
+    };
+    let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("loopback carries multicast");
+    let data = &sent.status.data[0];
+    assert_eq!((data.bytes, data.refused, data.ended), (50_000, 0, true), "{data:?}");
+    assert!(sent.shortfall.is_none(), "{:?}", sent.shortfall);
+    for (name, member) in ["one", "two"].into_iter().zip(members) {
+        let received = member.join().unwrap().expect("receiving ends with the stream");
+        let data = &received.status.data[0];
+        assert_eq!((data.bytes, data.missing, data.ended), (50_000, 0, true), "{name}: {data:?}");
+        assert!(std::fs::read(directory.join(name)).unwrap() == bytes, "{name}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}

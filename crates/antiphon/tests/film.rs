@@ -233,6 +233,40 @@ fn what_is_no_video_is_refused_before_anything_is_sent() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+/// A file that turns out to be broken while it is sent: what is whole of it arrives, the sound goes on, and a sentence says why.
+#[test]
+fn a_file_that_breaks_off_leaves_the_sound_whole() {
+    unless_held_up(HELD_UP, || {
+        let directory = scratch("breaks-off");
+        let (sound, pictures) = clip(&directory, Clip::H264);
+        // Somewhat more than a second of it.
+        std::fs::write(&pictures, &Clip::H264.file()[..20_000]).unwrap();
+        let port = free_port();
+        let receiver = listen(ReceiveOptions {
+            source: format!("rtp://127.0.0.1:{port}"),
+            sink: directory.join("film.mkv").display().to_string(),
+            length: Some(Duration::from_secs(60)),
+            ..ReceiveOptions::default()
+        });
+        let options = SendOptions {
+            source: sound.display().to_string(),
+            video: vec![pictures],
+            target: format!("rtp://127.0.0.1:{port}"),
+            length: Some(Duration::from_secs(4)),
+            ..SendOptions::default()
+        };
+        let sent = send(&options, &Stop::new(), &mut |_| {}, &mut |_| {}).expect("sending to loopback");
+        let received = receiver.join().unwrap().expect("receiving ends with the stream");
+        let told = |part: &str| sent.notes.iter().any(|note| note.contains(part));
+        assert!(told("pictures.mkv"), "{:?}", sent.notes);
+        let recording = received.recording.expect("a recording");
+        assert_eq!((recording.sample_frames, recording.missing_sample_frames), (4 * 48_000, 0));
+        let (out, back) = (sent.status.pictures.expect("some"), received.status.pictures.expect("some"));
+        assert!((20..60).contains(&out.sent) && back.whole == out.sent, "{out:?}, {back:?}");
+        std::fs::remove_dir_all(directory).unwrap();
+    });
+}
+
 /// In the file as an ordinary player sees it, each click is heard when the picture is white.
 #[test]
 #[ignore = "needs ffmpeg, which scripts/install-peers installs"]

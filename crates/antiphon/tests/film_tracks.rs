@@ -4,9 +4,11 @@
 mod common;
 
 use std::fs::File;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use antiphon::media::rtcp::{ArrivalReportWriter, PacketArrival};
 use antiphon::video::{Clip, Frame, OpenOptions, VideoReader};
 use antiphon::{
     Error, ErrorKind, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, Stop, receive, send,
@@ -239,4 +241,53 @@ fn a_group_has_all_tracks_and_its_sender_knows_their_paths() {
             assert_eq!((further.whole, further.broken), (25 * SECONDS, 0), "{:?}", received.shortfall);
         }
     });
+}
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 61, 9, 41);
+
+/// A member that tells of packets that were not sent, on a socket of this test.
+#[test]
+fn a_member_that_sends_false_reports_is_named() {
+    let directory = scratch("false-reports");
+    let pictures = directory.join("pictures.mkv");
+    std::fs::write(&pictures, Clip::H264.file()).unwrap();
+    let member = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    member.join_multicast_v4(&GROUP, &Ipv4Addr::LOCALHOST).expect("loopback carries multicast");
+    member.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    let port = member.local_addr().expect("bound").port();
+    let lies = std::thread::spawn(move || {
+        let (mut buf, mut report) = ([0; 2_048], [0; 100]);
+        for _ in 0..100 {
+            let (len, sender) = member.recv_from(&mut buf).expect("a stream to the group");
+            let packet = &buf[..len];
+            let is_rtcp = (192..=223).contains(&packet[1]);
+            if is_rtcp {
+                continue;
+            }
+            let number = u16::from_be_bytes([packet[2], packet[3]]);
+            let ssrc = u32::from_be_bytes(packet[8..12].try_into().expect("four bytes"));
+            let mut writer = ArrivalReportWriter::new(7, &mut report).expect("room");
+            let ahead = number.wrapping_add(1_000);
+            writer.stream(ssrc, ahead, std::iter::once(PacketArrival::Arrived(Some(Duration::ZERO))));
+            let len = writer.finish(0);
+            member.send_to(&report[..len], sender).expect("loopback");
+        }
+    });
+    let options = SendOptions {
+        source: "tone:440Hz?channels=1&format=l16".into(),
+        video: vec![pictures],
+        target: format!("rtp://{GROUP}:{port}?iface=127.0.0.1"),
+        length: Some(Duration::from_secs(3)),
+        ..SendOptions::default()
+    };
+    let mut told = Vec::new();
+    let sent = send(&options, &Stop::new(), &mut |sentence| told.push(sentence), &mut |_| {});
+    let sent = sent.expect("sending to a group on loopback");
+    lies.join().expect("it got 100 packets");
+    let named = told.iter().filter(|one| one.contains("a member of the group sends false reports")).count();
+    assert_eq!(named, 1, "{told:?}");
+    // It holds up nobody.
+    let pictures = sent.status.pictures.expect("pictures are sent");
+    assert!(pictures.sent >= 60, "{pictures:?}");
+    std::fs::remove_dir_all(directory).unwrap();
 }

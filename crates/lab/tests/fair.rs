@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use antiphon_core::{Epoch, Input, Instant, Participant, PathId, Transmit, WireId};
@@ -30,8 +31,8 @@ type Segments = Rc<RefCell<BTreeMap<u64, Segment>>>;
 struct Both {
     session: Session,
     tcp: Tcp,
-    /// Writes without end from then on; or reads.
-    writes: Option<Instant>,
+    /// Writes all that it can meanwhile; or reads.
+    writes: Option<Range<Instant>>,
     segments: Segments,
     /// Of the segments of this end, apart from the other's.
     next: u64,
@@ -45,13 +46,18 @@ const OF_SESSION: u8 = 0;
 const OF_TCP: u8 = 1;
 
 impl Both {
+    fn begins(&self) -> Option<Instant> {
+        self.writes.as_ref().map(|writes| writes.start)
+    }
+
     fn work(&mut self, now: Instant) {
         if self.tcp.poll_timeout().is_some_and(|due| due <= now) {
             self.tcp.handle_timeout(now);
         }
         let mut buf = [0; 16_384];
-        self.begun |= self.writes.is_some_and(|from| from <= now);
-        let writes = self.begun && self.tcp.is_established();
+        self.begun |= self.begins().is_some_and(|from| from <= now);
+        let goes_on = self.writes.as_ref().is_some_and(|writes| now < writes.end);
+        let writes = self.begun && goes_on && self.tcp.is_established();
         while writes && self.tcp.write(now, &buf) > 0 {}
         while self.writes.is_none() && self.tcp.readable() > 0 {
             self.read += self.tcp.read(now, &mut buf) as u64;
@@ -111,7 +117,7 @@ impl Participant for Both {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let begins = self.writes.filter(|_| !self.begun);
+        let begins = self.begins().filter(|_| !self.begun);
         [self.session.poll_timeout(), self.tcp.poll_timeout(), begins].into_iter().flatten().min()
     }
 
@@ -187,8 +193,8 @@ fn sender(seed: u64) -> Session {
     session
 }
 
-/// Bits a second of the session and of TCP over this link in the last two thirds of a minute and a half.
-fn shared(link: &str, seed: u64) -> (f64, f64) {
+/// Both over this link; TCP begins within five seconds, and has something to write until then.
+fn world(link: &str, seed: u64, until: Instant) -> World<Both, Both> {
     let sink = Box::new(|format, _| Ok(Box::new(NullSink::new(format)) as _));
     let mut receiver = receiving("rtp", StreamFraming::Rtp, Some(ms(200)), sink, true, Instant::ZERO);
     receiver.set_video_sink(Box::new(NoScreen));
@@ -205,10 +211,17 @@ fn shared(link: &str, seed: u64) -> (f64, f64) {
         read: 0,
         ready: false,
     };
-    let near = both(sender(seed), Tcp::connect(profile), Some(Instant::from_millis(seed * 613 % 5_000)), 0);
+    let writes = Instant::from_millis(seed * 613 % 5_000)..until;
+    let near = both(sender(seed), Tcp::connect(profile), Some(writes), 0);
     let far = both(receiver, Tcp::accept(profile), None, 1);
     let mut world = World::linked(near, far, link, seed);
     (world.headers, world.most) = (IP_UDP, 1_500);
+    world
+}
+
+/// Bits a second of the session and of TCP over this link in the last two thirds of a minute and a half.
+fn shared(link: &str, seed: u64) -> (f64, f64) {
+    let mut world = world(link, seed, Instant::from_millis(90_000));
     let bytes = |world: &World<Both, Both>| {
         let session = world.far.session.video_received().expect("pictures").bytes;
         (session as f64 + f64::from(32_000u32) * world.now.as_nanos() as f64 / 1e9, world.far.read as f64)
@@ -265,6 +278,34 @@ fn a_tcp_beside_pictures_gets_its_part() {
     }
 }
 
+/// A TCP whose window is less than the path holds leaves the queue empty when the pictures stop, and is there all the same. With these seeds the pictures
+/// once took themselves to be alone, and gave way for seconds.
+#[test]
+fn pictures_beside_a_tcp_on_a_long_path_get_their_part() {
+    for seed in [1, 8] {
+        let shares = shared("delay=50ms,rate=20Mbit/s,queue=250000B", seed);
+        println!("seed {seed}: {shares:?}, {:.3}", jain(shares));
+        assert!(jain(shares) >= 0.9, "seed {seed}: {shares:?}");
+    }
+}
+
+/// When the TCP has gone, the pictures notice it the next time that they look, within 20 s, and leave no queue from then on.
+#[test]
+fn pictures_are_alone_again_after_a_tcp_has_gone() {
+    let mut world = world("delay=50ms,rate=20Mbit/s,queue=250000B", 1, Instant::from_millis(20_000));
+    let mut queued = Vec::new();
+    for half in 1..200 {
+        world.run_until(Instant::from_millis(500 * half));
+        let path = world.near.session.path_figures();
+        if half >= 160 {
+            assert!(!path.competes, "after {half} halves of a second");
+            queued.push(path.queueing.expect("it is measured"));
+        }
+    }
+    queued.sort();
+    assert!(queued[queued.len() * 9 / 10] <= ms(20), "{queued:?}");
+}
+
 /// Where a packet takes long the pictures' rate follows what the path has shown to take, of which a TCP takes its part: neither starves. The
 /// sound alone is a third of this link.
 #[test]
@@ -286,6 +327,6 @@ fn a_tcp_beside_pictures_gets_its_part_with_eight_seeds() {
         let mean = fair.iter().sum::<f64>() / fair.len() as f64;
         let least = fair.iter().fold(1.0, |least: f64, one| least.min(*one));
         println!("{megabits} Mbit/s, {round_trip} ms: mean {mean:.3}, least {least:.3}");
-        assert!(mean >= 0.9, "{megabits} Mbit/s, {round_trip} ms: {fair:?}");
+        assert!(least >= 0.9, "{megabits} Mbit/s, {round_trip} ms: {fair:?}");
     }
 }

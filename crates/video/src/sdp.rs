@@ -120,7 +120,11 @@ impl VideoDescription {
         let own = format!("video{}", names.len() + 1);
         media.add_attribute_with_value("mid", &own);
         if let Some(address) = self.address {
-            media.add_connection(Connection::from_ip_addr_ttl(address, None));
+            // Pictures of a group cross as many routers as its sound.
+            let of_sound = session.medias.iter().flat_map(|media| &media.connections);
+            let is_same = |one: &&Connection| matches!(address_of(one), Ok(Some(other)) if other == address);
+            let same = session.connection.iter().chain(of_sound).find(is_same);
+            media.add_connection(same.cloned().unwrap_or(Connection::from_ip_addr_ttl(address, None)));
         }
         names.push(own);
         // One group of all that is played together takes the place of the sound's own.

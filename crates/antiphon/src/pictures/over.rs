@@ -71,16 +71,18 @@ impl Beside {
 pub(crate) struct Overs(Vec<VideoOver>);
 
 impl Overs {
-    /// Reads both options, if they are given, as [`VideoOver::read`].
+    /// Reads both options, if they are given, as [`VideoOver::read`]. `described`: pictures go to other programs, as SDP tells them, and may do so to a
+    /// group.
     pub fn read(
         (video, data): (Option<&str>, Option<&str>),
         sound: &StreamUri,
-        socket: &SocketOptions,
+        (socket, described): (&SocketOptions, bool),
         read: impl Fn(&str) -> Result<StreamUri, Error>,
     ) -> Result<Self, Error> {
         let mut overs: Vec<VideoOver> = Vec::new();
         for (at, what) in (1..).zip(Beside::of(video, data)) {
-            let over = VideoOver::read(what, at * PORT_ABOVE, sound, socket, &read)?;
+            let to_group = described && what.0 == Beside::Pictures;
+            let over = VideoOver::read(what, at * PORT_ABOVE, sound, (socket, to_group), &read)?;
             if overs.first().is_some_and(|first| over.uri.port_is_taken_by(&first.uri)) {
                 return Err(Error::usage(format!(
                     "--data-over {}: the pictures have port {}: choose another one, or write the same as in --video-over to have both go together",
@@ -110,18 +112,20 @@ impl Overs {
 }
 
 impl VideoOver {
-    /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads. `above`: of the port, where none is named, above the sound's.
+    /// Reads `SCHEME`, `SCHEME?KEYS` or a URI beside `sound`, which `read` reads. `above`: of the port, where none is named, above the sound's. `to_group`:
+    /// it may lead to a group, where the sound goes to one.
     fn read(
         (what, text): (Beside, &str),
         above: u16,
         sound: &StreamUri,
-        socket: &SocketOptions,
+        (socket, to_group): (&SocketOptions, bool),
         read: impl FnOnce(&str) -> Result<StreamUri, Error>,
     ) -> Result<Self, Error> {
         let option = what.option();
         let refuse = |why: String| Err(Error::usage(format!("{option} {text}: {why}")));
         let address = sound.address();
-        if address.ip().is_multicast() {
+        let has_group = address.ip().is_multicast();
+        if has_group && !to_group {
             return refuse(format!("{} go to a group with its sound: omit it", what.name()));
         }
         let uri = if text.contains("://") {
@@ -141,11 +145,14 @@ impl VideoOver {
                 "{key}= belongs to the sound, or to all of the stream: write it in the first URI"
             ));
         }
-        if uri.address().ip().is_multicast() {
+        if uri.address().ip().is_multicast() && !(to_group && has_group) {
             return refuse(format!(
                 "a group gets {} with its sound: name the host of the sound",
                 what.name()
             ));
+        }
+        if has_group && !uri.address().ip().is_multicast() {
+            return refuse("the sound goes to a group: name a group, or omit it".into());
         }
         let listens = |uri: &StreamUri| matches!(uri.target, Target::Listen(_));
         if listens(&uri) != listens(sound) {

@@ -115,7 +115,8 @@ impl VideoFile {
             port: Some(to.port()),
             marking: ids.marking,
             ntp: ids.ntp,
-            feedback: true,
+            // A group is sent nothing again for one of its members.
+            feedback: !to.ip().is_multicast(),
             ..described
         }
     }

@@ -287,7 +287,7 @@ fn data_files(options: &ReceiveOptions, framing: StreamFraming) -> Result<Option
 /// The transports that pictures and data have for themselves.
 fn overs(sound: &StreamUri, sink: &SinkSpec, options: &ReceiveOptions) -> Result<Overs, Error> {
     let (video, data) = (options.video_over.as_deref(), options.data_over.as_deref());
-    let overs = Overs::read((video, data), sound, &options.socket, |text| listening(text, options));
+    let overs = Overs::read((video, data), sound, (&options.socket, false), |text| listening(text, options));
     if let (true, Some(text)) = (options.data.is_empty(), data) {
         return Err(Error::usage(format!("--data-over {text} is for data: name their files with --data")));
     }

@@ -32,12 +32,12 @@ pub(super) fn publish(
     tell: &Sender<String>,
 ) -> Result<Option<Published>, Error> {
     let describe = |name| describe((track, cname), name, uri, clock, runner);
+    let with_pictures = |sound: String| match video {
+        Some(video) => video.add_to(&sound).map_err(|error| Error::failed(error.to_string())),
+        None => Ok(sound),
+    };
     if let Some(path) = &options.sdp {
-        let sound = describe(DEFAULT_NAME)?.sdp;
-        let sdp = match video {
-            Some(video) => video.add_to(&sound).map_err(|error| Error::failed(error.to_string()))?,
-            None => sound,
-        };
+        let sdp = with_pictures(describe(DEFAULT_NAME)?.sdp)?;
         std::fs::write(path, sdp)
             .map_err(|error| Error::failed(format!("cannot write '{}': {error}", path.display())))?;
         let _main_thread_is_gone = tell.send(format!("wrote {}", path.display()));
@@ -59,7 +59,7 @@ pub(super) fn publish(
         return Ok(Some(Published::Sender { _advertiser: advertiser }));
     }
     let Described { sdp, origin } = describe(name)?;
-    let announcer = Announcer::start(sdp, origin, *group, &uri.keys.socket)?;
+    let announcer = Announcer::start(with_pictures(sdp)?, origin, *group, &uri.keys.socket)?;
     let _main_thread_is_gone = tell.send(format!("announced as '{name}' to {group}"));
     Ok(Some(Published::Stream { _announcer: announcer }))
 }

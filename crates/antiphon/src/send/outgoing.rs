@@ -86,7 +86,8 @@ impl Outgoing {
             session.set_data_over(over.apart());
         }
         let data = DataInput::send_with(plan.data, &mut session, options)?;
-        if !pictures.is_empty() || !data.is_empty() {
+        // Other programs tell nothing of their paths.
+        if plan.described.is_none() && (!pictures.is_empty() || !data.is_empty()) {
             share_paths(&mut session, plan_serves, plan.uri.address().ip().is_multicast());
         }
         let troubles = Troubles(pictures.into_iter().chain(data).collect());

@@ -399,8 +399,10 @@ fn overs(sound: &StreamUri, options: &SendOptions) -> Result<Overs, Error> {
     let described = options.sdp.is_some() && !options.video.is_empty();
     let own = described.then_some(PLAIN);
     let (video, data) = (options.video_over.as_deref().or(own), options.data_over.as_deref());
-    let read = |text: &str| StreamUri::read(text, &options.socket)?.without_role();
-    let overs = Overs::read((video, data), sound, &options.socket, read)?;
+    // Pictures to a group take the way of its sound.
+    let socket = if described { &sound.keys.socket } else { &options.socket };
+    let read = |text: &str| StreamUri::read(text, socket)?.without_role();
+    let overs = Overs::read((video, data), sound, (socket, described), read)?;
     let Some(first) = overs.iter().next() else { return Ok(overs) };
     if !options.also.is_empty() || !options.switch.is_empty() {
         return Err(Error::usage(format!(
@@ -413,8 +415,8 @@ fn overs(sound: &StreamUri, options: &SendOptions) -> Result<Overs, Error> {
     let is_described = overs.of_pictures().is_some_and(VideoOver::is_plain) && is_plain(sound);
     if described && !(is_described && matches!(sound.target, Target::Call(_))) {
         return Err(Error::usage(
-            "an SDP file describes sound and pictures over plain RTP to one receiver: send to rtp://HOST:PORT, with --video-over rtp or \
-             without it, or omit --sdp",
+            "an SDP file describes sound and pictures over plain RTP to a receiver, or a group, that is called: send to rtp://HOST:PORT, \
+             with --video-over rtp or without it, or omit --sdp",
         ));
     }
     Ok(overs)

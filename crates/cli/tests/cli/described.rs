@@ -55,6 +55,45 @@ fn what_send_describes_is_received_by_its_file_alone() {
     });
 }
 
+/// Each member needs the file alone, and the interface where there are several.
+#[test]
+fn a_group_with_pictures_is_received_by_its_file() {
+    unless_held_up(HELD_UP_LONG, || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (film, sdp) = (path("film.mkv"), path("film.sdp"));
+        let clip = Clip::ALL.into_iter().find(|clip| clip.name() == "h264-100").expect("it is bundled");
+        std::fs::write(&film, clip.file()).expect("a temporary file");
+        let port = free_ports(4);
+        let target = format!("rtp://239.61.9.42:{port}?iface=127.0.0.1&ttl=3");
+        let tone = "tone:440Hz?rate=48kHz&channels=1&format=l16";
+        let what = ["send", tone, &target, "--video", &film, "--sdp", &sdp];
+        let first = run(&[&what[..], &["--seconds", "100ms"]].concat());
+        assert_eq!(first.code, Some(0), "{}", first.err);
+        let described = std::fs::read_to_string(&sdp).expect("it was written");
+        let group = "c=IN IP4 239.61.9.42/3\r\n";
+        let pictures = described.split_once("m=video").expect("pictures are in it").1;
+        assert!(pictures.starts_with(&format!(" {} RTP/AVP ", port + 2)), "{described}");
+        assert!(pictures.contains(group) && !pictures.contains("rtcp-fb"), "{described}");
+        let takes = ["one.mkv", "two.mkv"].map(|name| {
+            let take = path(name);
+            let receive = ["receive", &sdp, &take, "--iface", "127.0.0.1"];
+            (take.clone(), listening(&receive, "for pictures"))
+        });
+        let sent = run(&[&what[..], &["--seconds", "3s"]].concat());
+        assert_eq!(sent.code, Some(0), "{}", sent.err);
+        let gave = frames(Path::new(&film));
+        for (take, (mut receiver, said)) in takes {
+            let ended = receiver.wait().expect("it is our child");
+            let said = said.join().expect("it was read");
+            assert!(ended.success() && !said.contains("as they arrive"), "{said}");
+            let took = frames(Path::new(&take));
+            assert_eq!(took.len(), 75, "{said}");
+            assert!(took.iter().zip(&gave).all(|(took, gave)| took.data == gave.data), "{said}");
+        }
+    });
+}
+
 #[test]
 fn pictures_that_cannot_be_received_do_not_keep_the_sound_from_being() {
     let cases = [
@@ -109,6 +148,8 @@ fn descriptions_that_cannot_be_kept_are_refused() {
         ("rtp://127.0.0.1:5004", &["--video-over", "tcp"][..]),
         ("tcp://127.0.0.1:5004", &[]),
         ("rtp://@127.0.0.1:5004", &[]),
+        ("rtp://239.1.2.3:5004", &["--video-over", "rtp://127.0.0.1:5006"]),
+        ("rtp://127.0.0.1:5004", &["--video-over", "rtp://239.1.2.3:5006"]),
     ] {
         let ran = send(target, more);
         assert_eq!(ran.code, Some(2), "{target} {more:?}: {}", ran.err);

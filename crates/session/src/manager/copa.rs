@@ -10,6 +10,8 @@
 //!   supposed, and now and then while one is, next to nothing is sent until our part of the queue is gone.
 //! * Beside another sender the window is that of CUBIC (RFC 9438), which nearly all TCPs have, and not one by 1/δ, which gets
 //!   a quarter of theirs on a long path.
+//! * A TCP whose window is less than the path holds leaves the queue empty, too, while next to nothing is sent beside it. So another sender that
+//!   was there a moment ago is supposed again if a queue stands as soon as we go on.
 //! * Losses without a queue bound the rate to 1.75 times that of a TCP with the same losses. The paper does not mind them;
 //!   where the queue is short, the other senders would starve.
 
@@ -41,6 +43,11 @@ pub(super) struct Copa {
     cubic: Option<Cubic>,
     /// The one of before, and until when it is of use: a TCP that has just halved its window leaves the queue empty, too.
     before: Option<(Cubic, Instant)>,
+    /// When the queue was last found empty after next to nothing had been sent.
+    drained: Option<Instant>,
+    /// Alone: the window when the queue was first emptied on purpose, and when that was. Beside another sender that is not yet known, the window
+    /// goes down by delay until it is.
+    first_drained: Option<(f64, Instant)>,
     losses: Losses,
 }
 
@@ -111,6 +118,8 @@ impl Copa {
             span_began: Instant::ZERO,
             cubic: None,
             before: None,
+            drained: None,
+            first_drained: None,
             losses: Losses::default(),
         }
     }
@@ -250,24 +259,31 @@ impl Copa {
         let drains = Mode::Draining(now + told.answer + self.drains_in(told), told.standing, told.standing);
         self.mode = match self.mode {
             Mode::Alone(_) if is_empty => Mode::Alone(now),
-            Mode::Alone(emptied) if now.since(emptied) > ROUNDS as u32 * told.answer => drains,
+            Mode::Alone(emptied) if now.since(emptied) > ROUNDS as u32 * told.answer => {
+                match self.is_soon_back(now, emptied, told) {
+                    true => Mode::Competing(now),
+                    false => {
+                        self.first_drained = self.window_at_first(now).or(Some((self.window, now)));
+                        drains
+                    }
+                }
+            }
             Mode::Competing(since) if now.since(since) > LOOK_AGAIN => drains,
             Mode::Draining(until, before, least) => {
                 let least = least.min(told.standing);
                 match now >= until {
                     false => Mode::Draining(until, before, least),
-                    true if least <= STEP.max(before / 4) => Mode::Alone(now),
+                    true if least <= STEP.max(before / 4) => {
+                        self.drained = Some(now);
+                        Mode::Alone(now)
+                    }
                     true => Mode::Competing(now),
                 }
             }
             mode => mode,
         };
         match self.mode {
-            Mode::Competing(_) if self.cubic.is_none() => {
-                let before = self.before.take().filter(|(_, until)| *until > now);
-                self.cubic =
-                    Some(before.map_or_else(|| beside(self.window / told.packet), |before| before.0));
-            }
+            Mode::Competing(_) if self.cubic.is_none() => self.begin_cubic(now, told),
             Mode::Alone(_) if self.cubic.is_some() => {
                 self.before = self.cubic.take().map(|cubic| (cubic, now + REMEMBERS));
                 // What the path takes without a queue.
@@ -276,6 +292,26 @@ impl Copa {
             }
             _ => {}
         }
+    }
+
+    /// Whether a queue that was last empty at `emptied` is that of a sender that was there lately: it has stood since we went on after emptying it,
+    /// with a window that needs none.
+    fn is_soon_back(&self, now: Instant, emptied: Instant, told: &Told) -> bool {
+        let was_there = self.before.as_ref().is_some_and(|(_, until)| *until > now);
+        was_there && self.drained.is_some_and(|drained| emptied.since(drained) <= SOON * told.answer)
+    }
+
+    fn window_at_first(&self, now: Instant) -> Option<(f64, Instant)> {
+        self.first_drained.filter(|(_, at)| now.since(*at) < REMEMBERS)
+    }
+
+    /// Another sender is there: the window of before, or that of the first doubt, less what CUBIC takes off after a loss.
+    fn begin_cubic(&mut self, now: Instant, told: &Told) {
+        let at_first = self.window_at_first(now).map_or(0.0, |(window, _)| BESIDE * window);
+        self.first_drained = None;
+        let before = self.before.take().filter(|(_, until)| *until > now);
+        let begun = || beside(self.window.max(at_first) / told.packet);
+        self.cubic = Some(before.map_or_else(begun, |(cubic, _)| cubic));
     }
 
     /// How long our part of the queue takes to empty while the sound alone goes on. Where it has most of the path, that is long.
@@ -359,6 +395,10 @@ const MOST_SOUND: f64 = 0.75;
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// For how long it may come back, and the window beside it is remembered.
 const REMEMBERS: Duration = Duration::from_secs(30);
+/// A queue that stands again within so many round trips was not made by our growth.
+const SOON: u32 = 2;
+/// CUBIC's window after a loss, as a part of that before it (RFC 9438 §4.6).
+const BESIDE: f64 = 0.7;
 /// A doubling in each of ten rounds.
 const MOST_VELOCITY: f64 = 1024.0;
 /// Two units of the reports.

@@ -273,3 +273,31 @@ fn the_first_picture_is_whole_with_the_usual_delay() {
         }
     }
 }
+
+/// Nothing arrives for three seconds, either way: the sound before and after is whole and in time, and pictures come again within two seconds.
+#[test]
+fn pictures_come_back_to_a_path_that_carried_nothing() {
+    let run = Run { link: "delay=10ms,rate=4Mbit/s,queue=100kB", ..Run::default() };
+    let (kept, seen) = (Kept::default(), Shared::default());
+    let mut far = receive_session(run.transport, Some(run.delay), &kept);
+    far.set_video_sink(Box::new(seen.clone()));
+    let transits = Transits::of(&mut far);
+    let mut world = World::linked(run.sender(), far, run.link, 3);
+    let out = Instant::from_millis(10_000)..Instant::from_millis(13_000);
+    world.up.outages.push((out.clone(), vec![0]));
+    world.down.outages.push((out, vec![0]));
+    let mut whole_at = |millis| {
+        world.run_until(Instant::from_millis(millis));
+        (transits.count(), seen.whole(10).len())
+    };
+    let (before, silent, back, end) =
+        (whole_at(10_000), whole_at(13_000), whole_at(15_000), whole_at(35_000));
+    println!("{before:?}, {silent:?}, {back:?}, {end:?}");
+    assert!(silent.0 - before.0 <= 1 && silent.1 - before.1 <= 1, "nothing comes: {before:?}, {silent:?}");
+    // 50 packets of sound a second, and 25 pictures.
+    assert!(end.0 >= 1_348, "sound: {end:?}");
+    assert!(before.1 >= 240 && back.1 > silent.1 && end.1 - back.1 >= 365, "{before:?}, {back:?}, {end:?}");
+    assert!(transits.longer_than(ms(200)) == 0 && transits.waited(0.99) <= ms(50));
+    let sent = world.near.video_sent().next().expect("a track");
+    assert!(sent.left_out > 0, "what nobody could use any more: {sent:?}");
+}

@@ -21,6 +21,8 @@ struct Fared {
     whole: usize,
     /// Bytes of data.
     data: usize,
+    /// The most members at once that the sender found far below the others.
+    far_below: u16,
 }
 
 /// What is sent to a group beside its sound of 0.83 Mbit/s.
@@ -67,7 +69,11 @@ impl<'a> Group<'a> {
             session.set_data_sink(Box::new(sink.clone()));
             members.push((seen, sink, Transits::of(session)));
         }
-        hall.run_until(hall.at(1_000 * self.seconds));
+        let mut far_below = 0;
+        for second in 1..=self.seconds {
+            hall.run_until(hall.at(1_000 * second));
+            far_below = far_below.max(hall.sender.path_figures().uncounted.far_below);
+        }
         let of = |(number, (seen, sink, transits)): (usize, &(Shared, Sink, Transits))| {
             let playout = heard(&hall.listeners[number].session).playout().expect("it played");
             let wait_ms = transits.waited(0.99).as_secs_f64() * 1e3;
@@ -75,10 +81,17 @@ impl<'a> Group<'a> {
             let is_right = |at: usize| !got.has[at] || got.bytes[at] == content(self.data)[at];
             assert!((0..got.has.len()).step_by(997).all(is_right), "each byte is in its place");
             let data = got.has.iter().filter(|has| **has).count();
-            Fared { missing: playout.lost, late: playout.late, wait_ms, whole: seen.whole(5).len(), data }
+            Fared {
+                missing: playout.lost,
+                late: playout.late,
+                wait_ms,
+                whole: seen.whole(5).len(),
+                data,
+                far_below,
+            }
         };
         let all = members.iter().enumerate().map(of).collect::<Vec<_>>();
-        for Fared { missing, late, wait_ms, whole, data } in &all {
+        for Fared { missing, late, wait_ms, whole, data, .. } in &all {
             println!("missing {missing}, late {late}, wait {wait_ms:.1} ms, whole {whole}, data {data}");
         }
         all
@@ -127,8 +140,10 @@ fn a_member_far_below_the_others_slows_the_pictures_for_a_while() {
         assert_eq!((fast.missing, fast.late), (0, 0));
         // 502 of 1000 here, and 111 if it counts for ever.
         assert!((450..800).contains(&fast.whole), "{}", fast.whole);
+        assert_eq!(fast.far_below, 1, "the sender knows it");
     }
     let with = Group { seconds: 40, ..Group::of(&[FAST, slow]) }.run();
+    assert_eq!(with[0].far_below, 0);
     assert!(with[0].whole < 250, "{}", with[0].whole);
 }
 

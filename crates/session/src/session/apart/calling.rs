@@ -115,7 +115,7 @@ impl Session {
         let Some(at) = self.peers.iter().position(Option::is_some) else { return };
         let Some(Sending { called: Some(called), .. }) = self.apart.sending(apart) else { return };
         let Called { wire, paths, stack } = called.clone();
-        let id = self.associations.call(now, wire, &paths, &*stack);
+        let id = self.associate(now, wire, &paths, &*stack);
         self.attach_further(now, (id, Some(apart)), at, Joining::Beside, false);
         if !self.sends_video_session() {
             self.further.tell_at = Some(now);
