@@ -289,21 +289,26 @@ fn pictures_beside_a_tcp_on_a_long_path_get_their_part() {
     }
 }
 
-/// When the TCP has gone, the pictures notice it the next time that they look, within 20 s, and leave no queue from then on.
+/// When the TCP has gone, the pictures notice it the second time that they look, within 40 s and a few round trips, and leave no queue from then on.
 #[test]
 fn pictures_are_alone_again_after_a_tcp_has_gone() {
-    let mut world = world("delay=50ms,rate=20Mbit/s,queue=250000B", 1, Instant::from_millis(20_000));
-    let mut queued = Vec::new();
-    for half in 1..200 {
-        world.run_until(Instant::from_millis(500 * half));
-        let path = world.near.session.path_figures();
-        if half >= 160 {
-            assert!(!path.competes, "after {half} halves of a second");
-            queued.push(path.queueing.expect("it is measured"));
+    for (link, seed) in
+        [("delay=50ms,rate=20Mbit/s,queue=250000B", 1), ("delay=10ms,rate=2Mbit/s,queue=5000B", 2)]
+    {
+        let mut world = world(link, seed, Instant::from_millis(20_000));
+        let mut queued = Vec::new();
+        for half in 1..280 {
+            world.run_until(Instant::from_millis(500 * half));
+            let path = world.near.session.path_figures();
+            // What TCP has written by then takes it half a minute on the slow link.
+            if half >= 200 {
+                assert!(!path.competes, "{link}, after {half} halves of a second");
+                queued.push(path.queueing.expect("it is measured"));
+            }
         }
+        queued.sort();
+        assert!(queued[queued.len() * 9 / 10] <= ms(20), "{link}: {queued:?}");
     }
-    queued.sort();
-    assert!(queued[queued.len() * 9 / 10] <= ms(20), "{queued:?}");
 }
 
 /// Where a packet takes long the pictures' rate follows what the path has shown to take, of which a TCP takes its part: neither starves. The

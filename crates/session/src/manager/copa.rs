@@ -45,6 +45,8 @@ pub(super) struct Copa {
     before: Option<(Cubic, Instant)>,
     /// When the queue was last found empty after next to nothing had been sent.
     drained: Option<Instant>,
+    /// How many times more another sender may be supposed again before one is found.
+    credit: u32,
     /// Alone: the window when the queue was first emptied on purpose, and when that was. Beside another sender that is not yet known, the window
     /// goes down by delay until it is.
     first_drained: Option<(f64, Instant)>,
@@ -119,6 +121,7 @@ impl Copa {
             cubic: None,
             before: None,
             drained: None,
+            credit: 0,
             first_drained: None,
             losses: Losses::default(),
         }
@@ -261,7 +264,10 @@ impl Copa {
             Mode::Alone(_) if is_empty => Mode::Alone(now),
             Mode::Alone(emptied) if now.since(emptied) > ROUNDS as u32 * told.answer => {
                 match self.is_soon_back(now, emptied, told) {
-                    true => Mode::Competing(now),
+                    true => {
+                        self.credit -= 1;
+                        Mode::Competing(now)
+                    }
                     false => {
                         self.first_drained = self.window_at_first(now).or(Some((self.window, now)));
                         drains
@@ -277,7 +283,10 @@ impl Copa {
                         self.drained = Some(now);
                         Mode::Alone(now)
                     }
-                    true => Mode::Competing(now),
+                    true => {
+                        self.credit = SUPPOSED;
+                        Mode::Competing(now)
+                    }
                 }
             }
             mode => mode,
@@ -295,10 +304,13 @@ impl Copa {
     }
 
     /// Whether a queue that was last empty at `emptied` is that of a sender that was there lately: it has stood since we went on after emptying it,
-    /// with a window that needs none.
+    /// with a window that needs none. [`SUPPOSED`] times after one was found: where a packet takes long our own queue stands as
+    /// soon, and only emptying it tells.
     fn is_soon_back(&self, now: Instant, emptied: Instant, told: &Told) -> bool {
         let was_there = self.before.as_ref().is_some_and(|(_, until)| *until > now);
-        was_there && self.drained.is_some_and(|drained| emptied.since(drained) <= SOON * told.answer)
+        was_there
+            && self.credit > 0
+            && self.drained.is_some_and(|drained| emptied.since(drained) <= SOON * told.answer)
     }
 
     fn window_at_first(&self, now: Instant) -> Option<(f64, Instant)> {
@@ -395,6 +407,8 @@ const MOST_SOUND: f64 = 0.75;
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// For how long it may come back, and the window beside it is remembered.
 const REMEMBERS: Duration = Duration::from_secs(30);
+/// How many times another sender that was found is supposed again without being found: each time costs a queue for [`LOOK_AGAIN`] if it has gone.
+const SUPPOSED: u32 = 1;
 /// A queue that stands again within so many round trips was not made by our growth.
 const SOON: u32 = 2;
 /// CUBIC's window after a loss, as a part of that before it (RFC 9438 §4.6).
