@@ -147,8 +147,8 @@ impl<'a> Change<'a> {
         table: &PrintedTable,
         row: usize,
     ) -> Option<Value> {
-        let here = self.variants.iter().filter(|(variant, _)| variant.of == experiment);
-        here.filter_map(|(variant, results)| variant.ours(map, column, table, row, results)).next()
+        let mut here = self.variants.iter().filter(|(variant, _)| variant.of == experiment);
+        here.find_map(|(variant, results)| variant.ours(map, column, table, row, results))
     }
 }
 
@@ -203,8 +203,8 @@ impl PaperResults {
                 let Some(beside) = Beside::of(self.paper, map, self.of(experiment.key)) else { continue };
                 // An experiment of ours has numbers of the paper's room, and of its own, which the paper's runs don't know.
                 let is_fitted = |row: usize, printed: &str| {
-                    let in_model = fits.iter().filter(|fit: &&Fit| self.is_of_paper(fit.experiment));
-                    in_model.clone().any(|fit| fit.has_cell(experiment.key, map.file, row, printed))
+                    let has = |fit: &Fit| fit.has_cell(experiment.key, map.file, row, printed);
+                    fits.iter().any(|fit| self.is_of_paper(fit.experiment) && has(fit))
                 };
                 let is_ruled_out = |row: usize, printed: &str| {
                     let has = |one: &Contradiction| one.has_cell(experiment.key, map.file, row, printed);

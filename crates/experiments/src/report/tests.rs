@@ -163,7 +163,7 @@ fn all_changed_causes_together_leave_out_what_they_were_set_from() {
         (*what, fidelity.non_zero, fidelity.within)
     };
     assert_eq!(fidelity.changed.len(), 3);
-    // The mean at 16 Mbit/s; the mean at 10, where half of the greatest is a run's.
+    // Dozing has the mean at 16 Mbit/s. Scanning has the mean at 10, and half of the greatest, as there is one run.
     assert_eq!((of(0).1, of(0).2), (6, [1, 1, 1]));
     assert_eq!((of(1).1, of(1).2), (4, [1, 1, 2]));
     assert_eq!(of(2), ("all of these", 4, [2, 2, 3]));
