@@ -28,8 +28,16 @@ pub fn unless_held_up(bound: Duration, test: impl Fn()) {
     }
 }
 
+/// What `work` answers, and how late a thread was meanwhile that only waits: so long the machine held up its threads.
+pub fn longest_hold_up<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    match Control::watch(work) {
+        (late, Ok(answer)) => (answer, late),
+        (_, Err(panic)) => resume_unwind(panic),
+    }
+}
+
 /// How a test ended.
-type Ended = Result<(), Box<dyn Any + Send>>;
+type Ended<T = ()> = Result<T, Box<dyn Any + Send>>;
 
 /// `watched` runs the test and answers how long a thread was held up meanwhile; `tell` gets a sentence for each failure.
 fn attempt(bound: Duration, watched: impl Fn() -> (Duration, Ended), tell: impl Fn(&str)) -> Ended {
@@ -84,7 +92,7 @@ impl Control {
         self.thread.join().expect("it does not panic")
     }
 
-    fn watch(test: impl Fn()) -> (Duration, Ended) {
+    fn watch<T>(test: impl FnOnce() -> T) -> (Duration, Ended<T>) {
         let control = Control::start();
         let ended = catch_unwind(AssertUnwindSafe(test));
         (control.stop(), ended)

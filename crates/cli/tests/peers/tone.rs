@@ -13,37 +13,40 @@ use antiphon_testkit::Sine;
 /// `carry` does so once, and returns whether the ends say that the machine or a server had no time, and all that they say. As
 /// often as `untold` a defect may be one that no end and no server tells of.
 pub fn arrives_whole(recorded: (&Path, u32, Duration), untold: u32, carry: impl FnMut() -> (bool, String)) {
-    arrives_whole_at(FREQUENCY, recorded, untold, carry);
+    arrives_whole_at(FREQUENCY, recorded, (untold, WHOLE), carry);
 }
 
-/// The same at another frequency than was played, as clocks make it that differ.
+/// The same at another frequency than was played, as clocks make it that differ. Returns the longest piece without a defect: all of the recording, or
+/// at least `least` of it where the machine had no time.
 pub fn arrives_whole_at(
     frequency: f64,
     (recording, rate, edges): (&Path, u32, Duration),
-    untold: u32,
+    (untold, least): (u32, Duration),
     mut carry: impl FnMut() -> (bool, String),
-) {
+) -> Vec<f32> {
     let mut untold_so_far = 0;
     for _ in 0..ATTEMPTS {
         let (was_held_up, said) = carry();
-        let Heard { defect: Some(why), whole } = listen(recording, rate, edges, frequency) else { return };
+        let Heard { defect, whole } = listen(recording, rate, edges, frequency);
+        let Some(why) = defect else { return whole };
         untold_so_far += u32::from(!was_held_up);
         assert!(untold_so_far <= untold, "{why}: {said}");
+        let lasts = Duration::from_secs_f64(whole.len() as f64 / 2.0 / f64::from(rate));
         // A fault of ours would be there between the cycles that the servers missed, too.
-        if was_held_up && whole >= WHOLE {
-            return;
+        if was_held_up && lasts >= least {
+            return whole;
         }
-        eprintln!("{why}, {whole:?} without a defect: {said}");
+        eprintln!("{why}, {lasts:?} without a defect: {said}");
     }
-    panic!("{ATTEMPTS} times there was a defect in every second: this machine is too busy");
+    panic!("{ATTEMPTS} times there was a defect in every {least:?}: this machine is too busy");
 }
 
 /// What is recorded of the tone.
 struct Heard {
     /// The first defect, if there is one.
     defect: Option<String>,
-    /// The longest time without any, in both channels.
-    whole: Duration,
+    /// The longest piece without any, in both channels.
+    whole: Vec<f32>,
 }
 
 /// Looks for the tone in every 10 ms of both channels but at the `edges` of the recording: at its level and its frequency, without
@@ -54,7 +57,7 @@ fn listen(recording: &Path, rate: u32, edges: Duration, frequency: f64) -> Heard
     assert!(sound.len() >= 2 * edge + 2 * 3 * rate as usize, "{} samples", sound.len());
     let sound = &sound[edge..sound.len() - edge];
     let length = rate as usize / 100;
-    let (mut heard, mut run) = (Heard { defect: None, whole: Duration::ZERO }, 0);
+    let (mut first_defect, mut run, mut longest) = (None, 0, 0..0);
     let mut phases: [Option<f64>; 2] = [None; 2];
     for (number, piece) in sound.chunks_exact(2 * length).enumerate() {
         let of_channel = |channel: usize, before: &mut Option<f64>| {
@@ -64,14 +67,15 @@ fn listen(recording: &Path, rate: u32, edges: Duration, frequency: f64) -> Heard
         let defects = [0, 1].map(|channel| of_channel(channel, &mut phases[channel]));
         match defects.into_iter().flatten().next() {
             Some(why) => {
-                heard.defect.get_or_insert(format!("{why} at {number}0 ms"));
-                run = 0;
+                first_defect.get_or_insert(format!("{why} at {number}0 ms"));
+                run = number + 1;
             }
-            None => run += 1,
+            None if number + 1 - run > longest.len() => longest = run..number + 1,
+            None => {}
         }
-        heard.whole = heard.whole.max(Duration::from_millis(10 * run));
     }
-    heard
+    let whole = sound[longest.start * 2 * length..longest.end * 2 * length].to_vec();
+    Heard { defect: first_defect, whole }
 }
 
 /// The samples of both channels.
@@ -97,9 +101,8 @@ pub struct Steadiness {
     pub off: Duration,
 }
 
-/// A delay that changes turns the phase of the tone. Two clocks turn it evenly, which is not a change of the delay.
-pub fn steadiness(recording: &Path, rate: u32) -> Steadiness {
-    let sound = samples(recording, rate);
+/// A delay that changes turns the phase of the tone in `sound`, of two channels at `rate`. Two clocks turn it evenly, which is not a change of the delay.
+pub fn steadiness(sound: &[f32], rate: u32) -> Steadiness {
     let length = rate as usize / 100;
     let omega = TAU * FREQUENCY / f64::from(rate);
     let (mut turned, mut last) = (0.0, None);
