@@ -22,8 +22,6 @@ fuzz_target!(|data: &[u8]| {
         session_id: 1,
         origin: [127, 0, 0, 1].into(),
         ttl: 1,
-        reference_clock: None,
-        media_clock: None,
     };
     if let Ok(video) = VideoDescription::from_sdp(data) {
         let again = VideoDescription::from_sdp(video.to_sdp(&options).as_bytes()).expect("our own SDP is read");

@@ -222,6 +222,9 @@ pub struct ReceiveOptions {
     /// Playout delay; `None`: files wait for everything (recordings), devices have one that adapts unless the sender wishes one, and other sinks
     /// take [`DEFAULT_LATENCY`]. For files, one that adapts is the same as `None`: they get exactly the samples that were sent.
     pub latency: Option<Latency>,
+    /// Plays each sample frame so long after its capture, by the PTP clock that [`Self::description`] names and that this host's
+    /// wall clock follows, in place of [`Self::latency`].
+    pub in_step: Option<Duration>,
     /// What to do about missing sound; `None`: prediction, and silence in recordings that wait for everything.
     pub conceal: Option<Concealment>,
     /// What such a recording has in place of gaps that are longer than its buffer.
@@ -405,6 +408,7 @@ impl Default for ReceiveOptions {
             data: Vec::new(),
             data_over: None,
             latency: None,
+            in_step: None,
             conceal: None,
             gaps: LongGaps::default(),
             framing: StreamFraming::default(),

@@ -251,6 +251,8 @@ pub(crate) struct Shown {
     pub data: Option<DataCounters>,
     /// It was told that pictures come too late for their sound.
     pub out_of_sync: bool,
+    /// It was told that the clock to play by is not the sender's.
+    pub clocks_apart: bool,
     /// The sinks opened so far: a stream of another format has another one.
     pub sinks: Vec<Opened>,
     pub recent: Recent,
@@ -268,6 +270,7 @@ impl Shown {
             further: Vec::new(),
             data: None,
             out_of_sync: false,
+            clocks_apart: false,
             sinks: Vec::new(),
             recent: Recent::default(),
             latency,
@@ -300,7 +303,16 @@ impl Shown {
         };
         let further_pictures = self.further.iter().map(further).collect();
         let device = DeviceStatus::of(device);
-        ReceiveStatus { live, device, pictures, further_pictures, data, ..now.status(self.latency) }
+        let status = now.status(self.latency);
+        let apart = status.step.and_then(|step| step.clocks_apart_ms);
+        if let (Some(apart), false) = (apart, std::mem::replace(&mut self.clocks_apart, apart.is_some())) {
+            notice(format!(
+                "the clock of this machine is {:.1} s from the one that the sender's packets count: the sound is played by its \
+                 packets and not in step; have ptp4l and phc2sys steer the clock to the sender's PTP domain",
+                apart / 1e3
+            ));
+        }
+        ReceiveStatus { live, device, pictures, further_pictures, data, ..status }
     }
 
     /// The state of the whole stream.
@@ -478,6 +490,11 @@ fn set_up(
         }));
     if plan.follows_step {
         session.follow_step();
+    }
+    if let Some(shared) = plan.shared_clock {
+        session.follow_shared_clock(shared);
+        let (at, time) = clock.tai();
+        session.set_shared_time(at, time);
     }
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     Ok(session)

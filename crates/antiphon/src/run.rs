@@ -316,7 +316,7 @@ pub(crate) fn session_config(seed: u64, clock: OsClock) -> SessionConfig {
     }
 }
 
-/// Keeps the wall-clock time that a session's reports tell: the clock may be set, and machines sleep.
+/// Keeps the wall-clock time that a session's reports tell, and by which one plays whose sender counts PTP's: the clock may be set, and machines sleep.
 pub struct WallClock {
     clock: OsClock,
     next: Instant,
@@ -333,6 +333,8 @@ impl WallClock {
         if now >= self.next {
             self.next = now + READ_AGAIN;
             session.set_epoch(self.clock.epoch_now());
+            let (at, time) = self.clock.tai();
+            session.set_shared_time(at, time);
         }
     }
 }

@@ -34,6 +34,10 @@ pub struct StreamDescription {
     /// Whether this is one of several streams that are to be played together (RFC 5888 §7), such as channel groups: it
     /// does not hold all of the sound.
     pub is_part: bool,
+    /// Reference clock, such as `ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0` or `ntp=/traceable/` (RFC 7273 §4).
+    pub reference_clock: Option<String>,
+    /// What the media clock follows.
+    pub media_clock: Option<MediaClock>,
 }
 
 /// What only SDP needs.
@@ -47,10 +51,6 @@ pub struct SdpOptions {
     pub origin: IpAddr,
     /// Time to live of IPv4 multicast.
     pub ttl: u8,
-    /// Reference clock, such as `ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0` or `ntp=/traceable/` (RFC 7273 §4).
-    pub reference_clock: Option<String>,
-    /// What the media clock follows.
-    pub media_clock: Option<MediaClock>,
 }
 
 /// What the media clock of a stream follows (RFC 7273 §5).
@@ -130,6 +130,18 @@ impl StreamDescription {
             rtcp_mux: true,
             extensions: ExtensionIds::UNDIVIDED,
             is_part: false,
+            reference_clock: None,
+            media_clock: None,
+        }
+    }
+
+    /// RTP's time stamp at PTP's epoch, if the stream's time stamps count the time of a PTP clock: `ts-refclk:ptp=…` and
+    /// `mediaclk:direct=` (RFC 7273 §4.3, §5.2; AES67-2018 §8.2 and §8.3).
+    pub fn ptp_offset(&self) -> Option<u32> {
+        let is_ptp = self.reference_clock.as_deref().is_some_and(|clock| clock.starts_with("ptp="));
+        match self.media_clock {
+            Some(MediaClock::Direct(offset)) if is_ptp => Some(offset),
+            _ => None,
         }
     }
 
@@ -158,7 +170,7 @@ impl StreamDescription {
         sdp_of(std::slice::from_ref(self), &[], "", options)
     }
 
-    fn media(&self, address: IpAddr, options: &SdpOptions) -> Media {
+    fn media(&self, address: IpAddr) -> Media {
         let pt = self.payload_type;
         let mut media = Media::new(MediaType::Audio, self.port.unwrap_or(5004), TransportProto::RtpAvp, pt);
         // Of Opus the line is always the same; what is sent stands in the next (RFC 7587 §7).
@@ -200,10 +212,10 @@ impl StreamDescription {
                 media.add_attribute_with_value("extmap", format!("{id} {uri}"));
             }
         }
-        if let Some(clock) = &options.reference_clock {
+        if let Some(clock) = &self.reference_clock {
             media.add_attribute_with_value("ts-refclk", one_line(clock));
         }
-        match options.media_clock {
+        match self.media_clock {
             Some(MediaClock::Sender) => media.add_attribute_with_value("mediaclk", "sender"),
             Some(MediaClock::Direct(offset)) => {
                 media.add_attribute_with_value("mediaclk", format!("direct={offset}"));
@@ -274,7 +286,7 @@ pub fn sdp_of(streams: &[StreamDescription], ssrcs: &[u32], cname: &str, options
         session.add_attribute_with_value("group", format!("BUNDLE{names}"));
     }
     for (n, stream) in streams.iter().enumerate() {
-        let mut media = stream.media(address, options);
+        let mut media = stream.media(address);
         if together {
             media.add_attribute_with_value("mid", (n + 1).to_string());
         }
@@ -371,6 +383,14 @@ fn packet_time(text: &str) -> Result<Duration, SdpError> {
     Err(wrong_line(&format!("a=ptime:{text}"), "write milliseconds, such as a=ptime:5"))
 }
 
+/// What a media clock follows (RFC 7273 §5); `None` for one that we do not know, such as one whose rate is not the time stamps'.
+fn media_clock(text: &str) -> Option<MediaClock> {
+    match text.trim() {
+        "sender" => Some(MediaClock::Sender),
+        direct => direct.strip_prefix("direct=")?.parse().ok().map(MediaClock::Direct),
+    }
+}
+
 /// The address of a connection (RFC 8866 §5.7); `None` for "any", at which no receiver can listen.
 pub fn address_of(connection: &Connection) -> Result<Option<IpAddr>, SdpError> {
     let (network, kind) = (connection.nettype.to_string(), connection.addrtype.to_string());
@@ -406,6 +426,8 @@ fn describe(session: &Session, media: &Media, offered: Offered) -> Result<Stream
         rtcp_mux: media.has_attribute("rtcp-mux"),
         extensions: extensions(session, media),
         is_part: is_part(session, media),
+        reference_clock: value("ts-refclk").map(|clock| one_line(clock.trim())),
+        media_clock: value("mediaclk").and_then(media_clock),
         ..StreamDescription::new(coding, StreamFormat::new(rate, channels)?)
     })
 }

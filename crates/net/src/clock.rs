@@ -48,6 +48,22 @@ impl OsClock {
         Reading { now: self.now(), wall }
     }
 
+    /// TAI since 1970, as PTP counts it, and when it was read: by the wall clock, which follows PTP's on hosts where `ptp4l` and
+    /// `phc2sys` steer it. Where the kernel does not know how far TAI is ahead, it is [`TAI_AHEAD`].
+    pub fn tai(&self) -> (Instant, Duration) {
+        let ahead = system::tai_ahead().unwrap_or(TAI_AHEAD);
+        // A thread that is held up between the two clocks reads them again.
+        let read = || {
+            let before = self.now();
+            let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
+            (self.now().since(before), before, wall)
+        };
+        let readings = [read(), read(), read()];
+        let (took, before, wall) =
+            readings.into_iter().min_by_key(|(took, ..)| *took).expect("there are three");
+        (before + took / 2, wall + ahead)
+    }
+
     /// For how long the machine has been suspended since it was started: the clock of a run stands still then. Zero where the system
     /// does not tell.
     pub fn suspended() -> Duration {
@@ -91,6 +107,9 @@ impl Default for OsClock {
     }
 }
 
+/// TAI is ahead of UTC by so much since 2017 (IERS, Bulletin C 52); until 2035 no leap second is expected.
+pub const TAI_AHEAD: Duration = Duration::from_secs(37);
+
 /// Processor time that the calling thread has used.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
@@ -117,6 +136,16 @@ mod tests {
         // A minute would mean that it counts from another origin.
         assert!(before < Instant::from_millis(60_000));
         assert_eq!(clock.monotonic(Instant::ZERO), Duration::from_nanos(clock.zero_nanos));
+    }
+
+    #[test]
+    fn tai_is_ahead_of_the_wall_clock_by_whole_seconds() {
+        let clock = OsClock::new();
+        let (at, tai) = clock.tai();
+        let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
+        let ahead = tai + clock.now().since(at) - wall;
+        let expected = system::tai_ahead().unwrap_or(TAI_AHEAD);
+        assert!(ahead.abs_diff(expected) < Duration::from_millis(500), "{ahead:?}, not {expected:?}");
     }
 
     #[test]

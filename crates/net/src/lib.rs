@@ -43,7 +43,7 @@ mod way;
 pub use address::{AddressError, Target};
 pub use allow::{AllowList, Network, NoNetwork};
 pub use capture::{Capture, CaptureError, CaptureSummary, Tap, Taps};
-pub use clock::{OsClock, thread_cpu_time};
+pub use clock::{OsClock, TAI_AHEAD, thread_cpu_time};
 pub use descriptors::allow_open_files;
 pub use drive::{DriveOptions, DriveReport, Stop, WaitStyle, drive, drive_each, round};
 pub use group_socket::GroupSocket;

@@ -91,7 +91,7 @@ pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_
 pub use session::{
     Apart, Change, ChangeFailure, InStep, LinkState, MOST_VIDEO_TRACKS, MessagePort, ProgrammeList,
     ProgrammesError, Receiver, Reflected, SenderCounters, Serve, ServedCounters, ServedProgramme, Session,
-    SessionConfig, VideoEnd, VideoFormat, check_programmes,
+    SessionConfig, SharedClock, VideoEnd, VideoFormat, check_programmes,
 };
 pub use spool::{RECORD_HEADER, Spool};
 pub use store::{KEPT_BYTES, Store, StoreRoom, Stored};

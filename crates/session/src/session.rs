@@ -31,6 +31,7 @@ mod repair;
 mod reports;
 mod rtcp_wire;
 mod serving;
+mod shared_clock;
 mod two_way;
 mod video;
 mod video_reports;
@@ -55,6 +56,7 @@ pub use in_step::InStep;
 pub use programmes::{ProgrammesError, ServedProgramme, check_programmes};
 pub(crate) use serving::Served;
 pub use serving::{Receiver, Serve, ServedCounters};
+pub use shared_clock::SharedClock;
 
 use crate::associations::{AssociationId, Associations, Handled, Policy, Timers};
 use crate::framing::StreamFraming;

@@ -328,14 +328,7 @@ mod tests {
     use super::*;
 
     fn options() -> SdpOptions {
-        SdpOptions {
-            name: "a test".into(),
-            session_id: 1,
-            origin: [127, 0, 0, 1].into(),
-            ttl: 1,
-            reference_clock: None,
-            media_clock: None,
-        }
+        SdpOptions { name: "a test".into(), session_id: 1, origin: [127, 0, 0, 1].into(), ttl: 1 }
     }
 
     #[test]

@@ -193,8 +193,6 @@ fn description(codec: Codec, frames: &[Frame], port: u16) -> String {
         session_id: 1,
         origin: [127, 0, 0, 1].into(),
         ttl: 1,
-        reference_clock: None,
-        media_clock: None,
     })
 }
 

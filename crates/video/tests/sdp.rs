@@ -118,8 +118,6 @@ proptest! {
             session_id: 1,
             origin: [127, 0, 0, 1].into(),
             ttl: 1,
-            reference_clock: None,
-            media_clock: None,
         };
         let both = described.add_to(&sound.to_sdp(&options)).expect("our own");
         prop_assert_eq!(VideoDescription::from_sdp(both.as_bytes()), Ok(described));

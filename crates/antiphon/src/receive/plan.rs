@@ -6,7 +6,7 @@ use antiphon_core::{Profile, Role};
 use antiphon_media::conceal::Concealment;
 use antiphon_media::playout::AdaptiveDelay;
 use antiphon_net::Target;
-use antiphon_session::{LongGaps, MOST_VIDEO_TRACKS, ReceiveTrackConfig, StreamFraming};
+use antiphon_session::{LongGaps, MOST_VIDEO_TRACKS, ReceiveTrackConfig, SharedClock, StreamFraming};
 use antiphon_sound::{FilmTarget, SinkKind, SinkSpec};
 
 use crate::data::DataFiles;
@@ -36,6 +36,8 @@ pub(crate) struct ReceivePlan {
     pub conceal: Concealment,
     /// Whether it plays when the sender wishes: nobody has said how late it is to play.
     pub follows_step: bool,
+    /// A clock that the time stamps count and this host follows.
+    pub shared_clock: Option<SharedClock>,
     pub passport: Option<PassportFile>,
     /// The settings that are taken as they are.
     pub options: ReceiveOptions,
@@ -131,11 +133,14 @@ impl ReceivePlan {
             }
             over.check(&uri, true)?;
         }
-        let asked = asked_latency(uri.keys.latency.or(options.latency), &sink);
+        let shared_clock = shared_clock(&uri, &sink, options)?;
+        let latency = uri.keys.latency.or(options.latency);
+        let asked = asked_latency(latency.or(options.in_step.map(Latency::Of)), &sink);
         let framing = framing_of(&uri, options);
         let latency = playout_delay(asked, &sink, options.clock);
         Ok(ReceivePlan {
             follows_step: asked.is_none(),
+            shared_clock,
             stack: uri.stack(options.seed, latency.map_or(DEFAULT_LATENCY, Latency::longest), framing),
             conceal: uri.keys.conceal.or(options.conceal).unwrap_or(match (is_file, latency) {
                 // What a recording misses is to be found, not to be hidden.
@@ -233,6 +238,38 @@ pub(crate) fn unasked_latency(sink: &SinkSpec) -> Latency {
     }
 }
 
+/// The clock that `--in-step` plays by.
+fn shared_clock(
+    uri: &StreamUri,
+    sink: &SinkSpec,
+    options: &ReceiveOptions,
+) -> Result<Option<SharedClock>, Error> {
+    let Some(delay) = options.in_step else { return Ok(None) };
+    if uri.keys.latency.or(options.latency).is_some() {
+        return Err(Error::usage(
+            "--in-step says how long after its capture the sound is heard: omit --latency",
+        ));
+    }
+    if matches!(sink.kind, SinkKind::File { .. }) {
+        return Err(Error::usage(
+            "--in-step is for what is heard, and a file waits for every packet: omit it, or play to jack:, pulse: or a pipe",
+        ));
+    }
+    let Some(described) = &options.description else {
+        return Err(Error::usage(
+            "--in-step plays by the PTP clock that the sender's SDP names: give it with --sdp FILE. Receivers of 'antiphon \
+             send --in-step' are in step without",
+        ));
+    };
+    match described.ptp_offset() {
+        Some(offset) => Ok(Some(SharedClock { offset, delay })),
+        None => Err(Error::usage(
+            "--in-step: the time stamps of this SDP do not count a PTP clock, as it lacks a=ts-refclk:ptp=… with \
+             a=mediaclk:direct=…: omit it, or have the sender follow PTP",
+        )),
+    }
+}
+
 fn framing_of(uri: &StreamUri, options: &ReceiveOptions) -> StreamFraming {
     uri.keys.framing.unwrap_or(options.framing)
 }
@@ -317,6 +354,8 @@ fn overs(sound: &StreamUri, sink: &SinkSpec, options: &ReceiveOptions) -> Result
 mod tests {
     use std::time::Duration;
 
+    use antiphon_media::{MediaClock, StreamDescription};
+
     use super::*;
 
     fn sink(text: &str) -> SinkSpec {
@@ -340,6 +379,41 @@ mod tests {
         }
         assert_eq!(of("file:take.wav", SinkClock::Sender), None);
         assert_eq!(ReceiveOptions::default().playout_delay(), auto, "the default device");
+    }
+
+    #[test]
+    fn a_clock_to_play_by_must_be_described() {
+        let plan = |latency, sink: &str, description: Option<StreamDescription>| {
+            let options = ReceiveOptions {
+                in_step: Some(Duration::from_millis(5)),
+                latency,
+                sink: sink.into(),
+                description,
+                ..ReceiveOptions::default()
+            };
+            let plan = ReceivePlan::new(&options).map_err(|error| error.to_string())?;
+            Ok::<_, String>((plan.shared_clock, plan.latency, plan.follows_step))
+        };
+        let plain: StreamDescription = "l24/48000/2".parse().unwrap();
+        let by_ptp = StreamDescription {
+            reference_clock: Some("ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0:0".into()),
+            media_clock: Some(MediaClock::Direct(7)),
+            ..plain.clone()
+        };
+        let delay = Duration::from_millis(5);
+        let clock = SharedClock { offset: 7, delay };
+        assert_eq!(
+            plan(None, "null:", Some(by_ptp.clone())),
+            Ok((Some(clock), Some(Latency::Of(delay)), false))
+        );
+        let refused = |latency, sink, description, why: &str| {
+            let error = plan(latency, sink, description).expect_err(why);
+            assert!(error.contains(why), "{error}");
+        };
+        refused(None, "null:", None, "--sdp FILE");
+        refused(None, "null:", Some(plain), "a=mediaclk:direct");
+        refused(None, "file:take.wav", Some(by_ptp.clone()), "a file waits");
+        refused(Some(Latency::Of(delay)), "null:", Some(by_ptp), "omit --latency");
     }
 
     #[test]

@@ -13,8 +13,11 @@ pub struct StepStatus {
     pub in_step: bool,
     /// From a sample's capture to its playout, in milliseconds, without the device that captures it.
     pub capture_to_playout_ms: f64,
-    /// By how much that may be wrong on a path that takes alike both ways, in milliseconds.
-    pub error_ms: f64,
+    /// By how much that may be wrong on a path that takes alike both ways, in milliseconds. `None` by a PTP clock, as this host can't
+    /// tell how far it is off that.
+    pub error_ms: Option<f64>,
+    /// How far the PTP clock of this host is from what packets show, in milliseconds, where it can't be the sender's and is not followed.
+    pub clocks_apart_ms: Option<f64>,
 }
 
 impl From<InStep> for StepStatus {
@@ -23,7 +26,8 @@ impl From<InStep> for StepStatus {
         StepStatus {
             in_step: step.kept,
             capture_to_playout_ms: millis(step.delay),
-            error_ms: millis(step.error),
+            error_ms: step.error.map(millis),
+            clocks_apart_ms: step.apart.map(millis),
         }
     }
 }

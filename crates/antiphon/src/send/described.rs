@@ -80,7 +80,15 @@ fn describe(
     let to = uri.address();
     let of_packets = |packet| {
         let (address, port, rtcp_mux) = (Some(to.ip()), Some(to.port()), true);
-        Ok(StreamDescription { address, port, rtcp_mux, ..StreamDescription::of(packet)? })
+        Ok(StreamDescription {
+            address,
+            port,
+            rtcp_mux,
+            // The wall clock of this machine, of which it is not known what it follows.
+            reference_clock: Some("local".into()),
+            media_clock: Some(MediaClock::Sender),
+            ..StreamDescription::of(packet)?
+        })
     };
     let described: Vec<_> = track.packets().map(of_packets).collect::<Result<_, Error>>()?;
     let ssrcs: Vec<u32> = track.ssrcs().collect();
@@ -90,9 +98,6 @@ fn describe(
         session_id: clock.epoch().ntp(clock.now()).to_bits() >> 32,
         origin,
         ttl: uri.keys.socket.multicast.ttl.unwrap_or(1),
-        // The wall clock of this machine, of which it is not known what it follows.
-        reference_clock: Some("local".into()),
-        media_clock: Some(MediaClock::Sender),
     };
     Ok(Described { sdp: sdp_of(&described, &ssrcs, cname, &sdp), origin })
 }

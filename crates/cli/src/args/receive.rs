@@ -67,6 +67,11 @@ pub struct ReceiveArgs {
     /// a file waits for every packet]
     #[arg(long, value_name = "TIME|auto", value_parser = str::parse::<Latency>, help_heading = "Listener")]
     pub latency: Option<Latency>,
+    /// Play each sample this long after its capture by the PTP clock that the SDP
+    /// names (AES67) and that this machine's clock follows (ptp4l, phc2sys): all
+    /// such receivers play at the same time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["latency", "voice", "programme", "programmes"], help_heading = "Listener")]
+    pub in_step: Option<Duration>,
     /// What is played in place of missing sound: silence, repetition or
     /// prediction [default: prediction; silence in a file that waits for every
     /// packet]
@@ -166,6 +171,7 @@ impl ReceiveArgs {
             sink: self.sink.clone().unwrap_or_else(|| "null:".into()),
             programme: ProgrammeChoice::new(self.programme.clone().filter(|name| name != "-")),
             latency: self.latency,
+            in_step: self.in_step,
             conceal: self.conceal,
             gaps: self.gaps,
             framing: self.framing,

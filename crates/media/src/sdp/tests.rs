@@ -7,8 +7,6 @@ fn options() -> SdpOptions {
         session_id: 3_900_000_000,
         origin: "192.0.2.1".parse().unwrap(),
         ttl: 4,
-        reference_clock: None,
-        media_clock: None,
     }
 }
 
@@ -19,16 +17,45 @@ fn writes_what_players_expect() {
     stream.port = Some(5004);
     stream.source = Some("192.0.2.1".parse().unwrap());
     stream.ptime = Some(Duration::from_nanos(5_333_333));
-    let clocked = SdpOptions {
-        reference_clock: Some("ntp=/traceable/".into()),
-        media_clock: Some(MediaClock::Direct(77)),
-        ..options()
-    };
+    stream.reference_clock = Some("ntp=/traceable/".into());
+    stream.media_clock = Some(MediaClock::Direct(77));
     let expected = "v=0\r\no=- 3900000000 1 IN IP4 192.0.2.1\r\ns=Antiphon\r\nc=IN IP4 239.1.2.3/4\r\nt=0 0\r\n\
         m=audio 5004 RTP/AVP 96\r\na=rtpmap:96 L24/48000/2\r\na=ptime:5.333\r\na=recvonly\r\na=rtcp-mux\r\n\
         a=source-filter: incl IN IP4 239.1.2.3 192.0.2.1\r\na=extmap:1 urn:ietf:params:rtp-hdrext:ntp-64\r\n\
         a=extmap:2 urn:x-antiphon:rtp-hdrext:format\r\na=ts-refclk:ntp=/traceable/\r\na=mediaclk:direct=77\r\n";
-    assert_eq!(stream.to_sdp(&clocked), expected);
+    assert_eq!(stream.to_sdp(&options()), expected);
+    assert_eq!(StreamDescription::from_sdp(expected.as_bytes()).unwrap(), stream);
+    assert_eq!(stream.ptp_offset(), None, "it is no PTP clock");
+}
+
+/// As AES67 devices write them: the clock of the session and of the media, with the grandmaster's domain.
+#[test]
+fn time_stamps_that_count_a_ptp_clock_are_told_from_others() {
+    let read = |of_session: &str, of_media: &str| {
+        let text = format!(
+            "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\n{of_session}m=audio 5004 RTP/AVP 98\r\n\
+             a=rtpmap:98 L24/48000/8\r\n{of_media}"
+        );
+        StreamDescription::from_sdp(text.as_bytes()).unwrap().ptp_offset()
+    };
+    let ptp = "a=ts-refclk:ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0:0\r\n";
+    assert_eq!(read("", &format!("{ptp}a=mediaclk:direct=963214424\r\n")), Some(963_214_424));
+    assert_eq!(read(ptp, "a=mediaclk:direct=0\r\n"), Some(0));
+    assert_eq!(
+        read("", &format!("a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=7\r\n")),
+        Some(7)
+    );
+    for other in [
+        "a=mediaclk:sender\r\n",
+        "a=mediaclk:direct=4294967296\r\n",
+        "a=mediaclk:direct=-1\r\n",
+        "a=mediaclk:direct=0 rate=1000/1001\r\n",
+        "",
+    ] {
+        assert_eq!(read(ptp, other), None, "{other}");
+    }
+    assert_eq!(read("a=ts-refclk:ntp=/traceable/\r\n", "a=mediaclk:direct=0\r\n"), None);
+    assert_eq!(read("", "a=mediaclk:direct=0\r\n"), None);
 }
 
 /// Formatted as ffmpeg writes it: no rtcp-mux, a session name with spaces, an attribute before the media.

@@ -35,6 +35,15 @@ pub(crate) fn suspended() -> Duration {
     }
 }
 
+/// By how much TAI is ahead of the wall clock, in whole seconds, if a time service has told the kernel.
+pub(crate) fn tai_ahead() -> Option<Duration> {
+    let read = |clock| clock_gettime(clock).map(Duration::from).ok();
+    let (wall, tai) = (read(ClockId::CLOCK_REALTIME)?, read(ClockId::CLOCK_TAI)?);
+    // They are read one after the other.
+    let seconds = tai.saturating_sub(wall).as_secs_f64().round();
+    (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
+}
+
 /// No event yet.
 pub(crate) fn no_event() -> PollerEvent {
     PollerEvent::empty()

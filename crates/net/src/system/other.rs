@@ -43,6 +43,11 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
+/// These systems do not tell it.
+pub(crate) fn tai_ahead() -> Option<Duration> {
+    None
+}
+
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {
     i64::from(stamp.tv_usec) * 1000

@@ -4,6 +4,8 @@
 //! ([`ClockWord`]). A receiver measures that clock by questions and answers ([`RemoteClock`]) and puts its playout buffer on
 //! it. The receivers need not know of each other: what each is off the sender's clock is all that they differ by.
 //! The same questions tell the sender how each receiver fares.
+//!
+//! Where the time stamps count a clock that the receiver's host follows as well ([`SharedClock`]), no questions are needed.
 
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use antiphon_media::rtcp::{ClockAnswer, ClockQuestion, ClockWord, Hearing, MOST_
 use super::Session;
 use super::end::State;
 use super::programmes::track_of;
+use super::shared_clock::{Shared, SharedClock, frame_at};
 use crate::receive_track::ReceiveTrack;
 use crate::send_track::SendTrack;
 
@@ -35,6 +38,8 @@ pub(super) struct Following {
     playback: Duration,
     clock: RemoteClock,
     word: Option<ClockWord>,
+    /// A clock that both share goes before what the sender tells.
+    shared: Option<Shared>,
     /// When it asks next, and how often it has asked.
     next: Instant,
     asked: u32,
@@ -51,10 +56,13 @@ pub struct InStep {
     pub kept: bool,
     /// From a sample's capture to its playout, as far as this program knows.
     pub delay: Duration,
-    /// By how much it may be off the sender's clock, were the path to take longer one way by all of its round trip.
-    pub bound: Duration,
+    /// By how much it may be off the sender's clock, were the path to take longer one way by all of its round trip. `None` by a
+    /// clock that both share: nobody here measures what that is off.
+    pub bound: Option<Duration>,
     /// The same on a path that takes alike both ways: the error of measuring.
-    pub error: Duration,
+    pub error: Option<Duration>,
+    /// A shared clock that is not followed, as it is so far from what packets show: it is not the sender's.
+    pub apart: Option<Duration>,
 }
 
 impl Default for Following {
@@ -64,6 +72,7 @@ impl Default for Following {
             playback: Duration::ZERO,
             clock: RemoteClock::new(),
             word: None,
+            shared: None,
             next: Instant::ZERO,
             asked: 0,
             open: [None; OPEN],
@@ -75,19 +84,27 @@ impl Default for Following {
 impl Following {
     /// Forgets the clock of a sender that is followed no more.
     fn forget(&mut self) {
-        let Following { obeys, playback, .. } = *self;
-        *self = Following { obeys, playback, ..Following::default() };
+        let Following { obeys, playback, shared, .. } = *self;
+        *self = Following { obeys, playback, shared, ..Following::default() };
     }
 
     /// The sample frame that the sender wants heard at `now`, and its fraction of a nanosecond count: its time stamp, and how
     /// long before `now` it was due.
     fn due_at(&self, now: Instant, delay: Duration, rate: u32) -> Option<(u32, Duration)> {
+        if let Some(shared) = &self.shared {
+            return shared.due_at(now, delay, rate);
+        }
         let word = self.word?;
         let captured = self.clock.theirs(now)?.signed_nanos_since(word.captured) - delay.as_nanos() as i64;
-        let frames = (i128::from(captured) * i128::from(rate)).div_euclid(1_000_000_000);
-        let begun = (frames * 1_000_000_000).div_euclid(rate.max(1).into());
-        let past = i128::from(captured) - begun;
-        Some((word.timestamp.wrapping_add(frames as u32), Duration::from_nanos(past.max(0) as u64)))
+        Some(frame_at(captured.into(), word.timestamp, rate))
+    }
+
+    /// From capture to playout, if anybody wishes it.
+    fn wish(&self) -> Option<Duration> {
+        match &self.shared {
+            Some(shared) => Some(shared.delay()),
+            None => self.word?.delay.filter(|_| self.obeys),
+        }
     }
 }
 
@@ -102,6 +119,16 @@ impl Session {
         self.following.obeys = true;
     }
 
+    /// Plays by a clock that the sender's time stamps count, whatever the sender wishes: as [`Self::set_shared_time`] tells it.
+    pub fn follow_shared_clock(&mut self, clock: SharedClock) {
+        self.following.shared = Some(Shared::new(clock));
+    }
+
+    /// At `at` the shared clock showed `time` since its epoch. Call it about once a second, if the clock is followed.
+    pub fn set_shared_time(&mut self, at: Instant, time: Duration) {
+        self.following.shared.iter_mut().for_each(|shared| shared.set(at, time));
+    }
+
     /// How long sound takes from the sink until it is heard.
     pub fn set_playback_delay(&mut self, delay: Duration) {
         self.following.playback = delay;
@@ -109,14 +136,17 @@ impl Session {
 
     /// How a receiver stands to its sender's clock; `None` before that is known, and if the sender does not tell.
     pub fn in_step(&self, now: Instant) -> Option<InStep> {
-        let Following { clock, word, playback, in_step, .. } = &self.following;
+        let Following { clock, shared, playback, in_step, .. } = &self.following;
         let track = self.receive.as_ref()?;
         let (stamp, past) = self.following.due_at(now, Duration::ZERO, track.format()?.rate())?;
-        word.as_ref()?;
         let delay = track.sink_time_of(stamp)?.signed_nanos_since(now) + past.as_nanos() as i64;
-        let (bound, error) = clock.error()?;
+        let (bound, error) = match shared {
+            Some(_) => (None, None),
+            None => clock.error().map(|(bound, error)| (Some(bound), Some(error)))?,
+        };
         let delay = Duration::from_nanos(delay.max(0) as u64) + *playback;
-        Some(InStep { kept: *in_step, delay, bound, error })
+        let apart = shared.as_ref().and_then(Shared::apart);
+        Some(InStep { kept: *in_step, delay, bound, error, apart })
     }
 
     pub(super) fn tell_clock_from(&mut self, now: Instant, delay: Option<Duration>) {
@@ -270,23 +300,31 @@ impl Session {
             lost: playout.lost as u32,
             late: playout.late as u32,
             delay: step.map(|step| step.delay),
-            error: step.map_or(Duration::ZERO, |step| step.error),
+            error: step.and_then(|step| step.error).unwrap_or(Duration::ZERO),
         }
     }
 
     /// Puts the playout buffer where the sender wants it.
     pub(super) fn keep_in_step(&mut self, now: Instant) {
         let following = &mut self.following;
-        let (Some(word), Some(track)) = (following.word, &mut self.receive) else { return };
-        if track.followed().is_some_and(|followed| followed != word.ssrc) {
-            following.forget();
-            return;
+        let Some(track) = &mut self.receive else { return };
+        if following.shared.is_none() {
+            let Some(word) = following.word else { return };
+            if track.followed().is_some_and(|followed| followed != word.ssrc) {
+                following.forget();
+                return;
+            }
         }
         let Some(rate) = track.format().map(|format| format.rate()) else { return };
-        let wish = word.delay.filter(|_| following.obeys);
-        let kept = wish.and_then(|wish| {
+        let kept = following.wish().and_then(|wish| {
             let delay = wish.saturating_sub(following.playback);
             let (stamp, past) = following.due_at(now, delay, rate)?;
+            if let Some(shared) = &mut following.shared
+                && !following.in_step
+                && !shared.fits(now, track.sink_time_of(stamp)?)
+            {
+                return None;
+            }
             let captured = now.as_nanos() as i64 - (delay + past).as_nanos() as i64;
             Some((track.keep_in_step(stamp, captured, delay), wish))
         });

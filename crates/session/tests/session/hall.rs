@@ -46,6 +46,8 @@ pub struct Hall {
     pub latency: Latency,
     shown: Arc<AtomicU64>,
     began: Instant,
+    /// The time stamp of the first packet of sound, and when it left.
+    pub first_packet: Option<(u32, Instant)>,
     /// All are members of a multicast group.
     group: bool,
 }
@@ -83,6 +85,7 @@ impl Hall {
             latency: Latency::Of(ms(80)),
             shown: Arc::default(),
             began,
+            first_packet: None,
             group: false,
         }
     }
@@ -118,6 +121,7 @@ impl Hall {
             latency: Latency::Of(ms(80)),
             shown,
             began,
+            first_packet: None,
             group: true,
         }
     }
@@ -242,6 +246,11 @@ impl Hall {
             for (wire, path, bytes) in Sent::of(&mut self.sender, now).datagrams {
                 moved = true;
                 assert_eq!(wire, WireId(0));
+                if let [0x80..=0xbf, kind, _, _, a, b, c, d, ..] = bytes[..]
+                    && !(192..=223).contains(&kind)
+                {
+                    self.first_packet.get_or_insert((u32::from_be_bytes([a, b, c, d]), now));
+                }
                 if self.group {
                     assert_eq!(path, PathId(0));
                     for one in &mut self.listeners {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use antiphon_session::SharedClock;
+
 use crate::hall::Hall;
 use crate::world::ms;
 
@@ -52,7 +54,10 @@ fn eight_receivers_with_other_clocks_play_within_a_fifth_of_a_millisecond() {
         for (n, one) in hall.listeners.iter().enumerate() {
             let now = one.clock.local(hall.now);
             let step = one.session.in_step(now).expect("the clock is known");
-            assert!(step.kept && step.error < Duration::from_micros(100), "{n}: {step:?}");
+            assert!(
+                step.kept && step.error.is_some_and(|error| error < Duration::from_micros(100)),
+                "{n}: {step:?}"
+            );
             let off = step.delay.as_secs_f64() * 1e3 - 80.0;
             assert!(off.abs() < 0.2, "{n}: {off} ms off the picture");
             let playout = one.session.receive_track().unwrap().playout().unwrap();
@@ -122,6 +127,78 @@ fn members_of_a_group_play_in_step_too() {
     assert!(all.len() > 450 && p99 <= 0.2 && worst <= 0.25, "{p99} ms, worst {worst} ms");
     let heard = hall.sender.members().iter().filter_map(|member| member.hearing);
     assert_eq!(heard.filter(|heard| heard.delay.is_some() && heard.late == 0).count(), 6);
+}
+
+/// Time of the clock that all hosts follow, at the world's beginning.
+const SHARED: Duration = Duration::from_secs(1_795_824_037);
+
+/// Runs for so many seconds; four times in each, receivers whose clocks are steered read the shared one, which is `off` for the last of them.
+fn follow(hall: &mut Hall, seconds: u64, off: Duration) {
+    for _ in 0..4 * seconds {
+        let last = hall.listeners.len() - 1;
+        for (n, one) in hall.listeners.iter_mut().enumerate() {
+            let time = SHARED + Duration::from_nanos(hall.now.as_nanos());
+            let time = if n == last { time + off } else { time };
+            one.session.set_shared_time(one.clock.local(hall.now), time);
+        }
+        hall.run_until(hall.now + ms(250));
+    }
+}
+
+/// Receivers of a sender whose time stamps count a clock that they have, too; it wishes nothing.
+fn by_shared_clock(off: Duration) -> Hall {
+    let mut hall = Hall::new("rtp", "ethernet", 31 * 48_000, 20, None);
+    for (link, ppm) in [
+        ("ethernet", 100.0),
+        ("delay=2ms,jitter=50us/exponential", -100.0),
+        ("ethernet", 0.0),
+        ("delay=10ms,jitter=50us/exponential", 50.0),
+    ] {
+        hall.link = link;
+        hall.join(ppm, ms(977));
+    }
+    while hall.first_packet.is_none() {
+        hall.run_until(hall.now + ms(1));
+    }
+    let (stamp, sent) = hall.first_packet.expect("it has left");
+    let frames = (SHARED + Duration::from_nanos(sent.as_nanos())).as_nanos() * 48_000 / 1_000_000_000;
+    let clock = SharedClock { offset: stamp.wrapping_sub(frames as u32), delay: ms(40) };
+    hall.listeners.iter_mut().for_each(|one| one.session.follow_shared_clock(clock));
+    follow(&mut hall, 28, off);
+    hall
+}
+
+#[test]
+fn receivers_play_in_step_by_a_clock_that_time_stamps_count() {
+    let hall = by_shared_clock(Duration::ZERO);
+    let all = differences(&hall, 3 * 48_000, 27 * 48_000);
+    let (p99, worst) = (percentile(&all, 0.99), percentile(&all, 1.0));
+    println!("by a shared clock: p99 {p99:.4} ms, worst {worst:.4} ms");
+    assert!(all.len() > 900 && p99 <= 0.2 && worst <= 0.25, "{p99} ms, worst {worst} ms");
+    for one in &hall.listeners {
+        let step = one.session.in_step(one.clock.local(hall.now)).expect("the clock is known");
+        let off = step.delay.as_secs_f64() * 1e3 - 40.0;
+        assert!(step.kept && off.abs() < 0.2 && step.error.is_none() && step.apart.is_none(), "{step:?}");
+        let playout = one.session.receive_track().unwrap().playout().unwrap();
+        assert_eq!((playout.lost, playout.late), (0, 0));
+    }
+}
+
+#[test]
+fn a_clock_that_is_not_the_senders_is_not_followed() {
+    let hall = by_shared_clock(Duration::from_secs(37));
+    for (n, one) in hall.listeners.iter().enumerate() {
+        let step = one.session.in_step(one.clock.local(hall.now)).expect("a clock was read");
+        let is_other = n + 1 == hall.listeners.len();
+        assert_eq!((step.kept, step.apart.is_some()), (!is_other, is_other), "{step:?}");
+        if let Some(apart) = step.apart {
+            assert!(apart.abs_diff(Duration::from_secs(37)) < ms(200), "{apart:?}");
+        }
+        // It plays by its packets.
+        let playout = one.session.receive_track().unwrap().playout().unwrap();
+        assert_eq!((playout.lost, playout.late), (0, 0), "{n}");
+        assert!(one.played.lock().unwrap().len() > 1_000, "{n}");
+    }
 }
 
 #[test]
