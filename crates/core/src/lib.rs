@@ -38,7 +38,9 @@ pub use layer::Layer;
 pub use message::{Message, Received, SendError, StreamId, Tag};
 pub use one_wire::{Lent, OnEndpoint, OneWire, Single};
 pub use over_ip::{OverIp, first_ports};
-pub use participant::{MOST_BUSY, MOST_ROUNDS, Participant, Pumped, WireId, WireView, Wires, pump, sooner};
+pub use participant::{
+    MOST_BUSY, MOST_ROUNDS, Participant, Pumped, WireId, WireView, Wires, pump, sooner, soonest,
+};
 pub use rng::Rng;
 pub use secret::{Draws, Secret};
 pub use serial::{Seq16, Seq32, Unwrapper};

@@ -31,6 +31,7 @@ impl Rng {
     }
 
     /// Uniform over all 32-bit numbers.
+    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         let old = self.state;
         self.state = old.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.increment);
@@ -39,21 +40,25 @@ impl Rng {
     }
 
     /// Uniform over all 64-bit numbers.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         (u64::from(self.next_u32()) << 32) | u64::from(self.next_u32())
     }
 
     /// Uniform in `0.0..1.0`, with 53 random bits.
+    #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// True with probability `p`. Draws one number whatever `p` is, so that settings do not shift the sequence.
+    #[inline]
     pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
 
     /// Uniform in `0..n`; 0 if `n` is 0. Lemire's multiplication method; the bias is under 2⁻³² · n.
+    #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
     }
@@ -65,6 +70,7 @@ impl Rng {
     }
 
     /// Exponential with mean 1.
+    #[inline]
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

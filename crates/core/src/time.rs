@@ -54,11 +54,18 @@ impl Instant {
     }
 }
 
+/// In 64 bits, which hold 584 years: [`Duration::as_nanos`] has 128, and every event of the laboratory adds some durations.
+#[inline]
+fn saturating_nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
     /// Saturates some 584 years after the beginning of the run.
+    #[inline]
     fn add(self, d: Duration) -> Instant {
-        Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_add(saturating_nanos(d)))
     }
 }
 
@@ -72,7 +79,7 @@ impl Sub<Duration> for Instant {
     type Output = Instant;
     /// Limited to the beginning of the run.
     fn sub(self, d: Duration) -> Instant {
-        Instant(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_sub(saturating_nanos(d)))
     }
 }
 

@@ -20,11 +20,15 @@ impl Chance {
 
     /// Whether it strikes the packet that comes at `now`.
     pub fn strikes(&mut self, now: Instant) -> bool {
-        self.draws.at(now).chance(self.share.0)
+        // An element that never strikes needs no draws, and no other one uses them.
+        self.share.0 > 0.0 && self.draws.at(now).chance(self.share.0)
     }
 
     /// The bit to invert (modulo its length) of the packet that comes at `now`, if it strikes that.
     pub fn strikes_bit(&mut self, now: Instant) -> Option<u64> {
+        if self.share.0 <= 0.0 {
+            return None;
+        }
         let mut rng = self.draws.at(now);
         let bit = rng.next_u64();
         rng.chance(self.share.0).then_some(bit)

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Instant, Rng};
+use antiphon_core::{BitRate, Instant, Rng, sooner};
 
 use crate::delay::Delay;
 use crate::packet::{Counters, Discard, Packet};
@@ -183,9 +183,7 @@ impl<P: Packet> Switch<P> {
     }
 
     fn first(&self) -> Option<(Instant, usize)> {
-        let due = |output: &OutputPort<P>| {
-            [output.fabric.poll_timeout(), output.port.poll_timeout()].into_iter().flatten().min()
-        };
+        let due = |output: &OutputPort<P>| sooner(output.fabric.poll_timeout(), output.port.poll_timeout());
         let ports = self.ports.iter().enumerate();
         ports.filter_map(|(port, output)| Some((due(output)?, port))).min()
     }

@@ -161,7 +161,7 @@ pub struct Ring<P> {
     stations: Vec<Station<P>>,
     /// The station that has the token, or gets it next.
     holder: usize,
-    /// When the token arrives there, the frame being sent ends, or the next step is decided.
+    /// When the token arrives there, or the frame being sent ends.
     at: Instant,
     visit: Option<Visit>,
     sending: Option<(RingClass, P)>,
@@ -176,8 +176,8 @@ pub struct Ring<P> {
 struct Visit {
     /// Synchronous time left.
     synchronous: Option<Duration>,
-    /// Token holding timer: asynchronous time left.
-    holding: Duration,
+    /// Token holding timer: asynchronous time left, in nanoseconds.
+    holding: u64,
     frames: u32,
     /// Whether it has sent a frame, so that it must issue a new token.
     captured: bool,
@@ -279,11 +279,12 @@ impl<P: Packet> Ring<P> {
         self.stations.get(station).map(|station| station.counters)
     }
 
-    /// Handles the next event: the token arrives, a frame begins, or the token moves on.
+    /// Handles the next event: the token arrives or a frame has ended, and a frame begins or the token moves on.
     fn step(&mut self) {
-        let Some(mut visit) = self.visit.take() else {
-            self.visit = Some(self.token_comes());
-            return;
+        let mut visit = match self.visit.take() {
+            Some(visit) => visit,
+            // What the station does with the token is decided at the same instant.
+            None => self.token_comes(),
         };
         let Some((class, packet, time)) = self.stations[self.holder].next(self.at, &visit) else {
             self.pass_token(visit.captured);
@@ -293,7 +294,7 @@ impl<P: Packet> Ring<P> {
             RingClass::Synchronous => {
                 visit.synchronous = visit.synchronous.map(|left| left.saturating_sub(time))
             }
-            RingClass::Asynchronous => visit.holding = visit.holding.saturating_sub(time),
+            RingClass::Asynchronous => visit.holding = visit.holding.saturating_sub(time.as_nanos() as u64),
         }
         visit.frames = visit.frames.saturating_sub(1);
         visit.captured = true;
@@ -318,7 +319,7 @@ impl<P: Packet> Ring<P> {
         let station = &mut self.stations[self.holder];
         let (holding, claimed) = station.timers(self.at, self.ttrt);
         // A token that comes late leaves no asynchronous time.
-        self.undisturbed = if holding.is_zero() { 0 } else { self.undisturbed + 1 };
+        self.undisturbed = if holding == 0 { 0 } else { self.undisturbed + 1 };
         self.rotations.claims += u64::from(claimed);
         if let Some(last) = station.visited.replace(self.at) {
             let rotation = self.at.since(last);
@@ -407,13 +408,17 @@ const MIN_HOP: Duration = Duration::from_nanos(10);
 const MAX_HOP: Duration = Duration::from_millis(1);
 
 /// How long a frame of so many bytes takes, overhead included.
-fn frame_time(len: usize) -> Duration {
-    FDDI_RATE.time_for(len as u64).expect("the rate is not zero")
+const fn frame_time(len: usize) -> Duration {
+    Duration::from_nanos((len as u64).saturating_mul(BYTE_NANOS))
 }
 
-fn token_time() -> Duration {
-    FDDI_RATE.time_for(TOKEN).expect("the rate is not zero")
+const fn token_time() -> Duration {
+    Duration::from_nanos(TOKEN * BYTE_NANOS)
 }
+
+/// A byte's time, which is a whole number of nanoseconds.
+const BYTE_NANOS: u64 = 8_000_000_000 / FDDI_RATE.0;
+const _: () = assert!(8_000_000_000 % FDDI_RATE.0 == 0);
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Instant, Rng, soonest};
 
 use crate::chance::Chance;
 use crate::delay::{Delay, Variation};
@@ -162,8 +162,7 @@ impl<P: Packet> Link<P> {
 
     /// When to poll next; `None` when the link is empty. After a loss, that poll may return nothing.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let stages = [self.queue.poll_timeout(), self.delay.poll_timeout(), self.reorder.poll_timeout()];
-        stages.into_iter().flatten().min()
+        soonest([self.queue.poll_timeout(), self.delay.poll_timeout(), self.reorder.poll_timeout()])
     }
 
     /// Counters of the link as a whole.

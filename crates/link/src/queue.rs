@@ -33,6 +33,9 @@ pub struct Queue<P> {
     waiting_bytes: u64,
     /// When the last of the started packets will be done.
     free: Instant,
+    /// The length of the last packet, and how long it took without and with the gap: most are as long as the one before, and each
+    /// takes a division.
+    last: (usize, Duration, Duration),
     counters: Counters,
 }
 
@@ -71,6 +74,7 @@ impl<P: Packet> Queue<P> {
             started: 0,
             waiting_bytes: 0,
             free: Instant::ZERO,
+            last: (usize::MAX, Duration::ZERO, Duration::ZERO),
             counters: Counters::default(),
         }
     }
@@ -108,8 +112,9 @@ impl<P: Packet> Queue<P> {
         if let Sender::Bucket(_, bucket) = &mut self.sender {
             bucket.take(start, len);
         }
-        let done = start + self.time_for(len);
-        self.free = start + self.time_for(len + self.gap);
+        let (time, with_gap) = self.times_for(len);
+        let done = start + time;
+        self.free = start + with_gap;
         if start > now {
             self.waiting_bytes += len as u64;
         } else {
@@ -182,16 +187,21 @@ impl<P: Packet> Queue<P> {
         Some((then.release(ready), Some(then)))
     }
 
-    /// How long `bytes` bytes take to send.
-    fn time_for(&self, bytes: usize) -> Duration {
-        match self.sender {
-            Sender::Serial(rate) => rate.time_for(bytes as u64).unwrap_or(Duration::MAX),
-            Sender::Instant | Sender::Bucket(..) => Duration::ZERO,
+    /// How long a packet of `len` bytes takes to send, without and with the gap after it.
+    fn times_for(&mut self, len: usize) -> (Duration, Duration) {
+        let Sender::Serial(rate) = self.sender else { return (Duration::ZERO, Duration::ZERO) };
+        if self.last.0 != len {
+            let time_for = |bytes: usize| rate.time_for(bytes as u64).unwrap_or(Duration::MAX);
+            self.last = (len, time_for(len), time_for(len + self.gap));
         }
+        (self.last.1, self.last.2)
     }
 
     /// Whether RED or DRD drops the packet that comes now. Drawn for every packet.
     fn drops_early(&mut self, now: Instant, len: usize) -> bool {
+        if self.early.is_none() {
+            return false;
+        }
         let waiting = self.waiting();
         let idle = (waiting == 0 && self.free <= now).then_some(self.free);
         let packet = match self.sender {

@@ -40,7 +40,7 @@ impl<P: Packet> Reorder<P> {
 
     /// Whether the packet that comes at `now` is to be held back.
     pub fn strikes(&mut self, now: Instant) -> bool {
-        self.draws.at(now).chance(self.share)
+        self.share > 0.0 && self.draws.at(now).chance(self.share)
     }
 
     /// Takes a packet that arrives at `at`, which never goes back. `hold`: the result of [`Self::strikes`] for it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_core::{
     CloseMode, CloseReason, Endpoint, Event, Input, Instant, Message, Outcome, PathId, PathStats, Profile,
-    Received, SendError, Transmit,
+    Received, SendError, Transmit, soonest,
 };
 
 use crate::inbox::Inbox;
@@ -251,7 +251,7 @@ impl<P: Protocol> Endpoint for Association<P> {
             return None;
         }
         let expiry = self.0.common().queue.next_expiry();
-        [self.0.next_timeout(), expiry, self.lingers_until(), self.leave_by()].into_iter().flatten().min()
+        soonest([self.0.next_timeout(), expiry, self.lingers_until(), self.leave_by()])
     }
 
     fn reserve(&mut self, messages: usize) {

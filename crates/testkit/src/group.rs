@@ -131,7 +131,7 @@ impl<P: Participant> GroupWorld<P> {
     fn settle(&mut self, at: usize) {
         let (now, mut sent) = (self.local(at), Sending::default());
         let pumped = pump(&mut self.members[at].participant, now, &mut sent);
-        assert_eq!(pumped, Pumped::Quiet, "a member is never quiet at {now:?}");
+        assert!(matches!(pumped, Pumped::Quiet(_)), "a member is never quiet at {now:?}");
         for bytes in sent.0 {
             self.members[at].counts[0] += 1;
             for to in 0..self.members.len() {

@@ -242,7 +242,7 @@ impl Sent {
     /// What `participant` does at this instant, until it is quiet.
     pub fn of(participant: &mut dyn Participant, now: Instant) -> Self {
         let mut sent = Sent::default();
-        assert_eq!(pump(participant, now, &mut sent), Pumped::Quiet);
+        assert!(matches!(pump(participant, now, &mut sent), Pumped::Quiet(_)));
         sent
     }
 

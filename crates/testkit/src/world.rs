@@ -237,7 +237,7 @@ impl<A: Participant, B: Participant> World<A, B> {
             // It flushes by itself when it has room again.
             was_full.into_iter().for_each(|id| wires.flush(*now, id, end));
             let pumped = pump(end, *now, &mut wires);
-            assert_eq!(pumped, Pumped::Quiet, "a participant is never quiet at {now:?}");
+            assert!(matches!(pumped, Pumped::Quiet(_)), "a participant is never quiet at {now:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{
-    CloseMode, Endpoint, Event, Input, Instant, Message, OnEndpoint, OneWire, Transmit, handle_due,
+    CloseMode, Endpoint, Event, Input, Instant, Message, OnEndpoint, OneWire, Transmit, handle_due, sooner,
 };
 use antiphon_media::packet::RTP_HEADER;
 
@@ -118,8 +118,8 @@ impl Generator {
         let begun = self.begun?;
         let due = match self.pace.law {
             Law::Every(interval) => {
-                let nanos = interval.as_nanos().saturating_mul(u128::from(self.next));
-                Some(begun + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+                let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.next);
+                Some(Instant::from_nanos(begun.as_nanos().saturating_add(nanos)))
             }
             Law::Paced(Pacing::PingPong, _) if self.next == 0 => Some(begun),
             Law::Paced(Pacing::PingPong, patience) => self.back.or_else(|| Some(self.last_sent + patience?)),
@@ -242,7 +242,7 @@ impl OneWire for Generator {
         // When the time is over, frames that are due are not sent any more.
         let due = self.due().filter(|_| !self.is_blocked() && !self.over);
         let end = (!self.over && self.meter.is_none() && due.is_none()).then_some(self.pace.until);
-        [due.or(end), self.endpoint.poll_timeout()].into_iter().flatten().min()
+        sooner(due.or(end), self.endpoint.poll_timeout())
     }
 
     fn stop(&mut self, now: Instant) {

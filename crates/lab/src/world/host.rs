@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Instant, Rng, sooner};
 use antiphon_link::{Packet, rank};
 
 use super::error::WorldError;
@@ -15,14 +15,27 @@ pub struct Host {
     /// What may wait, and in which order.
     queue: usize,
     priorities: bool,
-    /// What packets cost.
-    pub cost: HostCost,
+    cost: HostCost,
+    /// Of packets that carry data, or all if there is no other for control.
+    send: Price,
+    receive: Price,
+    /// Mean time beside the processor, in seconds.
+    wake_s: f64,
     /// Nothing costs anything.
     pub is_free: bool,
     rng: Rng,
     sending: Processor,
     /// Used where the node has two.
     receiving: Processor,
+}
+
+/// What packets cost by their length.
+struct Price {
+    packet: Duration,
+    /// Seconds for each byte.
+    byte_s: f64,
+    /// The last packet's length and cost: most are as long as the one before, and the conversion takes longer than the sum.
+    last: (u32, Duration),
 }
 
 /// Processes one packet after the other.
@@ -65,11 +78,26 @@ impl Host {
             queue: node.queue as usize,
             priorities: node.priorities,
             cost: node.cost,
+            send: Price::new(node.cost.send_packet, node.cost.send_byte_s),
+            receive: Price::new(node.cost.receive_packet, node.cost.receive_byte_s),
             is_free: node.cost == HostCost::default(),
+            wake_s: node.cost.wake.as_secs_f64(),
             rng: Rng::fork(seed, &format!("host {}", node.name)),
             sending: Processor::default(),
             receiving: Processor::default(),
         }
+    }
+
+    /// Time for a packet sent.
+    pub fn sending(&mut self, parcel: &Parcel) -> Duration {
+        let control = self.cost.send_control.filter(|_| parcel.is_control());
+        control.unwrap_or_else(|| self.send.of(parcel.len))
+    }
+
+    /// Time for a packet received.
+    pub fn receiving(&mut self, parcel: &Parcel) -> Duration {
+        let control = self.cost.receive_control.filter(|_| parcel.is_control());
+        control.unwrap_or_else(|| self.receive.of(parcel.len))
     }
 
     /// Takes a packet that costs so much; if too many wait, returns it, or a less urgent one in its place.
@@ -89,10 +117,15 @@ impl Host {
         }
         let wake = match self.cost.wake {
             Duration::ZERO => Duration::ZERO,
-            mean => mean.mul_f64(self.rng.exponential()),
+            _ => Duration::from_secs_f64(self.wake_s * self.rng.exponential()),
         };
-        let place = processor.tasks.iter().rposition(waits_before).map_or(0, |before| before + 1);
-        processor.insert(now, place, Task { job, parcel, cost, wake, begins: now, done: now, out: now });
+        let task = Task { job, parcel, cost, wake, begins: now, done: now, out: now };
+        if processor.tasks.back().is_none_or(waits_before) {
+            processor.append(now, task);
+        } else {
+            let place = processor.tasks.iter().rposition(waits_before).map_or(0, |before| before + 1);
+            processor.insert(now, place, task);
+        }
         displaced
     }
 
@@ -105,7 +138,7 @@ impl Host {
 
     /// When the next packet has been processed.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.sending.due(), self.receiving.due()].into_iter().flatten().min()
+        sooner(self.sending.due(), self.receiving.due())
     }
 
     /// Whether no packet waits.
@@ -124,6 +157,13 @@ impl Processor {
         self.tasks.front().map(|task| task.out)
     }
 
+    /// Adds a task that comes now behind all others.
+    fn append(&mut self, now: Instant, mut task: Task) {
+        task.process(now, self.done, self.out);
+        (self.done, self.out) = (task.done, task.out);
+        self.tasks.push_back(task);
+    }
+
     /// Inserts a task that comes now; those behind it are processed later.
     fn insert(&mut self, now: Instant, place: usize, task: Task) {
         let before = place.checked_sub(1).map(|before| &self.tasks[before]);
@@ -131,9 +171,7 @@ impl Processor {
         let (mut done, mut out) = before.map_or((self.done, self.out), |task| (task.done, task.out));
         self.tasks.insert(place, task);
         for task in self.tasks.range_mut(place..) {
-            task.begins = done.max(now);
-            task.done = task.begins + task.cost;
-            task.out = out.max(task.done + task.wake);
+            task.process(now, done, out);
             (done, out) = (task.done, task.out);
         }
         (self.done, self.out) = (done, out);
@@ -145,23 +183,25 @@ impl Processor {
     }
 }
 
-impl HostCost {
-    /// Time for a packet sent.
-    pub(super) fn sending(&self, parcel: &Parcel) -> Duration {
-        match self.send_control.filter(|_| parcel.is_control()) {
-            Some(control) => control,
-            None => self.send_packet + Duration::from_secs_f64(self.send_byte_s * f64::from(parcel.len)),
-        }
+impl Task {
+    /// Its times, if it comes now: the processor is done with those before it, and the last of them leaves.
+    fn process(&mut self, now: Instant, done: Instant, out: Instant) {
+        self.begins = done.max(now);
+        self.done = self.begins + self.cost;
+        self.out = out.max(self.done + self.wake);
+    }
+}
+
+impl Price {
+    fn new(packet: Duration, byte_s: f64) -> Self {
+        Price { packet, byte_s, last: (0, packet) }
     }
 
-    /// Time for a packet received.
-    pub(super) fn receiving(&self, parcel: &Parcel) -> Duration {
-        match self.receive_control.filter(|_| parcel.is_control()) {
-            Some(control) => control,
-            None => {
-                self.receive_packet + Duration::from_secs_f64(self.receive_byte_s * f64::from(parcel.len))
-            }
+    fn of(&mut self, len: u32) -> Duration {
+        if self.last.0 != len {
+            self.last = (len, self.packet + Duration::from_secs_f64(self.byte_s * f64::from(len)));
         }
+        self.last.1
     }
 }
 

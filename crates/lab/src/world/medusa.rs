@@ -47,6 +47,8 @@ pub struct Medusa {
     meter: SharedMeter,
     /// Checksum of each packet's data, by its index in the log.
     sums: Vec<u64>,
+    /// The index of the packet that follows the one that came back last: most come back in their order.
+    expected: usize,
     begun: Option<Instant>,
     next: u64,
     data: Vec<u8>,
@@ -74,6 +76,7 @@ impl Medusa {
             log: SharedLog::clone(log),
             meter,
             sums: Vec::with_capacity(sending.blocks as usize * channels),
+            expected: 0,
             begun: None,
             next: 0,
             data: vec![0; MAX_DATA],
@@ -114,8 +117,12 @@ impl Medusa {
             return resampling.maker.write(usize::from(channel), &mut self.data);
         }
         let len = SAMPLE_BYTES * self.sending.mode.frames_of(block);
-        for bytes in self.data[..len].chunks_mut(8) {
-            bytes.copy_from_slice(&self.sound.next_u64().to_le_bytes()[..bytes.len()]);
+        let (words, rest) = self.data[..len].as_chunks_mut::<8>();
+        for word in words {
+            *word = self.sound.next_u64().to_le_bytes();
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.sound.next_u64().to_le_bytes()[..rest.len()]);
         }
         len
     }
@@ -135,16 +142,23 @@ impl Medusa {
 
     fn fetch(&mut self) {
         while let Some(received) = self.endpoint.poll_message(&mut self.data) {
-            let Some(place) = self.place(&self.data[..received.len]) else { continue };
+            let Some(place) = self.place(sum(&self.data[..received.len])) else { continue };
             let sequence = self.sending.first.wrapping_add(place as u16);
             self.meter.borrow_mut().on_arrival(Arrival { at: received.received_at, group: 0, sequence });
         }
     }
 
-    /// The index in the log of the packet with this data: one of those sent last.
-    fn place(&self, data: &[u8]) -> Option<usize> {
-        let (sum, oldest) = (sum(data), self.sums.len().saturating_sub(MOST_ON_THE_WAY));
-        Some(oldest + self.sums[oldest..].iter().rposition(|sent| *sent == sum)?)
+    /// The index in the log of the packet whose data has this checksum: one of those sent last.
+    fn place(&mut self, sum: u64) -> Option<usize> {
+        let oldest = self.sums.len().saturating_sub(MOST_ON_THE_WAY);
+        let is_expected = self.expected >= oldest && self.sums.get(self.expected) == Some(&sum);
+        let place = if is_expected {
+            self.expected
+        } else {
+            oldest + self.sums[oldest..].iter().rposition(|sent| *sent == sum)?
+        };
+        self.expected = place + 1;
+        Some(place)
     }
 
     fn events(&mut self, now: Instant) {

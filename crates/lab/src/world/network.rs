@@ -19,7 +19,7 @@ use crate::setup::{Setup, Treatment};
 
 /// Everything between senders and receivers.
 ///
-/// Components of the agenda: the parts of the media, then the nodes if any has costs, then the world's own.
+/// Components of the agenda: the parts of the media, then the nodes that have costs, then the world's own.
 pub struct Network {
     /// The next event.
     pub agenda: Agenda,
@@ -30,8 +30,10 @@ pub struct Network {
     /// The medium of each part.
     medium_of: Vec<u32>,
     hosts: Vec<Host>,
-    /// How many of them are components.
-    scheduled_hosts: usize,
+    /// Those that are components: the nodes that have costs.
+    scheduled: Vec<usize>,
+    /// The component of each node that is one.
+    component_of: Vec<usize>,
     flows: Vec<Flow>,
     taps: Vec<Tap>,
     /// The medium on which a packet of data to a group has arrived.
@@ -96,15 +98,22 @@ impl Network {
             check::node(node)?;
         }
         // Nodes without costs never have anything to do, and each entry costs time for all others.
-        let scheduled_hosts = if hosts.iter().all(|host| host.is_free) { 0 } else { hosts.len() };
+        let scheduled: Vec<usize> = (0..hosts.len()).filter(|node| !hosts[*node].is_free).collect();
+        let mut component_of = vec![0; hosts.len()];
+        for (place, node) in scheduled.iter().enumerate() {
+            component_of[*node] = parts.len() + place;
+        }
+        // Every packet in a cell or on a ring makes several events of it.
+        let busiest = parts.iter().position(Part::can_run_ahead).unwrap_or(0);
         Ok(Network {
-            agenda: Agenda::new(parts.len() + scheduled_hosts + others),
+            agenda: Agenda::new(parts.len() + scheduled.len() + others, busiest),
             pool: Pool::new(flows.len()),
             media,
             parts,
             medium_of,
             hosts,
-            scheduled_hosts,
+            scheduled,
+            component_of,
             flows,
             taps: Vec::new(),
             to_group: None,
@@ -113,7 +122,7 @@ impl Network {
 
     /// Components that are the network's own; those of the world follow.
     pub fn components(&self) -> usize {
-        self.parts.len() + self.scheduled_hosts
+        self.parts.len() + self.scheduled.len()
     }
 
     /// A flow.
@@ -135,7 +144,7 @@ impl Network {
             self.leave(now, node, parcel);
         } else {
             let copies = flow.copies(node, &parcel, parcel.hop);
-            let cost = self.hosts[node].cost.sending(&parcel).saturating_mul(copies);
+            let cost = self.hosts[node].sending(&parcel).saturating_mul(copies);
             self.work(now, node, Job::Send, cost, parcel);
         }
     }
@@ -144,7 +153,7 @@ impl Network {
     #[inline]
     pub fn poll(&mut self, id: usize, at: Instant, until: Instant) -> Option<Arrival> {
         if id >= self.parts.len() {
-            return self.poll_host(id - self.parts.len(), at);
+            return self.poll_host(self.scheduled[id - self.parts.len()], at);
         }
         let m = self.medium_of[id] as usize;
         let medium = &self.media[m];
@@ -178,7 +187,7 @@ impl Network {
 
     fn poll_host(&mut self, node: usize, now: Instant) -> Option<Arrival> {
         let done = self.hosts[node].poll(now);
-        self.agenda.set(self.parts.len() + node, self.hosts[node].poll_timeout());
+        self.agenda.set(self.component_of[node], self.hosts[node].poll_timeout());
         match done? {
             (Job::Send, parcel) => {
                 self.leave(now, node, parcel);
@@ -194,8 +203,9 @@ impl Network {
             return self.receive(now, node, parcel);
         }
         let copies = self.flows[parcel.flow as usize].copies(node, &parcel, parcel.hop + 1);
-        let cost = &self.hosts[node].cost;
-        let cost = cost.receiving(&parcel) + cost.sending(&parcel).saturating_mul(copies);
+        let host = &mut self.hosts[node];
+        let onwards = if copies > 0 { host.sending(&parcel).saturating_mul(copies) } else { Duration::ZERO };
+        let cost = host.receiving(&parcel) + onwards;
         self.work(now, node, Job::Receive, cost, parcel);
         None
     }
@@ -204,7 +214,7 @@ impl Network {
         if let Some(refused) = self.hosts[node].take(now, job, cost, parcel) {
             refused.discard(Discard::Overflowed);
         }
-        self.agenda.set(self.parts.len() + node, self.hosts[node].poll_timeout());
+        self.agenda.set(self.component_of[node], self.hosts[node].poll_timeout());
     }
 
     #[inline]

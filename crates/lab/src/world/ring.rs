@@ -1,6 +1,6 @@
 //! A ring as a part of a medium: frames take time from the sender to each receiver.
 
-use antiphon_core::Instant;
+use antiphon_core::{Instant, sooner};
 use antiphon_link::{Packet, Ring, Travelling};
 
 use super::packet::{GROUP, Parcel};
@@ -20,7 +20,7 @@ impl RingPart {
 
     /// When the token or a frame arrives at a station.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.travelling.next_due(), self.ring.poll_timeout()].into_iter().flatten().min()
+        sooner(self.travelling.next_due(), self.ring.poll_timeout())
     }
 
     /// What has arrived at a station by `now`. Nothing is offered until after `alone_until`, unless something arrives or a

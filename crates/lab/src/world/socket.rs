@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use antiphon_core::{Input, Instant, Participant, PathId, Pumped, Stack, WireId, WireView, Wires, pump};
+use antiphon_core::{
+    Input, Instant, Participant, PathId, Pumped, Stack, WireId, WireView, Wires, pump, soonest,
+};
 use antiphon_media::rtcp::Token;
 use antiphon_session::{Change, Joining};
 
@@ -26,6 +28,8 @@ pub struct Socket {
     changes: Vec<(Instant, Change)>,
     /// Nothing is done before this instant.
     starts: Instant,
+    /// The participant's time-out, as it was when it was pumped last.
+    due: Option<Instant>,
 }
 
 /// A further association that a sender will begin.
@@ -70,7 +74,8 @@ impl Socket {
     /// A socket with a port for the participant's first wire.
     pub fn new(participant: StreamParticipant, port: Port, starts: Instant) -> Self {
         let (planned, changes) = (VecDeque::new(), Vec::new());
-        Socket { participant, ports: vec![port], planned, changes, starts }
+        let due = participant.get().poll_timeout();
+        Socket { participant, ports: vec![port], planned, changes, starts, due }
     }
 
     /// Its participant.
@@ -89,6 +94,7 @@ impl Socket {
     pub fn listen_on(&mut self, port: Port, stack: Rc<dyn Stack>) {
         if let Kind::Receiver(session) = &mut self.participant.kind {
             session.listen(Instant::ZERO, port.id, stack, SILENCE);
+            self.due = session.poll_timeout();
         }
         self.ports.push(port);
     }
@@ -143,11 +149,14 @@ impl Socket {
         }
         let user = participant.get_mut();
         let mut busy = 0;
-        while pump(user, now, &mut PortWires { ports: &mut *ports, net: &mut *net }) == Pumped::Busy {
-            busy += 1;
+        self.due = loop {
+            match pump(user, now, &mut PortWires { ports: &mut *ports, net: &mut *net }) {
+                Pumped::Quiet(due) => break due,
+                Pumped::Busy => busy += 1,
+            }
             let flow = ports[0].flow;
             assert!(busy < MOST_BUSY_HERE, "a participant of flow {flow} is never quiet at {now:?}");
-        }
+        };
         for port in ports.iter_mut().filter(|port| port.opens <= now) {
             port.finish(now, user, net);
         }
@@ -172,10 +181,10 @@ impl Socket {
     /// When to pump next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let participant = self.participant.get();
-        let own = if participant.is_finished() { None } else { participant.poll_timeout() };
+        let own = if participant.is_finished() { None } else { self.due };
         let planned = self.planned.front().filter(|_| !participant.is_finished()).map(|next| next.at);
         let tcp = self.stream_ends().filter_map(|end| end.tcp.poll_timeout()).min();
-        [own, planned, tcp].into_iter().flatten().min().map(|at| at.max(self.starts))
+        soonest([own, planned, tcp]).map(|at| at.max(self.starts))
     }
 
     /// The connections below.

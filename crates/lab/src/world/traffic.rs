@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Rng};
+use antiphon_core::{Instant, Rng, soonest};
 use antiphon_measure::percent;
 
 use super::meter::Delays;
@@ -355,8 +355,7 @@ impl Greedy {
     fn poll_timeout(&self) -> Option<Instant> {
         // The SYN is sent without waiting for a time-out.
         let open = self.near.tcp.stats().segments_sent == 0;
-        let timers = [self.near.tcp.poll_timeout(), self.far.tcp.poll_timeout(), open.then_some(self.start)];
-        timers.into_iter().flatten().min()
+        soonest([self.near.tcp.poll_timeout(), self.far.tcp.poll_timeout(), open.then_some(self.start)])
     }
 
     fn pump(&mut self, now: Instant, end: Instant, net: &mut Network, counters: &mut TrafficCounters) {

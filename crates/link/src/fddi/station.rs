@@ -60,11 +60,11 @@ impl<P: Packet> Station<P> {
         displaced
     }
 
-    /// Sets the timers when the token arrives: asynchronous time, and whether the token had been claimed.
+    /// Sets the timers when the token arrives: asynchronous time in nanoseconds, and whether the token had been claimed.
     ///
     /// Early (Late_Ct = 0): the rest of the rotation timer goes into the holding timer, and it restarts. Late: it runs
     /// on, so that the delay is made up for at the next rotation, and there is no asynchronous time.
-    pub(super) fn timers(&mut self, now: Instant, ttrt: Duration) -> (Duration, bool) {
+    pub(super) fn timers(&mut self, now: Instant, ttrt: Duration) -> (u64, bool) {
         while self.expires <= now {
             self.expires += ttrt;
             self.late += 1;
@@ -72,21 +72,21 @@ impl<P: Packet> Station<P> {
         let late = std::mem::take(&mut self.late);
         match late {
             0 => {
-                let left = self.expires.since(now);
+                let left = self.expires.as_nanos() - now.as_nanos();
                 self.expires = now + ttrt;
                 (left, false)
             }
-            1 => (Duration::ZERO, false),
+            1 => (0, false),
             _ => {
                 self.expires = now + ttrt;
-                (Duration::ZERO, true)
+                (0, true)
             }
         }
     }
 
     /// The frame that a visit sends next, and how long it takes. Frames that come after `at` are ignored.
     pub(super) fn next(&mut self, at: Instant, visit: &Visit) -> Option<(RingClass, P, Duration)> {
-        if visit.frames == 0 {
+        if visit.frames == 0 || (self.synchronous.is_empty() && self.asynchronous.is_empty()) {
             return None;
         }
         let here = |queue: &VecDeque<(Instant, P)>| {
@@ -98,7 +98,7 @@ impl<P: Packet> Station<P> {
             let (_, packet) = self.synchronous.remove(place)?;
             return Some((RingClass::Synchronous, packet, time));
         }
-        let (place, time) = here(&self.asynchronous).filter(|_| !visit.holding.is_zero())?;
+        let (place, time) = here(&self.asynchronous).filter(|_| visit.holding > 0)?;
         let (_, packet) = self.asynchronous.remove(place)?;
         Some((RingClass::Asynchronous, packet, time))
     }

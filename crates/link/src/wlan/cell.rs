@@ -48,9 +48,8 @@ struct Station<P> {
     ladder: Ladder,
     /// The rate control for each station that it sends to, by its number; empty where the rate is fixed.
     controls: Vec<Control>,
-    /// The bytes and the rate of its last frame to one station, how long that took, and how long with the
-    /// acknowledgement.
-    last_frame: (usize, Rate, Duration, Duration),
+    /// The bytes and the rate of its last frame to one station, and its times.
+    last_frame: (usize, Rate, FrameTimes),
     absences: Option<Absences>,
     /// Packets that its access point keeps for it while it is away, by the access point's queue.
     kept: Vec<VecDeque<Held<P>>>,
@@ -80,6 +79,16 @@ enum Medium {
     },
 }
 
+/// How long a frame takes.
+#[derive(Clone, Copy, Default)]
+struct FrameTimes {
+    frame: Duration,
+    /// With the acknowledgement.
+    exchange: Duration,
+    /// The acknowledgement's share of the frame's time.
+    acknowledgement: f64,
+}
+
 /// A frame on the air.
 #[derive(Clone, Copy)]
 struct Flight {
@@ -93,6 +102,8 @@ struct Flight {
     /// The station that is to acknowledge it; `None`: multicast.
     to: Option<usize>,
     rate: Rate,
+    /// The time of its acknowledgement over its own.
+    acknowledgement: f64,
     /// It was not acknowledged: it or its acknowledgement was lost.
     failed: bool,
     txop_end: Instant,
@@ -239,7 +250,7 @@ impl<P: Packet> Cell<P> {
         self.queues[station.queue_for(category)].len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now: Instant, n: usize, route: Route, packet: P) -> Option<P> {
         let station = &self.stations[n];
         let bytes = packet.wire_len() + station.overhead;
@@ -391,7 +402,7 @@ impl<P: Packet> Cell<P> {
         let failed = self.queues[queue].failures();
         let rate =
             self.stations[n].rate_to(to, |control, ladder| control.rate(start, failed, ladder, &self.phy));
-        let (frame, exchange) = self.durations(n, to, rate, bytes);
+        let FrameTimes { frame, exchange, acknowledgement } = self.durations(n, to, rate, bytes);
         let counters = &mut self.stations[n].counters;
         counters.attempts += 1;
         counters.airtime += exchange;
@@ -404,25 +415,30 @@ impl<P: Packet> Cell<P> {
             end,
             to,
             rate,
+            acknowledgement,
             failed: false,
             txop_end,
         });
     }
 
-    /// Time of a frame alone and with its acknowledgement. Waiting for a missing acknowledgement is assumed to take as
+    /// Times of a frame. Waiting for a missing acknowledgement is assumed to take as
     /// long, for the sender and for stations that could not read the frame (EIFS).
-    #[inline]
-    fn durations(&mut self, n: usize, to: Option<usize>, rate: Rate, bytes: usize) -> (Duration, Duration) {
+    #[inline(always)]
+    fn durations(&mut self, n: usize, to: Option<usize>, rate: Rate, bytes: usize) -> FrameTimes {
         if to.is_none() {
             let frame = self.phy.airtime(self.phy.multicast_rate, bytes);
-            return (frame, frame);
+            return FrameTimes { frame, exchange: frame, acknowledgement: 0.0 };
         }
         let last_frame = &mut self.stations[n].last_frame;
         if (last_frame.0, last_frame.1) != (bytes, rate) {
             let frame = self.phy.airtime(rate, bytes);
-            *last_frame = (bytes, rate, frame, frame + SIFS + self.phy.acknowledgement(rate));
+            let acknowledgement = self.phy.acknowledgement(rate);
+            let share = acknowledgement.as_secs_f64() / frame.as_secs_f64();
+            let times =
+                FrameTimes { frame, exchange: frame + SIFS + acknowledgement, acknowledgement: share };
+            *last_frame = (bytes, rate, times);
         }
-        (last_frame.2, last_frame.3)
+        last_frame.2
     }
 
     /// The station that is to acknowledge what `n` sends to `to`; `None`: multicast.
@@ -474,7 +490,7 @@ impl<P: Packet> Cell<P> {
         let Some(head) = self.queues[flight.queue].head() else { return false };
         let (to, bytes) = (self.next_hop(flight.station, head.route.to), head.bytes);
         let rate = self.stations[flight.station].rate_to(to, |control, ladder| control.usual(ladder));
-        at + SIFS + self.durations(flight.station, to, rate, bytes).1 <= flight.txop_end
+        at + SIFS + self.durations(flight.station, to, rate, bytes).exchange <= flight.txop_end
     }
 
     /// A failure: another attempt after a longer back-off, or the packet is dropped.
@@ -514,7 +530,7 @@ impl<P> Station<P> {
             rate: spec.rate,
             ladder: Ladder::new(spec.lowest_rate, spec.rate),
             controls: Vec::new(),
-            last_frame: (usize::MAX, spec.rate, Duration::ZERO, Duration::ZERO),
+            last_frame: (usize::MAX, spec.rate, FrameTimes::default()),
             absences: match (spec.scan, spec.power_save) {
                 (Some(scan), _) => Some(Absences::scans(scan, seed)),
                 (None, Some(power_save)) => Some(Absences::dozes(power_save, seed)),

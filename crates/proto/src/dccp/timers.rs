@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{BrokenReason, CloseReason, Event, Instant, Outcome, Role};
+use antiphon_core::{BrokenReason, CloseReason, Event, Instant, Outcome, Role, soonest};
 
 use super::endpoint::{DccpEndpoint, State};
 use super::settings::RFC_REQUEST_TIMEOUT;
@@ -146,21 +146,14 @@ impl DccpEndpoint {
         }
         let ahead = |at: &Instant| *at > self.clock;
         let flush = self.flush_until().filter(|_| !matches!(self.state, State::Closing | State::CloseReq));
-        let mut soonest = [self.queue.next_expiry(), self.timers.again, self.timers.give_up, flush]
-            .into_iter()
-            .flatten()
-            .min();
-        if let Some(flow) = &self.flow {
-            // What is due already waits for `poll_transmit`, not for a time-out.
-            let departure = flow.sender.next_departure().filter(|_| !self.queue.is_empty() && self.is_open());
-            let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
-            let open = open.into_iter().flatten().filter(ahead).min();
-            soonest = [soonest, open, flow.sender.poll_timeout(), self.next_size(), self.next_question()]
-                .into_iter()
-                .flatten()
-                .min();
-        }
-        soonest
+        let own = soonest([self.queue.next_expiry(), self.timers.again, self.timers.give_up, flush]);
+        let Some(flow) = &self.flow else { return own };
+        let has_to_send = !self.queue.is_empty() && self.is_open();
+        let departure = if has_to_send { flow.sender.next_departure() } else { None };
+        // What is due already waits for `poll_transmit`, not for a time-out.
+        let open = [flow.receiver.poll_timeout(), departure, self.features.poll_timeout()];
+        let open = soonest(open.map(|timeout| timeout.filter(ahead)));
+        soonest([own, open, flow.sender.poll_timeout(), self.next_size(), self.next_question()])
     }
 }
 

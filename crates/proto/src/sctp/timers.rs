@@ -1,6 +1,6 @@
 //! Timers: T1, T2 and T3, delayed acknowledgements, heartbeats, deadlines (RFC 9260 §5.1, §6.3.3, §8.3, §9.2).
 
-use antiphon_core::{BrokenReason, CloseReason, Event, Instant};
+use antiphon_core::{BrokenReason, CloseReason, Event, Instant, sooner, soonest};
 
 use super::association::{Association, Phase};
 use super::endpoint::{Sctp, Stage};
@@ -56,7 +56,7 @@ impl Sctp {
             _ => self.leave_by(),
         };
         let association = self.association.as_ref().and_then(|association| association.next_timeout());
-        [ends, association, self.queue.next_expiry()].into_iter().flatten().min()
+        soonest([ends, association, self.queue.next_expiry()])
     }
 }
 
@@ -161,16 +161,13 @@ impl Association {
 
     fn next_timeout(&self) -> Option<Instant> {
         let stands = !self.phase.is_handshake();
-        let paths = self.paths.iter().flat_map(|path| {
-            [
-                path.t3,
-                path.overtaken_at,
-                path.tail.at,
-                stands.then_some(path.heartbeat_at),
-                self.next_size(path),
-            ]
-        });
-        paths.chain([self.t1, self.sack.at, self.out.check_at]).flatten().min()
+        let of_path = |path: &Path| {
+            let Path { t3, overtaken_at, tail, heartbeat_at, .. } = path;
+            let heartbeat_at = stands.then_some(*heartbeat_at);
+            soonest([*t3, *overtaken_at, tail.at, heartbeat_at, self.next_size(path)])
+        };
+        let own = soonest([self.t1, self.sack.at, self.out.check_at]);
+        self.paths.iter().map(of_path).fold(own, sooner)
     }
 }
 

@@ -37,11 +37,16 @@ pub(super) fn begins(packet: &[u8], port: u16) -> bool {
 /// The message in a packet.
 pub(super) fn message(packet: &[u8]) -> Option<(Header, &[u8])> {
     let (header, segment) = wire::parse(packet)?;
+    Some((header, message_in(&header, &segment)?))
+}
+
+/// The message in a packet that has been parsed.
+pub(super) fn message_in<'a>(header: &Header, segment: &Segment<'a>) -> Option<&'a [u8]> {
     let Segment::First { service: service::UNACKNOWLEDGED_DATAGRAM, bytes, .. } = segment else {
         return None;
     };
     let whole = header.has(option::EOM | option::END) && !header.returned && !bytes.is_empty();
-    whole.then_some((header, bytes))
+    whole.then_some(*bytes)
 }
 
 impl Protocol for Datagrams {

@@ -15,11 +15,12 @@ fn dissect(datagram: &[u8], each: &mut dyn FnMut(Dissected<'_>)) {
         return;
     }
     each(Dissected::Packet(OverIpPacket { over_ip: &XtpOverIp, bytes: datagram }));
-    if let Some((header, bytes)) = super::datagram::message(datagram) {
+    let Some((header, segment)) = wire::parse(datagram) else { return };
+    if let Some(bytes) = super::datagram::message_in(&header, &segment) {
         let fragment = Fragment::whole(u128::from(header.key.0), header.sync, bytes);
         return each(Dissected::Fragment(fragment));
     }
-    if let Some((header, Segment::Data { tag, bytes })) = wire::parse(datagram)
+    if let Segment::Data { tag, bytes } = segment
         && !bytes.is_empty()
     {
         let key = u128::from(header.key.0);

@@ -81,6 +81,11 @@ impl WaysApart {
     }
 
     /// Of a sender.
+    /// Whether there is no other way than the sound's, which is usual.
+    pub(super) fn is_unused(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     pub(super) fn sending(&self, apart: Apart) -> Option<&Sending> {
         match self.get(apart)? {
             WayApart::Sends(sending) => Some(sending),

@@ -35,13 +35,9 @@ impl<P: Packet> Cell<P> {
 
     /// Whether the acknowledgement of a frame that `to` has received gets lost on its way back. Both ends draw.
     fn loses_acknowledgement(&mut self, flight: Flight, to: usize) -> bool {
-        let frame = flight.frame_end.since(flight.start);
-        let acknowledgement = flight.end.since(flight.frame_end + SIFS);
-        let length = acknowledgement.as_secs_f64() / frame.as_secs_f64();
-        let start = flight.frame_end + SIFS;
-        [flight.station, to]
-            .into_iter()
-            .fold(false, |lost, end| self.stations[end].channel.fails_acknowledgement(start, length) | lost)
+        let (start, length) = (flight.frame_end + SIFS, flight.acknowledgement);
+        let mut fails = |end: usize| self.stations[end].channel.fails_acknowledgement(start, length);
+        fails(flight.station) | fails(to)
     }
 
     /// Station `to` has received a frame: the packet is new, or one whose acknowledgement was lost. Of the latter its MAC

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, sooner};
+use antiphon_core::{Instant, sooner, soonest};
 
 use super::{Outgoing, Part, Reliability, State};
 use crate::rack::{Rack, loss_delay};
@@ -48,7 +48,7 @@ impl Outgoing {
                     let answer_by = part.asked_at.map_or(Instant::ZERO, |asked| asked + patience);
                     let overdue = deadline.map(|deadline| deadline.max(answer_by));
                     by_deadlines &= lost.is_none() && part.copy_at.is_none() && overdue == deadline;
-                    [lost, overdue, part.copy_at].into_iter().flatten().min()
+                    soonest([lost, overdue, part.copy_at])
                 }
             }
         };

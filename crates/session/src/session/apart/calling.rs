@@ -84,6 +84,9 @@ impl Session {
 
     /// Calls for them if it is time, and notices what does not answer.
     pub(in crate::session) fn step_apart(&mut self, now: Instant) {
+        if self.apart.is_unused() {
+            return;
+        }
         for apart in Apart::ALL {
             let is_due = self.next_of_way(apart).is_some_and(|due| due <= now);
             if is_due && self.apart.sending(apart).is_some() {
@@ -124,6 +127,9 @@ impl Session {
 
     /// When [`Self::step_apart`] has something to do, or [`Self::waits_for_rest`] says something else.
     pub(in crate::session) fn next_apart(&self) -> Option<Instant> {
+        if self.apart.is_unused() {
+            return None;
+        }
         let [pictures, data] = Apart::ALL.map(|apart| self.next_of_way(apart));
         sooner(pictures, data)
     }
