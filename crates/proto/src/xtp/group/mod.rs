@@ -11,8 +11,9 @@
 //! * **Numbers.** `sync` counts the packets to the group. The echo in a report tells which of them the member had received; what left later
 //!   is not missing, and the time since that packet left is a round trip.
 //! * **Requests.** A member that finds a gap sends a report of what it lacks (`gaps`). In groups of more than 16 members it first waits for a random time
-//!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it. The time is longer
-//!   where members miss the same packets (`alike`).
+//!   (`backoff`), and waits again when a repair arrives, so that not all members that miss the same packet ask for it, and not at once: on a WLAN
+//!   requests collide with each other and with the stream. The time is longer where members miss the same packets (`alike`), and where
+//!   repairs have used up their share, so that requests bring little; in these two cases members of groups of more than four wait as well.
 //! * **Repairs** go to the group, in rounds, as coded packets (`combination`, `repair`). They take at most a quarter of the data's rate, and
 //!   a packet past its deadline is not repaired. The scarcer these bytes, the more of them are spent on combinations that nobody has asked for
 //!   (`unasked`), where packets have deadlines.
@@ -54,7 +55,9 @@ pub(super) use join::GroupValidator;
 pub(super) use member::GroupMember;
 pub(super) use sender::GroupSender;
 
-/// Members up to which each asks at once: their requests cost less than the wait.
+/// Members up to which each asks at once: their requests cost less than the wait, also on a WLAN.
+const FEW_MEMBERS: usize = 4;
+/// Members up to which each asks at once where it lacks its own packets: what others lack leaves their requests apart.
 const LARGE_GROUP: usize = 16;
 /// The longest time over which requests are spread.
 const MOST_SPREAD: Duration = Duration::from_millis(500);

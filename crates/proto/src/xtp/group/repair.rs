@@ -124,12 +124,22 @@ impl Repairs {
 
     /// Some member lacks packets, of which the first must be mended by `deadline`.
     pub fn begin(&mut self, now: Instant, deadline: Option<Instant>) {
-        // The fewer bytes are granted, the longer it waits, since combinations of many packets mend more.
-        let share = SHORT_ROUND + self.budget.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
-        let unhurried = UNHURRIED.min(self.budget.time_of(ENOUGH_PACKETS));
-        let most = deadline.map_or(unhurried, |deadline| deadline.since(now).mul_f64(share)).min(unhurried);
+        let most = self.round(deadline.map(|deadline| deadline.since(now)));
         let over = now + most.max(LEAST_ROUND);
         self.round = Some(self.round.map_or(over, |round| round.min(over)));
+    }
+
+    /// How long requests are collected where the first packet must be mended within so much time.
+    pub fn round(&self, within: Option<Duration>) -> Duration {
+        // The fewer bytes are granted, the longer, since combinations of many packets mend more.
+        let share = SHORT_ROUND + self.budget.scarcity(ENOUGH_CREDIT) * (LONG_ROUND - SHORT_ROUND);
+        let unhurried = UNHURRIED.min(self.budget.time_of(ENOUGH_PACKETS));
+        within.map_or(unhurried, |within| within.mul_f64(share)).min(unhurried)
+    }
+
+    /// 0 where requests can be answered, 1 where the bytes of repairs are used up.
+    pub fn exhaustion(&self) -> f64 {
+        self.budget.scarcity(SCARCE_CREDIT / 2.0)
     }
 
     /// When the round is over.
@@ -148,7 +158,7 @@ impl Repairs {
     }
 
     /// Ends a round that is due: says what will be sent.
-    pub fn end_round(&mut self, now: Instant, held: &mut Held, roster: &Roster, whole_stretches: bool) {
+    pub fn end_round(&mut self, now: Instant, held: &mut Held, roster: &Roster) {
         if self.round.is_none_or(|round| round > now) {
             return;
         }
@@ -159,19 +169,12 @@ impl Repairs {
             wanted.for_each(|packet| self.wanted.insert(packet.ordinal));
         }
         while let Some(stretch) = self.wanted.take_stretch() {
-            self.add_stretch(now, stretch, held, roster, whole_stretches);
+            self.add_stretch(now, stretch, held, roster);
         }
     }
 
     /// Queues the repairs of the wanted packets of a stretch: its first ordinal, and which are wanted.
-    fn add_stretch(
-        &mut self,
-        now: Instant,
-        (first, wanted): (u64, u64),
-        held: &mut Held,
-        roster: &Roster,
-        whole_stretches: bool,
-    ) {
+    fn add_stretch(&mut self, now: Instant, (first, wanted): (u64, u64), held: &mut Held, roster: &Roster) {
         let Some(packet) = held.get(first) else { return };
         let count = wanted.count_ones();
         let needed = Self::needed(now, first, held, roster);
@@ -187,7 +190,7 @@ impl Repairs {
         let is_last = packet.deadline().is_some_and(|last| last < answer_by);
         let more = is_last && self.budget.scarcity(ENOUGH_CREDIT) <= 0.5 && roster.worst_loss() >= MANY_LOST;
         let mut mask = wanted;
-        if whole_stretches {
+        if roster.len() > WHOLE_STRETCHES {
             let up_to_last = u64::MAX >> wanted.leading_zeros();
             let in_time = held.chosen(first, up_to_last).filter(|packet| !packet.is_past(now));
             in_time.for_each(|packet| mask |= 1 << (packet.ordinal - first));
@@ -319,6 +322,9 @@ const ENOUGH_CREDIT: f64 = 32.0 * 1500.0;
 const SCARCE_CREDIT: f64 = ENOUGH_CREDIT / 2.0;
 /// Bytes beyond what is granted from which on nothing is sent unasked: two packets.
 const MOST_OVERDRAWN: f64 = 2.0 * 1500.0;
+/// Members beyond which a combination is of all packets of its stretch. In groups of 5 to 16 members that wait before they ask this brings nothing on
+/// a cell that loses a twelfth, nor on lines.
+const WHOLE_STRETCHES: usize = 16;
 /// Of repairs no more than this share is expected to be lost.
 const MOST_ADDED: f64 = 0.5;
 /// A member that lacks this share of the packets loses repairs, too.

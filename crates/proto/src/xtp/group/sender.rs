@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use antiphon_core::{CloseReason, Event, Instant, Outcome, PathId, Rng};
 
+use super::MOST_MEMBERS;
 use super::alike::Alike;
 use super::gaps::Gaps;
 use super::held::{Held, Known};
 use super::repair::Repairs;
 use super::roster::Roster;
 use super::round_trips::Departures;
-use super::{LARGE_GROUP, MOST_MEMBERS};
 use crate::inbox::Inbox;
 use crate::patience::{LONGEST_LEAVE, leave_by};
 use crate::queue::{Room, SendQueue};
@@ -291,7 +291,7 @@ impl GroupSender {
         if self.stage != Stage::Open {
             return None;
         }
-        self.repairs.end_round(now, &mut self.held, &self.roster, self.roster.len() > LARGE_GROUP);
+        self.repairs.end_round(now, &mut self.held, &self.roster);
         let len = self.write_repair(now, buf).or_else(|| self.write_data(now, buf))?;
         Some((GROUP, len))
     }

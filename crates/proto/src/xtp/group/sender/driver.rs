@@ -5,7 +5,6 @@ use antiphon_core::{
     Received, SendError, Transmit,
 };
 
-use super::super::LARGE_GROUP;
 use super::super::combination::OVERHEAD;
 use super::super::roster::Member;
 use super::{CHECK, GROUP, GroupSender, LEAST_RESERVED, Stage};
@@ -95,7 +94,7 @@ impl Endpoint for GroupSender {
             self.settle(now);
         }
         self.announce |= now >= self.announce_at;
-        self.repairs.end_round(now, &mut self.held, &self.roster, self.roster.len() > LARGE_GROUP);
+        self.repairs.end_round(now, &mut self.held, &self.roster);
         self.move_on(now);
     }
 

@@ -6,7 +6,7 @@ use antiphon_core::Instant;
 
 use super::super::combination::OVERHEAD;
 use super::super::held::{ENTRY, Packet};
-use super::super::{LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
+use super::super::{FEW_MEMBERS, LARGE_GROUP, MOST_SPREAD, NEVER_SPREAD, STATUS_SHARE, STATUS_SIZE, WINDOW};
 use super::{GroupSender, LEAST_ANNOUNCEMENT, MOST_ANNOUNCEMENT, SHORTEST_STATUS, Welcome};
 use crate::xtp::wire::{HEADER, Header, Key, Status, TAG, Traffic, Writer, format, option, service};
 
@@ -42,14 +42,22 @@ impl GroupSender {
 
     /// Over how long members spread their requests.
     pub(super) fn spread(&self) -> Duration {
-        if self.roster.len() <= LARGE_GROUP {
+        let members = self.roster.len();
+        if members <= FEW_MEMBERS {
             return NEVER_SPREAD;
         }
-        // Four times the longest round trip (RFC 5740 §5.4), and not so long that repairs come too late: where members lack
-        // the same the first request is early, otherwise each waits for its own.
+        // Not so long that repairs come too late. Where members lack the same the first request is early, and where the bytes of
+        // repairs are used up requests are not answered soon; otherwise each waits for its own.
+        let alone = if members > LARGE_GROUP { ALONE_SPREAD } else { 0.0 };
+        // Without deadlines nothing is sent unasked, so that requests are needed all the same.
+        let exhaustion = self.horizon.map_or(0.0, |_| self.repairs.exhaustion());
+        let degree = self.alike.degree().max(exhaustion);
         let horizon = self.horizon.unwrap_or(4 * MOST_SPREAD);
-        let most = horizon.mul_f64(ALONE_SPREAD + self.alike.degree() * (ALIKE_SPREAD - ALONE_SPREAD));
-        (4 * self.roster.longest_rtt()).min(most).min(MOST_SPREAD)
+        let most = horizon.mul_f64(alone + degree * (ALIKE_SPREAD - alone));
+        // Four times the longest round trip (RFC 5740 §5.4), and the time for which requests are collected before they are answered: members
+        // that wait for less ask before the repair for the first request can come.
+        let answered = 4 * self.roster.longest_rtt() + self.repairs.round(self.horizon);
+        answered.min(most).min(MOST_SPREAD)
     }
 
     /// Whether the members' room allows a further packet. Without repairs nobody's does not.

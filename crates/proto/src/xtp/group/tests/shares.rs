@@ -80,6 +80,37 @@ fn losses_that_all_have_alike_are_told_from_those_of_each() {
     assert!(degree < 0.1 && missing < 0.001, "{degree} {missing}");
 }
 
+/// On a channel that members share, requests at the same moment collide with each other and with the stream. When they hear the packet behind
+/// a loss that all have alike they hear it at once.
+#[test]
+fn members_that_lack_the_same_do_not_all_ask_at_once() {
+    for (members, at_once) in [(4, 4), (5, 3), (8, 4), (16, 6)] {
+        let mut group = Group::new(&format!("members={members}"), members, 0.0);
+        group.run(500);
+        group.stream(200, Some(Duration::from_millis(300)));
+        assert_eq!(group.joined(), members);
+        group.common_loss = 0.05;
+        // It is learnt that losses are alike.
+        group.stream(400, Some(Duration::from_millis(300)));
+        let before = group.next;
+        let (mut most, mut asked) = (0, 0);
+        for _ in 0..1_000 {
+            group.send(LEN, Some(Duration::from_millis(300)));
+            for _ in 0..5 {
+                group.seen.clear();
+                group.run(1);
+                let reports = group.seen.iter().filter(|(.., ours)| !ours).count();
+                (most, asked) = (most.max(reports), asked + reports);
+            }
+        }
+        group.run(500);
+        let case = format!("{members} members: {most} at once, {asked} in all");
+        assert!(most <= at_once, "{case}");
+        let missing: usize = (0..members).map(|member| group.missing(member)).sum();
+        assert!(missing * 1_000 <= (group.next - before) as usize * members, "{case}, {missing} missing");
+    }
+}
+
 #[test]
 fn repairs_and_requests_keep_their_share_and_mend_most() {
     // Members, loss, deadline in ms; most that may be missing, in percent. Without repairs it is the loss.
