@@ -16,7 +16,7 @@ use antiphon_session::{
 };
 
 use crate::embedded::Place;
-use crate::pictures::{BesidePlan, BesideRun, BothSinks};
+use crate::pictures::{BesidePlan, BesideRun, BothSinks, PacketLength};
 use crate::run::{self, RunPlan, Runner, WirePlan};
 use crate::send::SILENCE;
 use crate::show::Looks;
@@ -94,7 +94,8 @@ pub(crate) fn run(
     let _main_thread_is_gone = begin.recv();
     let session = Session::new(session_config(&options, clock), clock.now());
     let receive = receive_config(&options, runner.profile().ordered);
-    let beside = pictures.map(|pictures| (pictures, runner.max_packet(), &place));
+    let beside = pictures
+        .map(|pictures| (pictures, PacketLength::beside(runner.max_packet(), &runner.profile()), &place));
     let mut streams = Streams::new(session, (send, log), (receive, sink), beside)?;
     runner.join(&mut streams.session, SILENCE);
     let log = Rc::clone(&streams.log);
@@ -124,7 +125,7 @@ impl Streams {
         mut session: Session,
         (send, log): (SendTrack, CallLog),
         (receive, sink): (ReceiveTrackConfig, Box<dyn Sink>),
-        beside: Option<(BesidePlan, usize, &Place)>,
+        beside: Option<(BesidePlan, PacketLength, &Place)>,
     ) -> Result<Self, Error> {
         let ssrc = send.packetiser().ssrc();
         session.set_send_track(send);
@@ -132,10 +133,10 @@ impl Streams {
         let seen_by = Rc::clone(&log);
         session.observe(Box::new(move |now: Instant, seen: &_| seen_by.borrow_mut().on(now, seen)));
         let (mut sink, mut pictures) = (sink, None);
-        if let Some((plan, max_packet, place)) = beside {
+        if let Some((plan, packets, place)) = beside {
             place.arrivals.iter().for_each(|table| table.follow(ssrc));
             let arrivals = place.picture_arrivals.clone();
-            let (run, shown) = plan.join(&mut session, max_packet, sink.format(), arrivals)?;
+            let (run, shown) = plan.join(&mut session, packets, sink.format(), arrivals)?;
             (sink, pictures) = (Box::new(BothSinks(sink, shown)), Some(run));
         }
         let sink: Unopened = Rc::new(RefCell::new(Some(sink)));

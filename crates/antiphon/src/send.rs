@@ -2,6 +2,7 @@
 
 mod burst;
 mod described;
+mod members;
 mod outcome;
 mod outgoing;
 mod plan;
@@ -34,6 +35,8 @@ use crate::show::{Looks, looks, watch};
 use crate::spool::{Kept, SpoolKeeper};
 use crate::standstill::{self, Standstill};
 use crate::{Error, ErrorKind, SendOptions};
+pub use members::SendMember;
+use members::{joins_and_leaves, members};
 use outcome::Outcome;
 pub(crate) use outcome::why;
 pub use outcome::{ConfirmedBy, Shortfall};
@@ -42,8 +45,7 @@ pub(crate) use plan::{SendPlan, stream_format};
 pub use receivers::SendReceiver;
 use receivers::{Places, comings_and_goings};
 pub(crate) use status::Snapshot;
-pub use status::{SendMember, SendProgramme, SendStatus};
-use status::{joins_and_leaves, members};
+pub use status::{SendProgramme, SendStatus};
 use uncounted::newly_uncounted;
 use watch::TvWatch;
 

@@ -1,13 +1,21 @@
 //! A stream that is announced is found, and received as it was announced.
 
+#[path = "common/mod.rs"]
+mod common;
+
 use std::time::Duration;
 
+use antiphon::media::StreamDescription;
+use antiphon::media::sap::{Announcement, SAP_PORT};
 use antiphon::net::netns::Namespace;
+use antiphon::net::{GroupSocket, Multicast, SocketOptions};
+use antiphon::video::{Clip, VideoDescription};
 use antiphon::{
     Announce, Announced, AnnouncedStream, ErrorKind, FoundPeer, PeerRole, ReceiveOptions, ReflectOptions,
     SendOptions, Stop, hear_announcements, receive, reflect, send,
 };
 use antiphon_testkit::skip_without_namespace;
+use common::scratch;
 
 fn options(target: &str, seconds: u64) -> SendOptions {
     let group = antiphon::ANNOUNCEMENT_GROUPS[0];
@@ -56,6 +64,69 @@ fn a_stream_to_a_group_is_found_under_its_name() {
         (described.coding.name(), described.format.rate(), described.format.channels()),
         ("l16", 48_000, 2)
     );
+}
+
+/// Of a namespace of a test's own.
+fn interface() -> SocketOptions {
+    let multicast = Multicast { interface: Some("lo".into()), ..Multicast::default() };
+    SocketOptions { multicast, ..SocketOptions::default() }
+}
+
+/// The description that the next announcement holds.
+fn announced_description(socket: &GroupSocket) -> String {
+    let mut room = vec![0; 4096];
+    let heard = socket.receive(&mut room, Duration::from_secs(60)).expect("a socket on loopback");
+    let (len, _) = heard.expect("an announcement within a minute");
+    let description = Announcement::read(&room[..len]).expect("an announcement").description;
+    String::from_utf8(description.into()).expect("text")
+}
+
+/// Sound and pictures are announced together; who has the announcement as a file receives both, and joins in the middle.
+#[test]
+fn pictures_beside_the_sound_are_announced_too() {
+    let namespace = match Namespace::private() {
+        Ok(namespace) => namespace,
+        Err(error) => return skip_without_namespace(&error),
+    };
+    let directory = scratch("announced-pictures");
+    let file = |name: &str| directory.join(name);
+    std::fs::write(file("film.mkv"), Clip::H264.file()).unwrap();
+    let sending = SendOptions {
+        video: vec![file("film.mkv")],
+        sdp: Some(file("sent.sdp")),
+        ..options("rtp://239.1.2.3:5004?iface=lo", 600)
+    };
+    let receiving = |described: &str| ReceiveOptions {
+        source: "rtp://@239.1.2.3:5004".into(),
+        sink: file("took.mkv").display().to_string(),
+        description: Some(StreamDescription::from_sdp(described.as_bytes()).expect("sound")),
+        pictures: Some(VideoDescription::from_sdp(described.as_bytes())),
+        length: Some(Duration::from_secs(5)),
+        socket: interface(),
+        ..ReceiveOptions::default()
+    };
+    let (described, received) = namespace
+        .run(|| {
+            let socket = GroupSocket::hearing(&antiphon::ANNOUNCEMENT_GROUPS, SAP_PORT, &interface());
+            let (socket, stop) = (socket.expect("a socket on loopback"), Stop::new());
+            std::thread::scope(|scope| {
+                let sender = scope.spawn(|| send(&sending, &stop, &mut |_| {}, &mut |_| {}));
+                let described = announced_description(&socket);
+                let received = receive(&receiving(&described), &Stop::new(), &mut |_| {}, &mut |_| {});
+                stop.ask();
+                sender.join().unwrap().expect("it sends until it is stopped");
+                (described, received)
+            })
+        })
+        .expect("a namespace");
+    let sent = std::fs::read_to_string(file("sent.sdp")).unwrap();
+    let of = |sdp: &str, media: &str| sdp.split_once(media).map(|(_, rest)| rest.to_string());
+    assert!(of(&described, "m=video 5006 RTP/AVP ").is_some(), "{described}");
+    assert_eq!(of(&described, "m=audio"), of(&sent, "m=audio"), "the file and the announcement differ");
+    let pictures = received.expect("it is received").status.pictures.expect("pictures came");
+    // 125 were sent meanwhile; up to 50 of them before the first key frame.
+    assert!(pictures.whole >= 70, "{} whole pictures", pictures.whole);
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

@@ -223,21 +223,35 @@ fn the_clapper_is_in_step_for_a_player() {
 #[test]
 #[ignore = "needs ffplay, which scripts/install-peers installs with ffmpeg"]
 fn ffplay_plays_to_the_end() {
-    let directory = scratch("player-ffplay");
+    let run = "export SDL_VIDEODRIVER=dummy SDL_AUDIODRIVER=dummy
+exec $PROGRAM \"$@\" -vf showinfo -loglevel info 2> $LISTED";
+    plays_to_the_end("ffplay", run);
+}
+
+/// mpv itself, likewise.
+#[test]
+#[ignore = "needs mpv, which scripts/install-peers installs"]
+fn mpv_plays_to_the_end() {
+    let run = "exec $PROGRAM \"$@\" --no-config --vo=null --ao=null --vf=lavfi=[showinfo] --log-file=$LISTED";
+    plays_to_the_end("mpv", run);
+}
+
+/// Plays a clip with the program of this name, whose arguments come from ours, which knows it by its name; `run` starts it, so that it lists the
+/// pictures that it shows.
+fn plays_to_the_end(name: &str, run: &str) {
+    let directory = scratch(&format!("player-{name}"));
     let listed = directory.join("listed");
-    // Its own arguments come from the program, which knows it by its name.
     let folder = directory.join("bin");
     fs::create_dir_all(&folder).unwrap();
-    let ffplay = folder.join("ffplay");
+    let program = folder.join(name);
     let text = format!(
-        "#!/bin/sh\nexport SDL_VIDEODRIVER=dummy SDL_AUDIODRIVER=dummy\nexec $(PATH=${{PATH#{}:}} command -v ffplay) \"$@\" \
-         -vf showinfo -loglevel info 2> {}\n",
+        "#!/bin/sh\nPROGRAM=$(PATH=${{PATH#{}:}} command -v {name})\nLISTED={}\n{run}\n",
         folder.display(),
         listed.display()
     );
-    fs::write(&ffplay, text).unwrap();
-    fs::set_permissions(&ffplay, fs::Permissions::from_mode(0o755)).unwrap();
-    let sink = format!("player:{}", ffplay.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let sink = format!("player:{}", program.display());
     let received = show(&directory, "", Some(Clip::H264), |options| options.sink.clone_from(&sink)).unwrap();
     assert_eq!(received.status.pictures.unwrap().broken, 0);
     let listed = fs::read_to_string(listed).unwrap();

@@ -11,7 +11,7 @@ use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{ArrivalTable, PictureSent, Seen, Session};
 
 use super::film::{FilmCounters, MeasuredFilm};
-use super::{FrameRate, VideoFile};
+use super::{FrameRate, PacketLength, VideoFile};
 use crate::trouble::ReadTrouble;
 use crate::{CompareOptions, Error};
 
@@ -76,18 +76,18 @@ impl PicturesPlan {
 }
 
 impl BesidePlan {
-    /// Sends them beside the sound of `session`, in packets of at most so many bytes, and receives them. Returns the sink that the sound is to
+    /// Sends them beside the sound of `session`, in packets of at most this length, and receives them. Returns the sink that the sound is to
     /// be played to as well. `arrivals`: what the far end notes of them, if it shares our clock.
     pub fn join(
         self,
         session: &mut Session,
-        max_packet: usize,
+        packets: PacketLength,
         format: StreamFormat,
         arrivals: Option<ArrivalTable>,
     ) -> Result<(BesideRun, Box<dyn Sink>), Error> {
         let log = PictureLog::new((self.length.as_secs_f64() * MOST_RATE) as usize + 1);
         let how = (Some(self.length), self.seed);
-        let troubles = VideoFile::send_with(vec![self.versions], session, max_packet, how, None)?;
+        let troubles = VideoFile::send_with(vec![self.versions], session, packets, how, None)?;
         let film = MeasuredFilm::start(format, self.latency)?;
         session.set_video_sink(film.pictures);
         if let (Some(table), Some(ssrc)) = (&arrivals, session.video_ssrcs().next()) {

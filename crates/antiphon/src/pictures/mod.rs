@@ -21,7 +21,7 @@ pub(crate) use compared::{BesidePlan, BesideRun, BothSinks, PicturesPlan};
 pub(crate) use film::{Film, FilmCounters, FilmPlan};
 pub(crate) use foreign::{ForeignNews, ForeignPictures};
 pub(crate) use over::{Beside, Overs, VideoCall, VideoOver};
-pub(crate) use sending::VideoFile;
+pub(crate) use sending::{PacketLength, VideoFile};
 
 use std::path::Path;
 

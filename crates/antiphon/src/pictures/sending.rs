@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use antiphon_core::{Profile, Wire};
 use antiphon_media::packet::{EncodingName, ExtensionIds, VIDEO_HEADER};
 use antiphon_session::{
-    Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
+    GroupPaths, Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
 };
 use antiphon_video::{
     CLOCK_RATE, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, VideoDescription, VideoReader,
@@ -30,6 +31,29 @@ pub(crate) struct VideoFile {
     rate: Option<f64>,
     begin: Sender<Order>,
     trouble: ReadTrouble,
+}
+
+/// How long packets of pictures may be beside sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketLength {
+    /// In bytes.
+    most: usize,
+    /// How long one takes at the rate of the pictures: the sound waits behind it, and on a path that carries little more than these for as long.
+    takes: Duration,
+}
+
+impl PacketLength {
+    /// For packets of at most so many bytes, beside sound over an endpoint with this profile.
+    pub fn beside(most: usize, sound: &Profile) -> Self {
+        let is_repaired = sound.retransmits && sound.wire == Wire::Datagram;
+        PacketLength { most, takes: if is_repaired { LONGEST_BESIDE_REPAIRS } else { LONGEST } }
+    }
+
+    /// In bytes, for pictures of so many bytes a second, if that is known.
+    fn at_rate(self, rate: Option<f64>) -> usize {
+        let short = rate.map(|rate| (rate * self.takes.as_secs_f64()) as usize);
+        short.map_or(self.most, |short| short.max(SHORTEST_PACKET).min(self.most))
+    }
 }
 
 struct Order {
@@ -121,25 +145,28 @@ impl VideoFile {
         }
     }
 
-    /// Sends films beside the sound of a session, each the versions of one, in packets of at most so many bytes, and as much of them as the
+    /// Sends films beside the sound of a session, each the versions of one, in packets of at most this length, and as much of them as the
     /// path carries, of earlier ones first; no more than `length` of each. The lowest version comes first; none are no pictures.
     /// `described`: to other programs, as SDP tells them.
     pub fn send_with(
         films: Vec<Vec<Self>>,
         session: &mut Session,
-        max_packet: usize,
+        packets: PacketLength,
         how: (Option<Duration>, u64),
         described: Option<&VideoDescription>,
     ) -> Result<Vec<ReadTrouble>, Error> {
         let films: Vec<Vec<Self>> = films.into_iter().filter(|versions| !versions.is_empty()).collect();
         let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + films.len();
-        // The parties of a call over a group tell nothing of their paths; other programs tell nothing either.
-        if !films.is_empty() && !session.is_group() && described.is_none() {
-            session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        // Other programs tell nothing of their paths.
+        if !films.is_empty() && described.is_none() {
+            session.set_congestion_manager(match session.is_group() {
+                true => Box::new(GroupPaths::of_call(streams)),
+                false => Box::new(SharedPath::new(streams)),
+            });
         }
         let mut troubles = Vec::new();
         for versions in films {
-            troubles.extend(Self::send_film(versions, session, max_packet, how, described)?);
+            troubles.extend(Self::send_film(versions, session, packets, how, described)?);
         }
         Ok(troubles)
     }
@@ -147,16 +174,14 @@ impl VideoFile {
     fn send_film(
         versions: Vec<Self>,
         session: &mut Session,
-        max_packet: usize,
+        packets: PacketLength,
         (length, seed): (Option<Duration>, u64),
         described: Option<&VideoDescription>,
     ) -> Result<Vec<ReadTrouble>, Error> {
         let Some(lowest) = versions.first() else { return Ok(Vec::new()) };
         let seed = seed ^ unguessable();
         let codec = lowest.info.codec;
-        // The sound waits behind a packet of pictures, and on a path that carries just these for as long as they take.
-        let short = lowest.rate.map(|rate| (rate * LONGEST_PACKET.as_secs_f64()) as usize);
-        let max_packet = short.map_or(max_packet, |short| short.max(SHORTEST_PACKET).min(max_packet));
+        let max_packet = packets.at_rate(lowest.rate);
         let config = VideoTrackConfig {
             encoding: EncodingName::new(codec.encoding_name()).expect("it is a short word"),
             payload_type: described.map_or(PAYLOAD_TYPE, |described| described.payload_type),
@@ -324,9 +349,11 @@ impl VideoSource for Queue {
 
 /// RTP's number for the pictures: sound in many channel groups has those from 96 on.
 const PAYLOAD_TYPE: u8 = 127;
-/// How long a packet takes at most on a path that carries the pictures and little more, and the shortest one that is made for it: the headers of
-/// a shorter one would be more than an eighth.
-const LONGEST_PACKET: Duration = Duration::from_millis(20);
+/// How long a packet takes at most on a path that carries the pictures and little more, and where lost sound is repaired: a repair waits for two packets, its
+/// request for one, so that fewer of them come too late (the laboratory's experiment `two-stream/packets`). The shortest packet that is made for it: the
+/// headers of a shorter one would be more than an eighth.
+const LONGEST: Duration = Duration::from_millis(20);
+const LONGEST_BESIDE_REPAIRS: Duration = Duration::from_millis(17);
 const SHORTEST_PACKET: usize = 500;
 /// Of a file so much is read to know its rate.
 const BEGINNING: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use super::plan::SendPlan;
 use crate::data::DataInput;
 use crate::live::PeakMeter;
 use crate::passport::{PassportFile, Recorder, Sending};
-use crate::pictures::{VideoCall, VideoFile, VideoOver};
+use crate::pictures::{PacketLength, VideoCall, VideoFile, VideoOver};
 use crate::run::{Runner, session_config};
 use crate::spool::{self, SpoolKeeper};
 use crate::trouble::ReadTrouble;
@@ -73,12 +73,13 @@ impl Outgoing {
         let calls = plan.overs.iter().map(call).collect::<Result<Vec<_>, _>>()?;
         let for_pictures = calls.iter().find(|call| call.carries_pictures());
         let most = for_pictures.map_or(runner.max_packet(), |call| call.max_packet);
+        let packets = PacketLength::beside(most, &runner.profile());
         let how = (options.length, options.seed);
         if plan.described.is_some() {
             session.set_video_session(clock.now());
         }
         let films = [plan.video].into_iter().chain(plan.further_video).collect();
-        let pictures = VideoFile::send_with(films, &mut session, most, how, plan.described.as_ref())?;
+        let pictures = VideoFile::send_with(films, &mut session, packets, how, plan.described.as_ref())?;
         for over in plan.overs.iter().filter(|_| plan.described.is_none()) {
             session.send_apart(clock.now(), over.apart());
         }

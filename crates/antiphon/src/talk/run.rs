@@ -18,7 +18,7 @@ use super::status::Snapshot;
 use crate::Error;
 use crate::discovery::{PeerRole, advertise};
 use crate::live::PeakMeter;
-use crate::pictures::VideoFile;
+use crate::pictures::{PacketLength, VideoFile};
 use crate::receive::{Opened, Told, film, finish, open_sink, playback, session_config, was_closed};
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture};
 use crate::send::{SILENCE, open_wire, wake_for};
@@ -94,7 +94,8 @@ pub(super) fn run(
         session.set_receive_track(ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc)));
     }
     let how = (options.send.length, options.send.seed);
-    let troubles = VideoFile::send_with(vec![plan.send.video], &mut session, runner.max_packet(), how, None)?;
+    let packets = PacketLength::beside(runner.max_packet(), &runner.profile());
+    let troubles = VideoFile::send_with(vec![plan.send.video], &mut session, packets, how, None)?;
     runner.join(&mut session, SILENCE);
     if !matches!(plan.uri.target, Target::Call(_)) {
         runner.listen_for_rtcp(WireId(1), &mut session)?;

@@ -94,8 +94,8 @@ impl Controller for Cubic {
 
 /// RFC 9438 §5: aggressiveness, segments per cubed second.
 const C: f64 = 0.4;
-/// RFC 9438 §4.6: multiplicative decrease.
-const BETA: f64 = 0.7;
+/// CUBIC's window after a loss, as a part of that before it: the multiplicative decrease (RFC 9438 §4.6).
+pub const BETA: f64 = 0.7;
 /// RFC 9438 §4.3: growth that gives Reno's mean window at `BETA`: 3 (1 - β) / (1 + β).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 

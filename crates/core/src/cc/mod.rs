@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::Instant;
 
-pub use cubic::Cubic;
+pub use cubic::{BETA as CUBIC_BETA, Cubic};
 pub use reno::Reno;
 pub use usage::{PipeAck, is_validated};
 

@@ -15,11 +15,13 @@
 //! * Losses without a queue bound the rate to 1.75 times that of a TCP with the same losses. The paper does not mind them;
 //!   where the queue is short, the other senders would starve.
 
+mod losses;
+
 use std::time::Duration;
 
 use antiphon_core::Instant;
-use antiphon_core::cc::tfrc::throughput;
-use antiphon_core::cc::{Controller, Cubic, Window};
+use antiphon_core::cc::{CUBIC_BETA, Controller, Cubic, Window};
+use losses::Losses;
 
 /// The window of one path.
 #[derive(Clone, Debug)]
@@ -51,15 +53,8 @@ pub(super) struct Copa {
     /// goes down by delay until it is.
     first_drained: Option<(f64, Instant)>,
     losses: Losses,
-}
-
-/// How often packets are lost: losses of one round are one event (RFC 5348 §5.2).
-#[derive(Clone, Copy, Debug, Default)]
-struct Losses {
-    events: u32,
-    /// Packets since the last event, and smoothed between events.
-    since: f64,
-    between: f64,
+    /// It goes by delay whoever fills the queue.
+    yields: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,7 +119,13 @@ impl Copa {
             credit: 0,
             first_drained: None,
             losses: Losses::default(),
+            yields: false,
         }
+    }
+
+    /// The same that takes no other sender for one that minds losses alone.
+    pub fn yielding(self) -> Self {
+        Copa { yields: true, ..self }
     }
 
     /// Bytes that may be on their way.
@@ -228,7 +229,7 @@ impl Copa {
 
     /// Nothing was heard for long: the path begins anew.
     pub fn on_silence(&mut self, packet: f64) {
-        *self = Copa { window: LEAST * packet, ..Copa::new(packet, 0.0) };
+        *self = Copa { window: LEAST * packet, yields: self.yields, ..Copa::new(packet, 0.0) };
     }
 
     /// Reports come in steps: a short span would count one report more or less.
@@ -257,6 +258,9 @@ impl Copa {
 
     /// Whether the queue empties when we let it.
     fn look_for_others(&mut self, now: Instant, told: &Told) {
+        if self.yields {
+            return;
+        }
         let longest = self.longest.iter().fold(self.round.longest, |most, one| most.max(*one));
         let is_empty = told.standing <= STEP.max(longest / 10).max(told.meant);
         let drains = Mode::Draining(now + told.answer + self.drains_in(told), told.standing, told.standing);
@@ -319,7 +323,7 @@ impl Copa {
 
     /// Another sender is there: the window of before, or that of the first doubt, less what CUBIC takes off after a loss.
     fn begin_cubic(&mut self, now: Instant, told: &Told) {
-        let at_first = self.window_at_first(now).map_or(0.0, |(window, _)| BESIDE * window);
+        let at_first = self.window_at_first(now).map_or(0.0, |(window, _)| CUBIC_BETA * window);
         self.first_drained = None;
         let before = self.before.take().filter(|(_, until)| *until > now);
         let begun = || beside(self.window.max(at_first) / told.packet);
@@ -355,29 +359,6 @@ fn beside(packets: f64) -> Cubic {
     cubic
 }
 
-impl Losses {
-    fn note(&mut self, packets: u32, is_event: bool) {
-        self.since += f64::from(packets);
-        if is_event {
-            self.between =
-                if self.events == 0 { self.since } else { self.between * 7.0 / 8.0 + self.since / 8.0 };
-            (self.events, self.since) = (self.events + 1, 0.0);
-        }
-    }
-
-    /// The most that may be on its way: what a TCP has on average, Reno or CUBIC (RFC 9438 §5.1, with C = 0.4 and β = 0.7), and some more.
-    fn bound(&self, told: &Told) -> f64 {
-        if self.events < FEW_EVENTS {
-            return f64::INFINITY;
-        }
-        let p = 1.0 / self.between.max(self.since).max(1.0);
-        let round_trip = told.answer.saturating_sub(told.standing);
-        let seconds = round_trip.as_secs_f64().max(1e-3);
-        let cubic = told.packet * 1.054 * seconds.powf(-0.25) * p.powf(-0.75);
-        FRIENDLY * throughput(told.packet, round_trip, p).max(cubic) * told.answer.as_secs_f64()
-    }
-}
-
 /// The window at the beginning and the least one, in packets (RFC 5681 §3.1 begins with two to four; RFC 8085 §3.1.1 permits one in a round
 /// trip at any time).
 const INITIAL: f64 = 2.0;
@@ -411,13 +392,7 @@ const REMEMBERS: Duration = Duration::from_secs(30);
 const SUPPOSED: u32 = 1;
 /// A queue that stands again within so many round trips was not made by our growth.
 const SOON: u32 = 2;
-/// CUBIC's window after a loss, as a part of that before it (RFC 9438 §4.6).
-const BESIDE: f64 = 0.7;
 /// A doubling in each of ten rounds.
 const MOST_VELOCITY: f64 = 1024.0;
 /// Two units of the reports.
 const STEP: Duration = Duration::from_millis(2);
-/// Loss events that the path has shown before they bound anything.
-const FEW_EVENTS: u32 = 4;
-/// The bound by losses, in rates of a TCP: the equation is that of a mean, and shares of two thirds and one third are a fairness of 0.9.
-const FRIENDLY: f64 = 1.75;

@@ -152,9 +152,10 @@ const TOGETHER: Duration = Duration::from_millis(5);
 const LARGE: u32 = 400;
 /// How many packets' time a packet should wait, of which its own is a part: with 1 the path is idle now and then, with 2 a repair of sound comes
 /// later than 200 ms on the path of 15 500 bytes/s.
-const AIM: f64 = 1.25;
-/// By how much the rate follows the wait, and its bounds.
-const GAIN: f64 = 0.5;
+const AIM: f64 = 1.4;
+/// By how much the rate follows the wait, and its bounds. A report tells of a few packets, so that with twice as much the rate swings, the path is idle now and
+/// then, and as much sound comes late.
+const GAIN: f64 = 0.25;
 const SLOWEST: f64 = 0.5;
 const FASTEST: f64 = 1.15;
 

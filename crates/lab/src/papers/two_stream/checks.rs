@@ -69,6 +69,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("ours-ts-17", managed::as_much_video_as_over_tcp),
     ("ours-ts-18", managed::repairs_are_far_better_than_tcp),
     ("ours-ts-19", managed::the_manager_has_no_crossing),
+    ("ours-ts-20", managed::no_length_of_packets_has_both),
 ];
 
 impl Case<'_> {

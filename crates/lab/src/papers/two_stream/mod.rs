@@ -42,6 +42,9 @@ pub(super) const MODULE: Module = Module {
             shows "missed_200ms_percent" "missed_1000ms_percent" "media_kbit_per_s" "frames_whole"
                 "frame_delay_mean_ms" "freeze_percent" "gaps_above_250ms",
             includes "session.toml";
+        "packets" "how long the video's packets may be beside audio that is repaired", None, &["rtp", "srp"], &[],
+            shows "missed_200ms_percent" "media_kbit_per_s" "frames_whole",
+            includes "session.toml";
         "priorities" "a bottleneck that honours XTP's priorities", None, &["rtp", "xtp"], &[],
             shows "missed_200ms_percent" "media_kbit_per_s" "frames_whole";
         "crossing" "where TCP stops being better", None, BOTH, &[],
