@@ -250,6 +250,7 @@ impl<P: Packet> Cell<P> {
         self.queues[station.queue_for(category)].len()
     }
 
+    // As a call, it would move the packet through memory twice more.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, n: usize, route: Route, packet: P) -> Option<P> {
         let station = &self.stations[n];
@@ -421,7 +422,7 @@ impl<P: Packet> Cell<P> {
         });
     }
 
-    /// Times of a frame. Waiting for a missing acknowledgement is assumed to take as
+    /// Times of a frame: a comparison, for most. Waiting for a missing acknowledgement is assumed to take as
     /// long, for the sender and for stations that could not read the frame (EIFS).
     #[inline(always)]
     fn durations(&mut self, n: usize, to: Option<usize>, rate: Rate, bytes: usize) -> FrameTimes {
