@@ -54,6 +54,7 @@ pub fn machine() -> String {
     };
     let system = match std::env::consts::OS {
         "linux" => "Linux",
+        "windows" => "Windows",
         other => other,
     };
     format!("{system}{kernel}, {}, {processors}", std::env::consts::ARCH)

@@ -3,20 +3,26 @@
 //! The manager names a datagram socket in the environment; each datagram holds assignments, one a line. A watchdog is fed
 //! when a media thread has told its state, and not by a timer of its own: a media thread that stands still is noticed.
 
+#[cfg(not(unix))]
+mod absent;
+#[cfg(unix)]
+mod socket;
+
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_net::OsClock;
 
 use crate::Error;
+#[cfg(not(unix))]
+use absent::Manager;
+#[cfg(unix)]
+use socket::Manager;
 
 /// Tells the service manager that started this program.
 pub struct ServiceNotifier {
-    socket: UnixDatagram,
-    manager: SocketAddr,
+    manager: Manager,
     /// How often the watchdog is fed; `None` without one.
     feed_every: Option<Duration>,
     clock: OsClock,
@@ -30,25 +36,16 @@ impl ServiceNotifier {
     /// From what the manager has put into the environment; `None` if nobody waits to be told. `variable` reads one.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Error> {
         let Some(name) = variable("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return Ok(None) };
-        let failed = |why: &dyn std::fmt::Display| {
+        let failed = |why: std::io::Error| {
             Error::failed(format!(
                 "the service manager cannot be told at '{}' (NOTIFY_SOCKET): {why}; start the program without this variable, \
                  or by systemd with Type=notify",
                 name.to_string_lossy()
             ))
         };
-        let manager = match name.as_bytes() {
-            [b'@', name @ ..] => without_file(name),
-            [b'/', ..] => SocketAddr::from_pathname(&name),
-            _ => return Err(failed(&"it is neither a path nor a name after '@'")),
-        };
-        let manager = manager.map_err(|error| failed(&error))?;
-        let socket = UnixDatagram::unbound().map_err(|error| failed(&error))?;
-        // A manager that does not read must not hold anything up.
-        socket.set_nonblocking(true).map_err(|error| failed(&error))?;
+        let manager = Manager::find(&name).map_err(failed)?;
         let clock = OsClock::new();
         Ok(Some(ServiceNotifier {
-            socket,
             manager,
             feed_every: watchdog(&variable).map(|time| time / FEEDS),
             clock,
@@ -96,8 +93,7 @@ impl ServiceNotifier {
 
     fn send(&self, text: &str) {
         if !text.is_empty() {
-            // A manager that is gone, or that does not read, notices by its own time-outs.
-            let _unheard = self.socket.send_to_addr(text.as_bytes(), &self.manager);
+            self.manager.send(text);
         }
     }
 }
@@ -124,18 +120,7 @@ const FEEDS: u32 = 3;
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 const MOST_STATUS: usize = 200;
 
-/// An address without a file (unix(7), abstract names).
-#[cfg(target_os = "linux")]
-fn without_file(name: &[u8]) -> std::io::Result<SocketAddr> {
-    <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn without_file(_name: &[u8]) -> std::io::Result<SocketAddr> {
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "addresses without a file exist on Linux only"))
-}
-
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! What a live source gives while the recording cannot be reached, and memory has no room for: a file of fixed size, used as
 //! a ring of records, written and read on a thread of its own.
 
-use std::fs::{File, OpenOptions};
+mod file;
+
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,7 @@ impl SpoolPlace {
     }
 }
 
-/// The file, which has no name any more: it is gone with the program, however that ends.
+/// The file, which is gone with the program, however that ends.
 fn create(directory: &Path) -> Result<File, Error> {
     let failed = |error: io::Error| {
         Error::usage(format!(
@@ -67,9 +68,7 @@ fn create(directory: &Path) -> Result<File, Error> {
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
     let path = directory.join(format!("spool-{}-{:x}", std::process::id(), crate::transport::unguessable()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
-    std::fs::remove_file(&path).map_err(failed)?;
-    Ok(file)
+    file::create(&path).map_err(failed)
 }
 
 /// What both threads share.
@@ -272,7 +271,7 @@ impl Worker {
         }
         let at = self.place(self.written);
         let file = self.file.as_ref().expect("made above");
-        file.write_all_at(&self.buf, at).map_err(|error| error.to_string())?;
+        file::write_at(file, &self.buf, at).map_err(|error| error.to_string())?;
         self.written += 1;
         Ok(())
     }
@@ -280,7 +279,7 @@ impl Worker {
     fn read_next(&mut self) {
         let at = self.place(self.read);
         let file = self.file.as_ref().expect("something was written");
-        let read = file.read_exact_at(&mut self.buf, at);
+        let read = file::read_at(file, &mut self.buf, at);
         self.read += 1;
         if read.is_err() || self.out.push_entire_slice(&self.buf).is_err() {
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -293,7 +292,7 @@ impl Worker {
     fn drop_oldest(&mut self) {
         let at = self.place(self.read);
         let mut head = vec![0; 4 + RECORD_HEADER];
-        let read = self.file.as_ref().map(|file| file.read_exact_at(&mut head, at));
+        let read = self.file.as_ref().map(|file| file::read_at(file, &mut head, at));
         self.read += 1;
         self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
         if let (Some(Ok(())), Some(header)) = (read, head[4..].first_chunk::<RECORD_HEADER>()) {

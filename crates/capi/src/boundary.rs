@@ -22,8 +22,14 @@ pub(crate) fn set_errno(number: c_int) {
 
 #[cfg(target_os = "linux")]
 use libc::__errno_location as errno_location;
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 use libc::__error as errno_location;
+
+#[cfg(windows)]
+unsafe extern "C" {
+    #[link_name = "_errno"]
+    fn errno_location() -> *mut c_int;
+}
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
@@ -90,29 +96,41 @@ pub(crate) unsafe fn address(to: *const libc::sockaddr, len: c_int) -> Result<So
     }
     let given = given.ok_or(libc::EINVAL)?;
     let begins = given.get(..2).ok_or(libc::EINVAL)?;
-    // On BSD and macOS an address begins with its length, and the family has one byte.
-    let family = match size_of::<libc::sa_family_t>() {
-        1 => c_int::from(begins[1]),
-        _ => c_int::from(u16::from_ne_bytes([begins[0], begins[1]])),
+    // On BSD and macOS an address begins with its length, and the family has one byte. All else lies in the same place everywhere.
+    let family = match cfg!(any(target_os = "linux", windows)) {
+        true => u16::from_ne_bytes([begins[0], begins[1]]),
+        false => u16::from(begins[1]),
     };
     match family {
-        libc::AF_INET if given.len() >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: so many bytes are there, of a plain structure without forbidden values.
-            let v4 = unsafe { given.as_ptr().cast::<libc::sockaddr_in>().read_unaligned() };
-            let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-            Ok(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+        AF_INET => {
+            let whole = given.first_chunk::<IPV4_LEN>().ok_or(libc::EINVAL)?;
+            let ip = std::net::Ipv4Addr::new(whole[4], whole[5], whole[6], whole[7]);
+            Ok(SocketAddr::new(ip.into(), u16::from_be_bytes([whole[2], whole[3]])))
         }
-        libc::AF_INET6 if given.len() >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: as above.
-            let v6 = unsafe { given.as_ptr().cast::<libc::sockaddr_in6>().read_unaligned() };
-            let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            let port = u16::from_be(v6.sin6_port);
-            Ok(std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        AF_INET6 => {
+            let whole = given.first_chunk::<IPV6_LEN>().ok_or(libc::EINVAL)?;
+            let word = |at: usize| u32::from_ne_bytes(*whole[at..].first_chunk().expect("28 bytes"));
+            let ip: [u8; 16] = *whole[8..].first_chunk().expect("28 bytes");
+            let port = u16::from_be_bytes([whole[2], whole[3]]);
+            Ok(std::net::SocketAddrV6::new(ip.into(), port, word(4), word(24)).into())
         }
-        libc::AF_INET | libc::AF_INET6 => Err(libc::EINVAL),
         _ => Err(libc::EAFNOSUPPORT),
     }
 }
+
+/// `struct sockaddr_in`: family, port, address, and eight bytes without meaning.
+const IPV4_LEN: usize = 16;
+/// `struct sockaddr_in6`: family, port, flow, address, scope.
+const IPV6_LEN: usize = 28;
+#[cfg(unix)]
+const AF_INET: u16 = libc::AF_INET as u16;
+#[cfg(windows)]
+const AF_INET: u16 = 2;
+#[cfg(unix)]
+const AF_INET6: u16 = libc::AF_INET6 as u16;
+/// winsock2.h.
+#[cfg(windows)]
+const AF_INET6: u16 = 23;
 
 /// A structure that begins with its size, as the program's header has it: an older one is shorter than ours, a newer
 /// one longer.

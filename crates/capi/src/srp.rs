@@ -75,7 +75,7 @@ pub unsafe extern "C" fn srp_client_start(
         if flags & SRP_EQUAL_LOSS_LATENCY != 0 {
             settings.decide = Decision::EqualLossLatency;
         }
-        let client = SrpClient::start(sock, to, &settings).map_err(|error| number(&error))?;
+        let client = SrpClient::start(lent(sock), to, &settings).map_err(|error| number(&error))?;
         CLIENTS.insert(client, flags & SRP_NEGATIVE_ERRORS != 0).ok_or(libc::ENFILE)
     };
     or_null(guarded(Err(libc::EIO), start))
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn srp_server_start(
         let mode = mode(flags)?;
         // SAFETY: as the caller vouches.
         let to = unsafe { address(to, tolen) }?;
-        let server = SrpServer::start(sock, to, mode, KEEP).map_err(|error| number(&error))?;
+        let server = SrpServer::start(lent(sock), to, mode, KEEP).map_err(|error| number(&error))?;
         SERVERS.insert(server, false).ok_or(libc::ENFILE)
     };
     or_null(guarded(Err(libc::EIO), start))
@@ -202,8 +202,53 @@ fn end<T, H>(registry: &Registry<T>, handle: *mut H, stop: impl FnOnce(&T)) {
     }
 }
 
+/// The program's socket as the system has it.
+#[cfg(unix)]
+fn lent(sock: c_int) -> c_int {
+    sock
+}
+
+/// The program's socket as the system has it: a handle, of which Windows uses no more than 32 bits.
+#[cfg(windows)]
+fn lent(sock: c_int) -> antiphon::net::RawFd {
+    antiphon::net::RawFd::try_from(sock).unwrap_or(!0)
+}
+
 fn number(error: &io::Error) -> c_int {
-    error.raw_os_error().unwrap_or(libc::EIO)
+    error.raw_os_error().map_or(libc::EIO, errno_of)
+}
+
+#[cfg(unix)]
+fn errno_of(code: c_int) -> c_int {
+    code
+}
+
+/// The number that C's library has for an error of Winsock (winerror.h, errno.h).
+#[cfg(windows)]
+fn errno_of(code: c_int) -> c_int {
+    match code {
+        10004 => libc::EINTR,
+        10009 => libc::EBADF,
+        10013 => libc::EACCES,
+        10014 => libc::EFAULT,
+        10022 => libc::EINVAL,
+        10024 => libc::EMFILE,
+        10035 => libc::EAGAIN,
+        10038 => libc::ENOTSOCK,
+        10040 => libc::EMSGSIZE,
+        10041 => libc::EPROTOTYPE,
+        10043 => libc::EPROTONOSUPPORT,
+        10047 => libc::EAFNOSUPPORT,
+        10049 => libc::EADDRNOTAVAIL,
+        10050 => libc::ENETDOWN,
+        10051 => libc::ENETUNREACH,
+        // What a datagram socket says of a port without a program.
+        10054 | 10061 => libc::ECONNREFUSED,
+        10055 => libc::ENOBUFS,
+        10065 => libc::EHOSTUNREACH,
+        10103 => libc::ECANCELED,
+        _ => libc::EIO,
+    }
 }
 
 fn or_null<T>(result: Result<*mut T, c_int>) -> *mut T {

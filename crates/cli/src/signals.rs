@@ -21,6 +21,22 @@ pub struct Watch {
     _hold: Sender<()>,
 }
 
+/// Does what Ctrl-C does.
+#[cfg(unix)]
+pub fn interrupt() {
+    use rustix::process::{Signal, getpid, kill_process};
+    let _own_process = kill_process(getpid(), Signal::INT);
+}
+
+/// Does what Ctrl-C does, also to other programs on the console.
+#[cfg(windows)]
+#[allow(unsafe_code, reason = "an event of the console has no safe interface")]
+pub fn interrupt() {
+    use windows_sys::Win32::System::Console::{CTRL_C_EVENT, GenerateConsoleCtrlEvent};
+    // SAFETY: takes two numbers. Without a console nobody has pressed a key.
+    unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) };
+}
+
 /// What is printed after a signal.
 pub const STOPPING: &str = "stopping; Ctrl-C again to quit now";
 /// A second signal within this time counts as part of the first: no person is that fast.

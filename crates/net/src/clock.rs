@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Instant, NtpTime};
-use nix::time::{ClockId, clock_gettime};
 
 use crate::system;
 
-/// `CLOCK_MONOTONIC`, beginning at zero when the clock is made. Copies share the beginning, so threads agree.
+/// The clock that is never set (`CLOCK_MONOTONIC`, on Windows the performance counter), beginning at zero when it is made. Copies share the beginning, so threads agree.
 #[derive(Clone, Copy, Debug)]
 pub struct OsClock {
     zero_nanos: u64,
@@ -19,16 +18,14 @@ impl OsClock {
     /// disturb the run.
     pub fn new() -> Self {
         OsClock {
-            zero_nanos: nanos(ClockId::CLOCK_MONOTONIC),
-            epoch: Epoch {
-                ntp_at_zero: NtpTime::from_unix(Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))),
-            },
+            zero_nanos: system::monotonic_nanos(),
+            epoch: Epoch { ntp_at_zero: NtpTime::from_unix(Duration::from_nanos(system::wall_nanos())) },
         }
     }
 
     /// The present instant.
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC).saturating_sub(self.zero_nanos))
+        Instant::from_nanos(system::monotonic_nanos().saturating_sub(self.zero_nanos))
     }
 
     /// Wall-clock time of this clock's zero.
@@ -44,7 +41,7 @@ impl OsClock {
 
     /// Both clocks at one moment.
     pub(crate) fn read(&self) -> Reading {
-        let wall = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
+        let wall = Duration::from_nanos(system::wall_nanos());
         Reading { now: self.now(), wall }
     }
 
@@ -112,12 +109,7 @@ pub const TAI_AHEAD: Duration = Duration::from_secs(37);
 
 /// Processor time that the calling thread has used.
 pub fn thread_cpu_time() -> Duration {
-    Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock).expect("every Linux has this clock");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+    Duration::from_nanos(system::thread_cpu_nanos())
 }
 
 #[cfg(test)]

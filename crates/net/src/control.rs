@@ -1,10 +1,10 @@
 //! Control messages: when a packet arrived, and which of this machine's addresses it was sent to or is sent from.
 #![allow(unsafe_code, reason = "control messages are read and written in place, as the kernel lays them out")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::system;
+use crate::system::{self, libc};
 
 /// Room for the control messages of one packet to send, in 64-bit words, which is how the kernel aligns them: an address and a length.
 pub(crate) type Control = [u64; 8];
@@ -26,7 +26,7 @@ pub(crate) fn destination_v6(header: &libc::msghdr) -> Option<Ipv6Addr> {
 /// a broadcast the interface's (`IP_PKTINFO`, ip(7)). IPv4 packets on an IPv6 socket carry both messages.
 pub(crate) fn own_address(header: &libc::msghdr) -> Option<IpAddr> {
     let v4: Option<libc::in_pktinfo> = find(header, libc::IPPROTO_IP, libc::IP_PKTINFO);
-    let v4 = v4.map(|info| IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
+    let v4 = v4.and_then(|info| system::own_address_v4(&info)).map(IpAddr::V4);
     v4.or_else(|| destination_v6(header).map(IpAddr::V6))
 }
 
@@ -82,12 +82,7 @@ fn find<T: Plain>(header: &libc::msghdr, level: i32, kind: i32) -> Option<T> {
 /// Writes into `control` that a packet is to be sent from `source`; returns how many bytes that takes.
 pub(crate) fn write_source(control: &mut Control, source: IpAddr) -> usize {
     match source {
-        IpAddr::V4(v4) => {
-            let address = libc::in_addr { s_addr: u32::from(v4).to_be() };
-            let nowhere = libc::in_addr { s_addr: 0 };
-            let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: nowhere };
-            write(control, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
-        }
+        IpAddr::V4(v4) => write(control, libc::IPPROTO_IP, libc::IP_PKTINFO, system::from_address_v4(v4)),
         IpAddr::V6(v6) => {
             let address = libc::in6_addr { s6_addr: v6.octets() };
             let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: 0 };

@@ -1,12 +1,13 @@
 //! Common parts of datagram lines: meaning of errors, amounts per round, size of datagrams.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
 use antiphon_core::{BrokenReason, Input, Instant, WireView};
 
 use crate::batch::Batch;
 use crate::line::{LineCommon, LineError};
+use crate::system::fd::AsRawFd;
+use crate::system::libc;
 use crate::{options, system};
 
 impl LineCommon {
@@ -54,7 +55,7 @@ pub(crate) enum Trouble {
 pub(crate) fn classify(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
         // The last two: no such protocol there, in IPv4 and IPv6.
-        Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
+        Some(system::UDP_REFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
             Trouble::Refused(BrokenReason::Refused)
         }
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {

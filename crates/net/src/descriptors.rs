@@ -1,21 +1,18 @@
 //! The limit on open files.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use crate::system;
 
 /// Ensures that this process may have `wanted` files and sockets open: raises its own limit as far as the system lets it.
 ///
 /// Returns the limit if that is not enough.
 pub fn allow_open_files(wanted: u64) -> Result<(), u64> {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
-    let raised = wanted.min(hard);
-    if soft >= wanted || raised > soft && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() {
-        return if soft.max(raised) >= wanted { Ok(()) } else { Err(soft.max(raised)) };
-    }
-    Err(soft)
+    system::allow_open_files(wanted)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
+    use nix::sys::resource::{Resource, getrlimit};
+
     use super::*;
 
     #[test]

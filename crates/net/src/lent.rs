@@ -7,7 +7,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -18,7 +17,8 @@ use crate::clock::OsClock;
 use crate::control::kernel_stamp;
 use crate::options::{is_multicast, read_int, set_int};
 use crate::poll::{self, Readiness};
-use crate::system;
+use crate::system::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::system::{self, libc};
 use crate::wake::Waker;
 
 /// A program's UDP socket, used to talk to one peer. Dropping it leaves the program's descriptor open and unchanged.
@@ -26,15 +26,12 @@ use crate::wake::Waker;
 pub struct LentSocket {
     socket: OwnedFd,
     lender: RawFd,
-    identity: Identity,
+    identity: system::Identity,
     peer: SocketAddr,
     peer_name: SockAddr,
     waker: Waker,
     stamps_are_ours: bool,
 }
-
-/// What a descriptor refers to: device and inode number.
-type Identity = (libc::dev_t, libc::ino_t);
 
 /// Result of a read of the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +57,7 @@ impl LentSocket {
     /// group, has no port or no address).
     pub fn lend(lender: RawFd, peer: SocketAddr) -> io::Result<Self> {
         let failed = |number: i32| Err(io::Error::from_raw_os_error(number));
-        // SAFETY: takes a number; a bad one is answered with EBADF.
-        let copy = unsafe { libc::fcntl(lender, libc::F_DUPFD_CLOEXEC, 0) };
-        if copy < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(copy) };
+        let socket = system::duplicate(lender)?;
         if read_int(&socket, libc::SOL_SOCKET, libc::SO_TYPE)? != libc::SOCK_DGRAM {
             return failed(libc::EPROTOTYPE);
         }
@@ -80,7 +71,7 @@ impl LentSocket {
         if peer.port() == 0 || peer.ip().is_unspecified() || is_multicast(peer.ip()) {
             return failed(libc::EINVAL);
         }
-        let identity = identity(copy).ok_or_else(io::Error::last_os_error)?;
+        let identity = system::Identity::of(socket.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         let waker = Waker::new()?;
         // The two kinds of time stamp exclude each other: a program that has enabled either keeps it.
         let has = |name| read_int(&socket, libc::SOL_SOCKET, name).is_ok_and(|value| value != 0);
@@ -97,7 +88,7 @@ impl LentSocket {
 
     /// Whether the program's descriptor is still open and still this socket.
     pub fn is_lent(&self) -> bool {
-        identity(self.lender) == Some(self.identity)
+        self.identity.is_of(self.lender)
     }
 
     /// Sleeps until a datagram arrives, the waker is used, or the time-out is over. Returns an error when a signal came
@@ -121,6 +112,11 @@ impl LentSocket {
     /// Reads the next datagram of the socket's queue, without waiting. Errors of earlier datagrams (ICMP) are returned
     /// here, once each, where the socket is connected.
     pub fn receive(&self, clock: &OsClock, buf: &mut [u8]) -> io::Result<Arrival> {
+        if system::MAY_WAIT
+            && !poll::wait(self.socket.as_raw_fd(), Readiness::READABLE, Duration::ZERO).readable
+        {
+            return Ok(Arrival::Nothing);
+        }
         let mut vector = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         let mut control = [0u64; 16];
         // SAFETY: all zeros are a valid address of no family.
@@ -155,7 +151,7 @@ impl LentSocket {
     /// datagram is pending, it is tried again.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         match self.send_once(bytes) {
-            Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => self.send_once(bytes),
+            Err(error) if error.raw_os_error() == Some(system::UDP_REFUSED) => self.send_once(bytes),
             other => other,
         }
     }
@@ -183,16 +179,6 @@ impl Drop for LentSocket {
             let _nothing_to_be_done = set_int(&self.socket, libc::SOL_SOCKET, system::SO_STAMPS, 0);
         }
     }
-}
-
-/// What an open descriptor refers to.
-fn identity(fd: RawFd) -> Option<Identity> {
-    // SAFETY: all zeros are a valid stat; fstat writes into it, and answers a bad number with an error.
-    let (result, stat) = unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(fd, &raw mut stat), stat)
-    };
-    (result == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
 #[cfg(test)]

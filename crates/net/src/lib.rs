@@ -60,6 +60,7 @@ pub use poll::Readiness;
 pub use raw::RawLine;
 pub use realtime::{MEDIA_PRIORITY, Scheduling, become_media_thread};
 pub use secret::{random_bytes, system_secret};
+pub use system::fd::{AsFd, BorrowedFd, RawFd};
 pub use tcp::{CONNECT_PATIENCE, TcpLine};
 pub use tcp_listening::TcpListening;
 pub use udp::UdpLine;

@@ -1,7 +1,6 @@
 //! A socket with its addresses, for the driver.
 
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use antiphon_core::{Instant, PathId, Wire, WireView};
@@ -9,6 +8,7 @@ use antiphon_core::{Instant, PathId, Wire, WireView};
 use crate::capture::Tap;
 use crate::clock::OsClock;
 use crate::poll::{self, NO_FD, Readiness};
+use crate::system::fd::{BorrowedFd, RawFd};
 use crate::wake::Waker;
 
 /// Moves bytes between a socket and a participant.

@@ -4,8 +4,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
-use nix::time::{ClockId, clock_getres};
 use socket2::SockRef;
 
 use crate::group_socket::GroupSocket;
@@ -14,7 +12,7 @@ use crate::multicast::join;
 use crate::options::{Multicast, SocketOptions};
 use crate::system;
 
-/// Limits of this process, as they are now (getrlimit(2)); `None`: unlimited, or not to be read.
+/// Limits of this process, as they are now (on Unix getrlimit(2)); `None`: unlimited, or not to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessLimits {
     /// The highest real-time priority that a thread may ask for; 0: none.
@@ -27,13 +25,8 @@ pub struct ProcessLimits {
 
 /// The limits of this process.
 pub fn process_limits() -> ProcessLimits {
-    let unlimited = libc::RLIM_INFINITY;
-    let limited = |limit: &u64| *limit != unlimited;
-    let [realtime_priority, locked_memory] =
-        system::realtime_and_memory_limits().map(|limit| limit.filter(limited));
-    let open_files = getrlimit(Resource::RLIMIT_NOFILE).ok();
-    let open_files = open_files.filter(|(soft, _)| limited(soft)).map(|(_, hard)| hard);
-    ProcessLimits { realtime_priority, locked_memory, open_files }
+    let [realtime_priority, locked_memory] = system::realtime_and_memory_limits();
+    ProcessLimits { realtime_priority, locked_memory, open_files: system::most_open_files() }
 }
 
 /// Bytes of data that a socket's buffers take.
@@ -105,8 +98,7 @@ pub fn wall_clock_state() -> io::Result<WallClockState> {
 
 /// The resolution that the kernel promises for the clock of runs.
 pub fn clock_resolution() -> Option<Duration> {
-    let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
-    Some(Duration::new(u64::try_from(resolution.tv_sec()).ok()?, u32::try_from(resolution.tv_nsec()).ok()?))
+    system::clock_resolution()
 }
 
 const PROBE: &[u8] = b"antiphon doctor";
@@ -117,6 +109,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::resource::{Resource, getrlimit};
+
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::line::LineError;
 use crate::options::{self, SocketOptions};
+use crate::system;
 
 /// The address that this machine sends from to `peer`, a single one or a group, with these options; `None` without a
 /// route. Nothing is sent.
@@ -30,7 +31,7 @@ pub(crate) fn set_up_sending(socket: &Socket, group: IpAddr, options: &SocketOpt
             socket.set_multicast_ttl_v4(ttl)?;
             if let Some(name) = interface {
                 let source = name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
-                options::set_multicast_interface_v4(socket, options::interface_index(name)?, source)?;
+                system::set_multicast_interface_v4(socket, options::interface_index(name)?, source)?;
             }
         }
         IpAddr::V6(_) => {

@@ -2,15 +2,15 @@
 #![allow(unsafe_code, reason = "a few Linux socket options are not in socket2")]
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use socket2::{SockAddr, Socket};
 
 use crate::allow::AllowList;
 use crate::line::IDLE;
-use crate::system;
+use crate::system::fd::AsRawFd;
+use crate::system::{self, libc};
 
 /// Options of every media socket.
 #[derive(Clone, Debug)]
@@ -92,13 +92,14 @@ pub(crate) fn apply(socket: &Socket, options: &SocketOptions, v6: bool, notes: &
             notes.push(format!("{what} is not available: {error}"));
         }
     };
+    note("calls that do not wait", system::prepare(socket));
     note("receive buffer", socket.set_recv_buffer_size(options.receive_buffer));
     note("send buffer", socket.set_send_buffer_size(options.send_buffer));
     note("send time-out", socket.set_write_timeout(Some(options.send_timeout)));
     note("receive time-out", socket.set_read_timeout(Some(IDLE)));
     let class = u32::from(options.dscp & 63) << 2;
     if v6 {
-        note("DSCP", socket.set_tclass_v6(class));
+        note("DSCP", system::set_traffic_class(socket, class));
     }
     // On an IPv6 socket as well: IPv4's options apply to IPv4 peers of a dual-stack socket.
     note("DSCP for IPv4", set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, class as i32));
@@ -171,24 +172,13 @@ pub(crate) fn ttl_to(socket: &Socket, peer: Option<IpAddr>) -> io::Result<u8> {
     Ok(read_int(socket, level, name)? as u8)
 }
 
-/// Takes a connected socket's peer away, and with it the source address that the kernel chose.
-pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
-    // SAFETY: zeros are a valid address; on some systems it begins with its length.
-    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
-    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
-    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live sockaddr of the length given.
-    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Sets an integer option.
 pub(crate) fn set_int(socket: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set(socket, level, name, &value)
 }
 
 /// Sets an option that takes a C structure of that type.
-fn set<T>(socket: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+pub(crate) fn set<T>(socket: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     let (value, len) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, len) };
@@ -211,16 +201,6 @@ pub(crate) fn join_source(socket: &Socket, index: u32, group: IpAddr, source: Ip
     set(socket, level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
 }
 
-/// Sends to IPv4 groups through that interface, from its address `source` if given.
-pub(crate) fn set_multicast_interface_v4(socket: &Socket, index: u32, source: Ipv4Addr) -> io::Result<()> {
-    let request = libc::ip_mreqn {
-        imr_multiaddr: libc::in_addr { s_addr: 0 },
-        imr_address: libc::in_addr { s_addr: u32::from(source).to_be() },
-        imr_ifindex: index as i32,
-    };
-    set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
-}
-
 /// Reads an integer option.
 pub(crate) fn read_int(socket: &impl AsRawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
@@ -237,17 +217,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         let what = format!("no network interface has the name or address '{name}'");
         io::Error::new(io::ErrorKind::NotFound, what)
     };
-    if let Ok(address) = name.parse::<IpAddr>() {
-        let of_that_address = |interface: &nix::ifaddrs::InterfaceAddress| {
-            interface.address.is_some_and(|storage| match address {
-                IpAddr::V4(v4) => storage.as_sockaddr_in().is_some_and(|found| found.ip() == v4),
-                IpAddr::V6(v6) => storage.as_sockaddr_in6().is_some_and(|found| found.ip() == v6),
-            })
-        };
-        let interface = nix::ifaddrs::getifaddrs()?.find(of_that_address).ok_or_else(unknown)?;
-        return interface_index(&interface.interface_name);
-    }
-    nix::net::if_::if_nametoindex(name).map_err(|_| unknown())
+    system::interface_index(name)?.ok_or_else(unknown)
 }
 
 /// Whether datagrams to this address go to a group.

@@ -2,10 +2,10 @@
 #![allow(unsafe_code, reason = "ppoll: the safe wrappers round time-outs to milliseconds")]
 
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::system;
+use crate::system::fd::RawFd;
+use crate::system::{self, libc};
 
 /// What to wait for at a descriptor, and the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,4 +91,4 @@ fn timespec(timeout: Duration) -> libc::timespec {
 }
 
 /// A descriptor that is never ready.
-pub(crate) const NO_FD: RawFd = -1;
+pub(crate) use crate::system::NO_FD;

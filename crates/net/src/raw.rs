@@ -11,7 +11,6 @@
 mod group;
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use antiphon_core::{Input, Instant, OverIp, PathId, Wire, WireView};
 
@@ -27,6 +26,7 @@ use crate::paths::{AddressTable, slot};
 use crate::poll::{self, Readiness};
 use crate::raw_socket::{self, PortHeld, RawSocket};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
+use crate::system::fd::{AsFd, BorrowedFd};
 use crate::wake::Waker;
 use group::Group;
 

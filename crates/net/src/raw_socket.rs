@@ -2,8 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixDatagram;
 
 use antiphon_core::OverIp;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -14,7 +12,8 @@ use crate::datagrams::path_mtu;
 use crate::line::LineError;
 use crate::multicast::{join, set_up_sending};
 use crate::options::{self, SocketOptions};
-use crate::system;
+use crate::system::fd::{AsRawFd, RawFd};
+use crate::system::{self, libc};
 
 /// A raw socket of one protocol and one IP version.
 pub(crate) struct RawSocket {
@@ -46,7 +45,7 @@ impl RawSocket {
     ) -> Result<Vec<Self>, LineError> {
         let mut listen_on = |local: SocketAddr| {
             let socket = RawSocket::new(local, protocol, options, notes)?;
-            if !local.ip().is_unspecified() {
+            if !local.ip().is_unspecified() || !system::RECEIVES_UNBOUND {
                 socket.socket.bind(&without_port(local)).map_err(LineError::binding(local))?;
             }
             socket.with_address()
@@ -69,7 +68,7 @@ impl RawSocket {
     ) -> Result<Self, LineError> {
         let socket = RawSocket::new(group, protocol, options, notes)?;
         set_up_sending(&socket.socket, group.ip(), options).map_err(LineError::system("multicast"))?;
-        Ok(socket)
+        socket.bound()
     }
 
     /// A socket that receives what is sent to a group and to this machine: it is not bound to the group, as it then would receive
@@ -83,7 +82,7 @@ impl RawSocket {
         let socket = RawSocket::new(group, protocol, options, notes)?;
         join(&socket.socket, group.ip(), options)
             .map_err(LineError::system(format!("cannot join {}", group.ip())))?;
-        Ok(socket)
+        socket.bound()
     }
 
     /// One of the version of `address`, neither bound nor connected.
@@ -98,6 +97,14 @@ impl RawSocket {
         prepare(&socket, is_v6, options, notes)?;
         let nowhere: IpAddr = if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         Ok(RawSocket { socket, local: SocketAddr::new(nowhere, 0), is_v6 })
+    }
+
+    /// Bound to the wildcard, where a socket must be to receive.
+    fn bound(self) -> Result<Self, LineError> {
+        if !system::RECEIVES_UNBOUND {
+            self.socket.bind(&self.local.into()).map_err(LineError::binding(self.local))?;
+        }
+        Ok(self)
     }
 
     /// Adds its present address: an IPv4 socket that was never bound has an address of no family.
@@ -214,7 +221,7 @@ pub(crate) fn kernel_speaks(protocol: u8) -> Option<String> {
 /// Raw sockets share everything, and two listeners on one port would both answer. An abstract Unix address belongs to
 /// one socket in a network namespace, as a port does, and is released with it. On systems other than Linux nothing is reserved.
 pub(crate) struct PortHeld {
-    _socket: Option<UnixDatagram>,
+    _socket: Option<system::HeldName>,
 }
 
 impl PortHeld {

@@ -11,6 +11,10 @@ pub enum Scheduling {
     Fifo(i32),
     /// A raised priority among ordinary threads: this nice value.
     Nice(i32),
+    /// The class of this name of Windows's multimedia scheduler (MMCSS), whose priorities are real-time ones.
+    Multimedia(&'static str),
+    /// The highest priority of Windows among ordinary threads (`THREAD_PRIORITY_TIME_CRITICAL`).
+    TimeCritical,
     /// Nothing, and why.
     Ordinary(String),
 }
@@ -20,36 +24,35 @@ impl fmt::Display for Scheduling {
         match self {
             Scheduling::Fifo(priority) => write!(f, "real-time (SCHED_FIFO {priority})"),
             Scheduling::Nice(nice) => write!(f, "raised priority (nice {nice})"),
+            Scheduling::Multimedia(class) => write!(f, "real-time (multimedia class '{class}')"),
+            Scheduling::TimeCritical => write!(f, "raised priority (time-critical)"),
             Scheduling::Ordinary(why) => write!(f, "ordinary ({why})"),
         }
     }
 }
 
-/// Raises the calling thread's priority as far as permitted: `SCHED_FIFO`, else a lower nice value, else none.
+/// Raises the calling thread's priority as far as permitted: `SCHED_FIFO`, else a lower nice value, else none; on Windows the class of sound programs, else the
+/// highest ordinary priority.
 ///
 /// Timer slack is set to its minimum in every case, so that waits end on time.
 pub fn become_media_thread() -> Scheduling {
     system::end_waits_on_time();
-    let nice = system::set_nice(NICE);
-    match ask_for_fifo(MEDIA_PRIORITY) {
-        Scheduling::Ordinary(_) if nice => Scheduling::Nice(NICE),
-        other => other,
+    let raised = system::raise_priority();
+    match (ask_for_real_time(MEDIA_PRIORITY), raised) {
+        (Scheduling::Ordinary(_), Some(raised)) => raised,
+        (other, _) => other,
     }
 }
 
-/// `SCHED_FIFO` at `priority` for the calling thread, or why it was refused.
-pub(crate) fn ask_for_fifo(priority: i32) -> Scheduling {
-    match system::set_fifo(priority) {
-        Ok(()) => Scheduling::Fifo(priority),
-        Err(refused) => Scheduling::Ordinary(format!("{refused}; {}", system::FIFO_REMEDY)),
-    }
+/// Real-time scheduling for the calling thread (`SCHED_FIFO` at `priority`, or what the system has in its place), or why it was refused.
+pub(crate) fn ask_for_real_time(priority: i32) -> Scheduling {
+    system::become_real_time(priority)
+        .unwrap_or_else(|refused| Scheduling::Ordinary(format!("{refused}; {}", system::REAL_TIME_REMEDY)))
 }
 
 /// The real-time priority that media threads ask for: below JACK's usual 70 to 80 for the sound server, above all
 /// ordinary threads.
 pub const MEDIA_PRIORITY: i32 = 60;
-/// Schiavoni et al. 2013 ran their hosts at nice −19.
-const NICE: i32 = -19;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -70,6 +73,7 @@ mod tests {
             match &obtained {
                 Scheduling::Fifo(_) => assert_eq!(policy, libc::SCHED_FIFO),
                 Scheduling::Nice(wanted) => assert_eq!((policy, nice), (libc::SCHED_OTHER, *wanted)),
+                Scheduling::Multimedia(_) | Scheduling::TimeCritical => panic!("not on Linux: {obtained}"),
                 Scheduling::Ordinary(why) => {
                     assert_eq!(policy, libc::SCHED_OTHER);
                     assert!(why.contains("rtprio"), "the remedy is named: {why}");

@@ -88,6 +88,9 @@ impl ReceiveTimeout {
     /// The time-out for a wait of at most `time`: the present one if it is suitable; `None` if `time` is too short for
     /// any.
     fn choose(&self, time: Duration) -> Option<Duration> {
+        if !system::SLEEPS_IN_CALL {
+            return None;
+        }
         let fits = |timeout: Duration| self.longest_sleep(timeout) <= time;
         if fits(self.set) && !self.ended_empty {
             return Some(self.set);

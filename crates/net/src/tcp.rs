@@ -6,7 +6,6 @@
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Input, Instant, PathId, Wire, WireView};
@@ -19,6 +18,7 @@ use crate::options::SocketOptions;
 use crate::poll::{NO_FD, Readiness};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::system;
+use crate::system::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use crate::tcp_io;
 use crate::tcp_setup::{address_of, begin_connecting, new_socket, settle};
 
@@ -65,6 +65,7 @@ impl TcpLine {
         let mut notes = Vec::new();
         let socket = new_socket(peer, options, &mut notes)?;
         socket.connect_timeout(&peer.into(), CONNECT_PATIENCE).map_err(unreachable)?;
+        system::settle(&socket).map_err(LineError::system("TCP options"))?;
         let source = Source::Caller { peer, retry_at: None, backoff: FIRST_BACKOFF, connecting: None };
         let local = address_of(&socket)?;
         Ok(Self::with(Some(socket), source, local, options, notes))
@@ -342,7 +343,7 @@ impl Line for TcpLine {
         }
         self.next_report = now + REPORT_EVERY;
         let stream = self.stream.as_ref().filter(|_| self.connected_told);
-        if let Some(report) = stream.and_then(tcp_io::kernel_report) {
+        if let Some(report) = stream.and_then(system::kernel_report) {
             participant.handle_input(now, Input::Report(report));
         }
     }
@@ -373,7 +374,7 @@ impl Line for TcpLine {
     }
 
     fn is_flushed(&self) -> bool {
-        self.taken == self.given && self.fd().is_none_or(|fd| tcp_io::unconfirmed(fd) == 0)
+        self.taken == self.given && self.fd().is_none_or(|fd| system::unconfirmed(fd) == 0)
     }
 
     fn is_over(&self) -> bool {

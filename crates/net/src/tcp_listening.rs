@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
 
 use crate::line::LineError;
 use crate::options::SocketOptions;
+use crate::system::fd::{AsFd, BorrowedFd};
 use crate::tcp::TcpLine;
 use crate::tcp_setup::{accept, address_of, listening_socket, set_up_accepted};
 

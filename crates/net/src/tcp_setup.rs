@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::open_for;
 use crate::line::LineError;
 use crate::options::{self, SocketOptions};
-use crate::system;
+use crate::system::{self, libc};
 
 /// A socket to call with, every option set.
 pub(crate) fn new_socket(
@@ -69,7 +69,7 @@ fn set_patience(socket: &Socket, patience: Duration) -> io::Result<()> {
 
 /// Prepares an established connection for use: it was begun without waiting, and waits from now on.
 pub(crate) fn settle(stream: &Socket) -> io::Result<SocketAddr> {
-    stream.set_nonblocking(false)?;
+    system::settle(stream)?;
     let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
     // After many calls to a free port of this machine, the kernel may use that very port for the call, and TCP then
     // connects the socket to itself.
@@ -87,7 +87,7 @@ pub(crate) fn listening_socket(
 ) -> Result<Socket, LineError> {
     let (socket, local) = open_for(local, |local| new_socket(local, options, notes))?;
     // A restarted receiver must not wait for the old connection's TIME-WAIT.
-    socket.set_reuse_address(true).map_err(LineError::system("reuse of the address"))?;
+    system::allow_rebinding(&socket).map_err(LineError::system("reuse of the address"))?;
     socket.bind(&local.into()).map_err(LineError::binding(local))?;
     socket.listen(backlog).map_err(LineError::binding(local))?;
     socket.set_nonblocking(true).map_err(LineError::system("non-blocking accept"))?;

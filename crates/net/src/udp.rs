@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 use antiphon_core::{Input, Instant, PathId, Wire, WireView};
@@ -20,6 +19,8 @@ use crate::options::{self, SocketOptions};
 use crate::paths::AddressTable;
 use crate::poll::{NO_FD, Readiness, wait_for_any};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
+use crate::system::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use crate::system::{self, libc};
 use crate::tcp_setup::address_of;
 use crate::wake::Waker;
 use crate::way::Way;
@@ -478,7 +479,7 @@ fn new_socket(
 /// others.
 fn connect(socket: &Socket, peer: SocketAddr) -> Result<bool, LineError> {
     match socket.connect(&peer.into()) {
-        Ok(()) => Ok(true),
+        Ok(()) => system::report_refusals(socket).map(|()| true).map_err(LineError::system("UDP options")),
         // The kernel's error for a broadcast address without SO_BROADCAST (ip(7)).
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && peer.is_ipv4() => {
             socket.set_broadcast(true).map_err(LineError::system("broadcast"))?;

@@ -1,12 +1,12 @@
 //! Wakes a thread that waits for a socket, from another thread.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::poll::{self, NO_FD, Readiness};
 use crate::system::Signal;
+use crate::system::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// Ends a wait early: wakes a thread that waits for it, or for a line that has it. Clones wake the same threads.
 ///

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::any_for;
 use crate::batch::Batch;
 use crate::line::LineCommon;
-use crate::options;
+use crate::system;
 
 /// What is known of the way of one connected socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ impl Way {
         *self = Way::default();
         let any = SocketAddr::new(any_for(peer).ip(), common.local.port());
         // Each may fail while there is no network; the next attempt is made after the same time.
-        let _still_connected = options::disconnect(socket);
+        let _still_connected = system::disconnect(socket);
         let _kernel_chooses_a_port = socket.bind(&any.into());
         if socket.connect(&peer.into()).is_ok() {
             common.stats.moved += 1;

@@ -38,6 +38,10 @@ mod jack;
 mod os;
 mod pipe;
 mod player;
+#[cfg(unix)]
+mod pulse;
+#[cfg(not(unix))]
+#[path = "pulse_absent.rs"]
 mod pulse;
 mod raw;
 mod record;

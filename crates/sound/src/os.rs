@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 
 use antiphon_core::Instant;
 use antiphon_media::StreamFormat;
@@ -53,17 +52,47 @@ impl Clock {
 
 /// Standard input as bytes, without the buffer of [`io::Stdin`].
 pub(crate) fn stdin() -> io::Result<File> {
-    io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    copy_of(io::stdin())
 }
 
 /// Standard output as bytes, without the line buffering of [`io::Stdout`].
 pub(crate) fn stdout() -> io::Result<File> {
-    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+    copy_of(io::stdout())
+}
+
+#[cfg(unix)]
+fn copy_of(stream: impl std::os::fd::AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(File::from)
+}
+
+#[cfg(windows)]
+fn copy_of(stream: impl std::os::windows::io::AsHandle) -> io::Result<File> {
+    stream.as_handle().try_clone_to_owned().map(File::from)
+}
+
+/// What is written to a program's standard input.
+pub(crate) fn input_of(child: std::process::ChildStdin) -> File {
+    #[cfg(unix)]
+    let owned = std::os::fd::OwnedFd::from(child);
+    #[cfg(windows)]
+    let owned = std::os::windows::io::OwnedHandle::from(child);
+    File::from(owned)
 }
 
 /// Whether a clock or a listener may be at its other end: pipes, sockets, devices. A regular file has neither.
+#[cfg(unix)]
 pub(crate) fn is_stream(file: &File) -> bool {
     file.metadata().is_ok_and(|data| !data.is_file())
+}
+
+/// Whether a clock or a listener may be at its other end: pipes, sockets, devices. A regular file has neither.
+#[cfg(windows)]
+#[allow(unsafe_code, reason = "std does not tell the kind of what is no file")]
+pub(crate) fn is_stream(file: &File) -> bool {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, GetFileType};
+    // SAFETY: the handle is open as long as the file.
+    unsafe { GetFileType(file.as_raw_handle()) != FILE_TYPE_DISK }
 }
 
 /// Bytes that a pipe of such sound should hold, with `sample` bytes per sample: two blocks of the usual 256 sample

@@ -8,8 +8,6 @@ mod spec;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,8 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 
 pub use find::Program;
 pub use spec::PlayerSpec;
@@ -79,13 +75,14 @@ impl Player {
         let mut command = Command::new(&self.program.path);
         // A group of its own: what a script starts ends with it.
         let arguments = self.program.arguments_for(self.title.as_ref().and_then(Title::get_soon));
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
+        in_group_of_its_own(&mut command);
         let mut started = command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("cannot be started: {error}")))?;
         let input = started.stdin.take().expect("a pipe was asked for");
         *child = Some(started);
-        let input = File::from(OwnedFd::from(input));
+        let input = os::input_of(input);
         // What waits in the pipe while a player opens its window is heard late for ever.
         os::shorten_pipe(&input, PIPE_BYTES);
         Ok(input)
@@ -163,10 +160,34 @@ impl Player {
 /// Ends a player, and what it started in its group.
 fn end(mut child: Child) {
     if let Ok(None) = child.try_wait() {
-        let group = i32::try_from(child.id()).map(Pid::from_raw);
-        let _has_ended = group.map(|group| killpg(group, Signal::SIGKILL));
+        kill_group(&mut child);
         let _is_no_zombie = child.wait();
     }
+}
+
+#[cfg(unix)]
+fn in_group_of_its_own(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(unix)]
+fn kill_group(child: &mut Child) {
+    use nix::sys::signal::{Signal, killpg};
+    let group = i32::try_from(child.id()).map(nix::unistd::Pid::from_raw);
+    let _has_ended = group.map(|group| killpg(group, Signal::SIGKILL));
+}
+
+/// Ctrl-C in our console is not for the player.
+#[cfg(windows)]
+fn in_group_of_its_own(command: &mut Command) {
+    const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
+    std::os::windows::process::CommandExt::creation_flags(command, CREATE_NEW_PROCESS_GROUP);
+}
+
+/// The player alone: Windows ends no group at once.
+#[cfg(windows)]
+fn kill_group(child: &mut Child) {
+    let _has_ended = child.kill();
 }
 
 /// Where a live stream of sound and pictures goes to.

@@ -81,6 +81,10 @@ pub(crate) fn refuse_scheme(kind: &'static str, scheme: &str, known: &[&str], pi
 }
 
 /// What a user writes to use the device of that name.
+#[cfg_attr(
+    not(any(unix, feature = "cpal")),
+    allow(dead_code, reason = "for PulseAudio and the system's devices")
+)]
 pub(crate) fn uri_of(scheme: &str, device: &str) -> String {
     let uri = Uri {
         scheme: scheme.into(),

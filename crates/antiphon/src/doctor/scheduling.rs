@@ -46,10 +46,12 @@ pub(super) fn judge_priority(scheduling: &Scheduling, limit: Option<u64>) -> Che
     let limited = limit.is_some_and(|limit| limit < MEDIA_PRIORITY as u64);
     let figures = [("priority_limit", limit.unwrap_or(MOST_PRIORITY) as f64)];
     let check = match scheduling {
-        Scheduling::Fifo(_) => Check::ok(PRIORITY, format!("media threads are {scheduling}")),
-        Scheduling::Nice(_) | Scheduling::Ordinary(_) => {
+        Scheduling::Fifo(_) | Scheduling::Multimedia(_) => {
+            Check::ok(PRIORITY, format!("media threads are {scheduling}"))
+        }
+        Scheduling::Nice(_) | Scheduling::TimeCritical | Scheduling::Ordinary(_) => {
             let got = match scheduling {
-                Scheduling::Nice(_) => scheduling.to_string(),
+                Scheduling::Nice(_) | Scheduling::TimeCritical => scheduling.to_string(),
                 _ => "ordinary".into(),
             };
             let (limit, change) = match limit {

@@ -3,16 +3,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use antiphon_net::{Arrival, LentSocket, OsClock, Waker};
+use antiphon_net::{Arrival, LentSocket, OsClock, RawFd, Waker};
 use antiphon_proto::srp::{
     AnyPacket, Client, ClientConfig, Delivery, Mode, Receiver, ReceiverConfig, ReceivingHalf, Settings,
 };
 
-use super::{LOOK_EVERY, PACKET_ROOM, system};
+use super::{LOOK_EVERY, PACKET_ROOM, number, system};
 
 /// A client of one SRP server.
 ///
@@ -66,7 +65,7 @@ impl SrpClient {
         // Written so that NaN is refused, too.
         let sensible = loss > 0.0 && loss < 1.0 && !latency.is_zero();
         if !sensible {
-            return Err(system(libc::EINVAL));
+            return Err(system(number::EINVAL));
         }
         let socket = LentSocket::lend(sock, to)?;
         let (clock, decide) = (OsClock::new(), settings.decide.algorithm());
@@ -90,7 +89,7 @@ impl SrpClient {
         let mut inner = self.lock()?;
         loop {
             if self.stopped.load(Ordering::Acquire) {
-                return Err(system(libc::ECANCELED));
+                return Err(system(number::ECANCELED));
             }
             if let Some(incoming) = inner.ready.pop(buf) {
                 return Ok(incoming);
@@ -111,7 +110,7 @@ impl SrpClient {
 
     fn lock(&self) -> io::Result<MutexGuard<'_, Inner>> {
         // A thread panicked while holding the lock: the state cannot be trusted.
-        self.inner.lock().map_err(|_| system(libc::EIO))
+        self.inner.lock().map_err(|_| system(number::EIO))
     }
 }
 
@@ -127,7 +126,7 @@ impl Inner {
         if !self.ready.items.is_empty() {
             return Ok(());
         }
-        let Some(socket) = &self.socket else { return Err(system(libc::ECANCELED)) };
+        let Some(socket) = &self.socket else { return Err(system(number::ECANCELED)) };
         let due = self.machine.poll_timeout().map(|at| at.since(self.clock.now()));
         socket.wait(due.map_or(LOOK_EVERY, |due| due.min(LOOK_EVERY)))?;
         let arrival = socket.receive(&self.clock, &mut self.packet)?;
@@ -144,7 +143,7 @@ impl Inner {
     }
 
     fn transmit(&mut self) -> io::Result<()> {
-        let Some(socket) = &self.socket else { return Err(system(libc::ECANCELED)) };
+        let Some(socket) = &self.socket else { return Err(system(number::ECANCELED)) };
         // Requests are a few dozen bytes, and the received datagram in the buffer is no longer needed.
         while let Some(len) = self.machine.poll_transmit(self.clock.now(), &mut self.packet) {
             // A request for which the socket has no room counts as lost, and is repeated.

@@ -21,7 +21,24 @@ use std::net::SocketAddr;
 
 use antiphon_core::wire::{ETHERNET_MTU, UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 
-/// An error with its number in C.
+/// Numbers of errors.
+#[cfg(unix)]
+use libc as number;
+
+/// Numbers of errors, as Windows and its sockets have them.
+#[cfg(windows)]
+mod number {
+    use windows_sys::Win32::Foundation::ERROR_IO_DEVICE;
+    use windows_sys::Win32::Networking::WinSock as sock;
+
+    pub const EBADF: i32 = sock::WSAEBADF;
+    pub const EINVAL: i32 = sock::WSAEINVAL;
+    pub const EMSGSIZE: i32 = sock::WSAEMSGSIZE;
+    pub const ECANCELED: i32 = sock::WSAECANCELLED;
+    pub const EIO: i32 = ERROR_IO_DEVICE as i32;
+}
+
+/// An error with its number in C, on Windows with that of the system.
 fn system(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }

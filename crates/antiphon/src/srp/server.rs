@@ -2,18 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use antiphon_core::Tag;
-use antiphon_net::{Arrival, LentSocket, OsClock};
+use antiphon_net::{Arrival, LentSocket, OsClock, RawFd};
 use antiphon_proto::srp::wire::MAX_PACKET;
 use antiphon_proto::srp::{AnyPacket, Message, Mode, Sender, SenderConfig, SendingHalf, Server};
 
-use super::{LOOK_EVERY, PACKET_ROOM, max_datagram, system};
+use super::{LOOK_EVERY, PACKET_ROOM, max_datagram, number, system};
 use crate::transport::unguessable;
 
 /// A server of one SRP client. May be shared by threads: they take turns at sending.
@@ -75,25 +74,25 @@ impl SrpServer {
     /// it.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         if message.is_empty() {
-            return Err(system(libc::EINVAL));
+            return Err(system(number::EINVAL));
         }
         let shared = &*self.shared;
         let mut sending = shared.lock()?;
         if shared.stopped.load(Ordering::Acquire) {
-            return Err(system(libc::ECANCELED));
+            return Err(system(number::ECANCELED));
         }
         if !shared.socket.is_lent() {
-            return Err(system(libc::EBADF));
+            return Err(system(number::EBADF));
         }
         let Sending { machine, packet, .. } = &mut *sending;
         if message.len() > machine.max_message() {
-            return Err(system(libc::EMSGSIZE));
+            return Err(system(number::EMSGSIZE));
         }
         let message = Message { bytes: message, priority: 0, deadline: None, stream: 0, tag: Tag::NONE };
         let (now, mut result) = (shared.clock.now(), Ok(()));
         for part in 0..machine.parts(message.bytes.len()) {
             let Some(len) = machine.send_part(now, &message, part, packet) else {
-                return Err(system(libc::EMSGSIZE));
+                return Err(system(number::EMSGSIZE));
             };
             // Each part is kept, even if sending an earlier one failed.
             result = result.and(shared.socket.send(&packet[..len]));
@@ -125,7 +124,7 @@ impl Drop for SrpServer {
 impl Shared {
     fn lock(&self) -> io::Result<MutexGuard<'_, Sending>> {
         // A thread panicked while holding the lock: the state cannot be trusted.
-        self.machine.lock().map_err(|_| system(libc::EIO))
+        self.machine.lock().map_err(|_| system(number::EIO))
     }
 
     /// The receive thread.

@@ -21,12 +21,11 @@ use antiphon::{
 };
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use rustix::process::{Signal, getpid, kill_process};
 
 use crate::args::Global;
 use crate::keys::Keys;
 use crate::output::Output;
-use crate::programmes;
+use crate::{programmes, signals};
 use terminal::Out;
 pub use view::View;
 
@@ -142,9 +141,7 @@ impl Screen {
                 mute.toggle();
             }
             // As Ctrl-C: the first asks, the second ends at once.
-            (b'q' | b'Q', _) => {
-                let _own = kill_process(getpid(), Signal::INT);
-            }
+            (b'q' | b'Q', _) => signals::interrupt(),
             _ => {
                 let _closed = keys_tell.send(Told::Key(key));
             }

@@ -12,7 +12,7 @@ mod send;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
-use crate::system;
+use crate::system::{self, libc};
 
 pub(crate) use receive::{Ask, Datagram, ReceiveBatch};
 pub(crate) use send::{Batch, SendBatch, Taken};

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::{BATCH, socket_address, zeroed};
+use crate::system::fd::RawFd;
+use crate::system::libc;
 use crate::{control, system};
 
 /// Room per received datagram: the largest possible. Pages that no datagram touches cost no memory.

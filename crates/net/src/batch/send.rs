@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
 
 use antiphon_core::BrokenReason;
 use socket2::SockAddr;
@@ -11,7 +10,8 @@ use socket2::SockAddr;
 use super::{BATCH, zeroed};
 use crate::control::{self, Control};
 use crate::datagrams::{Trouble, classify, is_unroutable};
-use crate::system;
+use crate::system::fd::RawFd;
+use crate::system::{self, libc};
 
 /// One datagram to send.
 pub(crate) struct Outgoing<'a> {

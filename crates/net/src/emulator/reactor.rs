@@ -226,5 +226,9 @@ fn run<W: Worker>(
 /// Real-time scheduling for this thread, where wanted and permitted. (Timers need no preparation: those of timerfd have
 /// no slack.)
 fn prepare_thread(real_time: bool) -> Scheduling {
-    if real_time { realtime::ask_for_fifo(PRIORITY) } else { Scheduling::Ordinary("not asked for".into()) }
+    if real_time {
+        realtime::ask_for_real_time(PRIORITY)
+    } else {
+        Scheduling::Ordinary("not asked for".into())
+    }
 }

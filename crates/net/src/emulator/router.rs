@@ -19,6 +19,7 @@ use crate::netns::{
 use crate::poll::Readiness;
 use crate::realtime::Scheduling;
 use crate::system::Poller;
+use crate::system::fd::AsFd;
 
 /// How to run a [`Router`].
 #[derive(Clone, Debug, Default)]
@@ -264,7 +265,7 @@ impl Carrier {
         let mut lanes = Vec::new();
         for (number, (ports, lane)) in (0..).zip(parts) {
             for (side, port) in (0..).zip(&ports) {
-                poller.watch(port, number * 2 + side, Readiness::READABLE)?;
+                poller.watch(port.as_fd(), number * 2 + side, Readiness::READABLE)?;
             }
             // The second link has its own seed; the first one's numbers must not depend on whether there is a second.
             let seeds = [lane.seed, Rng::fork(lane.seed, "behind").next_u64()];

@@ -16,6 +16,7 @@ use crate::clock::OsClock;
 use crate::poll::Readiness;
 use crate::realtime::Scheduling;
 use crate::system::Poller;
+use crate::system::libc;
 
 /// How to run a [`StreamProxy`].
 #[derive(Clone, Debug)]
@@ -306,11 +307,13 @@ impl Streams {
         Ok(())
     }
 
-    fn end(&mut self, number: u64) {
+    fn end(&mut self, number: u64, poller: &Poller) {
         let Some(connection) = self.connections.remove(&number) else {
             return;
         };
-        // Dropping the connection closes its sockets, which removes them from epoll.
+        for side in 0..2 {
+            poller.forget_closed(number * 2 + side);
+        }
         self.ended.push(connection.report(true));
     }
 }
@@ -327,7 +330,7 @@ impl Worker for Streams {
             return;
         };
         if connection.read(side, clock, &self.pool).is_err() {
-            self.end(number);
+            self.end(number, poller);
         }
     }
 
@@ -338,7 +341,7 @@ impl Worker for Streams {
             .values_mut()
             .filter_map(|connection| connection.advance(now, poller).is_err().then_some(connection.number))
             .collect();
-        dead.into_iter().for_each(|number| self.end(number));
+        dead.into_iter().for_each(|number| self.end(number, poller));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

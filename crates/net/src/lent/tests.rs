@@ -1,5 +1,5 @@
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{FromRawFd, IntoRawFd};
 
 use super::*;
 

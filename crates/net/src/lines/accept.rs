@@ -1,12 +1,12 @@
 //! Connections that come in on a listening socket.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use antiphon_core::{BrokenReason, Input, Instant, Participant};
 
 use super::Lines;
 use super::slots::{Held, Key, Kind};
+use crate::system::fd::AsFd;
 
 impl Lines<'_> {
     /// Checks every listening socket for callers. While there is only one line besides them, that line waits by itself,

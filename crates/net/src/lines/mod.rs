@@ -203,6 +203,9 @@ impl<'a> Lines<'a> {
     /// Drops a line or a listening socket; its descriptors close.
     fn drop_held(&mut self, key: Key) {
         let Some(held) = self.slots.remove(key) else { return };
+        if let Some(poller) = &self.poller {
+            poller.forget_closed(Watched::Held(key).data());
+        }
         let (wire, listener) = (held.wire, held.listener());
         if let Some(mut line) = held.into_line() {
             if let Some(observer) = &mut self.observer {

@@ -1,7 +1,5 @@
 //! One round: waits, and serves what is readable, writable, new or due.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use antiphon_core::{
     BrokenReason, Input, Instant, OneWire, Participant, Single, Transmit, WireId, WireView, sooner,
 };
@@ -12,6 +10,7 @@ use crate::clock::OsClock;
 use crate::line::{IDLE, LineError, Wait};
 use crate::poll::Readiness;
 use crate::system::Poller;
+use crate::system::fd::{AsFd, BorrowedFd};
 
 impl Lines<'_> {
     /// Waits as told, then hands what has arrived to the participant; returns the time when it last read the clock. An
@@ -195,6 +194,8 @@ impl Lines<'_> {
         if held.watched == Some(changes) || pauses {
             return Ok(());
         }
+        // What the line no longer reports is closed.
+        poller.forget_closed(Watched::Held(key).data());
         let mut result = Ok(());
         let mut watch = |fd: BorrowedFd<'_>, want| {
             if result.is_ok() {

@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use super::{Configured, NetnsError, Privilege};
+use crate::system::fd::{AsFd, BorrowedFd};
 
 fn missing<T>() -> Result<T, NetnsError> {
     Err(NetnsError::new(
@@ -67,7 +67,7 @@ impl Port {
     }
 }
 
-impl std::os::fd::AsFd for Port {
+impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self.0 {}
     }

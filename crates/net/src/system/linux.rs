@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "calls and C structures that nix and socket2 lack")]
 
 mod poller;
+mod tcp_info;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,9 +22,12 @@ pub(crate) use libc::{
 };
 pub(crate) use nix::sys::epoll::EpollEvent as PollerEvent;
 pub(crate) use poller::Poller;
+pub(crate) use tcp_info::kernel_report;
 
+use super::unix::HeldName;
 use crate::machine::WallClockState;
 use crate::options::{read_int, set_int};
+use crate::realtime::Scheduling;
 
 /// For how long the machine has been suspended since it was started: `CLOCK_BOOTTIME` goes on then, and `CLOCK_MONOTONIC` does not.
 pub(crate) fn suspended() -> Duration {
@@ -99,29 +103,13 @@ pub(crate) fn set_user_timeout(socket: &Socket, patience: Duration) -> io::Resul
     socket.set_tcp_user_timeout(Some(patience))
 }
 
-/// Fills `info` with the kernel's `struct tcp_info`.
-pub(crate) fn tcp_info(socket: &Socket, info: &mut [u8]) -> io::Result<()> {
-    let mut len = info.len() as libc::socklen_t;
-    // SAFETY: both pointers are to live values; the kernel writes at most `len` bytes.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Whether an error of `accept` that only Linux has concerns one caller (accept(2)).
 pub(crate) fn is_of_a_caller(code: i32) -> bool {
     code == libc::ENONET
 }
 
 /// A socket whose name no other socket in this network namespace can have meanwhile; released with it.
-pub(crate) fn hold_name(name: &str) -> io::Result<Option<UnixDatagram>> {
+pub(crate) fn hold_name(name: &str) -> io::Result<Option<HeldName>> {
     UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?).map(Some)
 }
 
@@ -161,31 +149,36 @@ pub(crate) fn end_waits_on_time() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
 }
 
-/// Gives the calling thread a nice value; whether that was permitted. On Linux a thread has its own; 0 means the caller.
-pub(crate) fn set_nice(nice: i32) -> bool {
+/// Raises the calling thread's priority among ordinary ones, where that is permitted. On Linux a thread has its own nice value; 0 means the caller.
+pub(crate) fn raise_priority() -> Option<Scheduling> {
     // SAFETY: a plain system call.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
+    let raised = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 };
+    raised.then_some(Scheduling::Nice(NICE))
 }
 
+/// Schiavoni et al. 2013 ran their hosts at nice −19.
+const NICE: i32 = -19;
+
 /// `SCHED_FIFO` at `priority` for the calling thread.
-pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
+pub(crate) fn become_real_time(priority: i32) -> io::Result<Scheduling> {
     // SAFETY: all zeros is a valid structure, which has further fields with some C libraries (musl).
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority;
     // SAFETY: 0 is the calling thread; the structure lives through the call, which only reads it.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const parameters) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(Scheduling::Fifo(priority)) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What helps a user whose threads get no real-time scheduling.
-pub(crate) const FIFO_REMEDY: &str =
+pub(crate) const REAL_TIME_REMEDY: &str =
     "allow it with 'ulimit -r 80' or an rtprio line in /etc/security/limits.conf";
 
-/// The soft limits of real-time priority and locked memory, as `getrlimit` has them.
+/// The soft limits of real-time priority and locked memory; `None`: unlimited, or not to be read.
 pub(crate) fn realtime_and_memory_limits() -> [Option<u64>; 2] {
-    [Resource::RLIMIT_RTPRIO, Resource::RLIMIT_MEMLOCK]
-        .map(|resource| getrlimit(resource).ok().map(|(soft, _)| soft))
+    [Resource::RLIMIT_RTPRIO, Resource::RLIMIT_MEMLOCK].map(|resource| {
+        getrlimit(resource).ok().map(|(soft, _)| soft).filter(|soft| *soft != libc::RLIM_INFINITY)
+    })
 }
 
 /// The state of the wall clock.

@@ -1,24 +1,25 @@
 //! Other Unix systems: macOS and BSD. What they lack fails at run time with an error that says so.
 #![allow(unsafe_code, reason = "calls and C structures that nix and socket2 lack")]
 
-mod many;
 mod poller;
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use socket2::Socket;
 
-pub(crate) use many::{mmsghdr, recvmmsg, sendmmsg};
 pub(crate) use poller::{Poller, PollerEvent, no_event};
 
+use antiphon_core::KernelReport;
+
+use super::unix::HeldName;
+use super::{NO_OPTION, missing};
 use crate::machine::WallClockState;
 use crate::options::set_int;
+use crate::realtime::Scheduling;
 
-/// The number of no socket option: the system refuses it as unknown.
-const NO_OPTION: i32 = -1;
 pub(crate) const IP_MTU: i32 = NO_OPTION;
 pub(crate) const IPV6_MTU: i32 = NO_OPTION;
 pub(crate) const SO_BUSY_POLL: i32 = NO_OPTION;
@@ -96,10 +97,6 @@ pub(crate) fn set_fragmentation(socket: &Socket, allowed: bool, v6: bool) -> io:
     set_int(socket, level, name, i32::from(!allowed))
 }
 
-fn missing<T>(what: &str) -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, format!("{what} on Linux only")))
-}
-
 /// The congestion control of a TCP socket, by its name.
 pub(crate) fn congestion(_socket: &Socket) -> io::Result<Vec<u8>> {
     missing("the name is told")
@@ -115,9 +112,9 @@ pub(crate) fn set_user_timeout(_socket: &Socket, _patience: Duration) -> io::Res
     missing("for data that is sent, it can be set")
 }
 
-/// Fills `info` with the kernel's `struct tcp_info`.
-pub(crate) fn tcp_info(_socket: &Socket, _info: &mut [u8]) -> io::Result<()> {
-    missing("figures of the kernel's TCP are read")
+/// The kernel's figures of a connection, which are read on Linux and Windows only.
+pub(crate) fn kernel_report(_socket: &Socket) -> Option<KernelReport> {
+    None
 }
 
 /// Whether an error of `accept` that only this system has concerns one caller.
@@ -126,7 +123,7 @@ pub(crate) fn is_of_a_caller(_code: i32) -> bool {
 }
 
 /// A socket whose name no other socket can have meanwhile: these systems have none that is released with the process.
-pub(crate) fn hold_name(_name: &str) -> io::Result<Option<UnixDatagram>> {
+pub(crate) fn hold_name(_name: &str) -> io::Result<Option<HeldName>> {
     Ok(None)
 }
 
@@ -172,26 +169,26 @@ pub(crate) fn tick() -> Option<Duration> {
 /// Has the calling thread's waits end on time: the system has no such setting.
 pub(crate) fn end_waits_on_time() {}
 
-/// Gives the calling thread a nice value: here a nice value is the process's, and raising it would raise all threads.
-pub(crate) fn set_nice(_nice: i32) -> bool {
-    false
+/// Raises the calling thread's priority among ordinary ones: here a nice value is the process's, and raising it would raise all threads.
+pub(crate) fn raise_priority() -> Option<Scheduling> {
+    None
 }
 
 /// `SCHED_FIFO` at `priority` for the calling thread, as far as the system has so many priorities.
-pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
+pub(crate) fn become_real_time(priority: i32) -> io::Result<Scheduling> {
     // SAFETY: zeros are a valid structure, which the call only reads; the thread is the calling one.
     let code = unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
         parameters.sched_priority = priority.min(MOST_PRIORITY);
         libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &raw const parameters)
     };
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+    if code == 0 { Ok(Scheduling::Fifo(priority)) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 /// macOS has 15 to 47 (`sched_get_priority_max`).
 const MOST_PRIORITY: i32 = 47;
 /// What helps a user whose threads get no real-time scheduling.
-pub(crate) const FIFO_REMEDY: &str = "this system decides by itself";
+pub(crate) const REAL_TIME_REMEDY: &str = "this system decides by itself";
 
 /// The limits of real-time priority and locked memory: these systems have none that concerns sound.
 pub(crate) fn realtime_and_memory_limits() -> [Option<u64>; 2] {

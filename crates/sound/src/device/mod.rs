@@ -92,6 +92,10 @@ pub(crate) trait End: Send {
 
     /// How many sample frames a cycle of `frames` would lack now, while sound is being handed over; for a server that can wait
     /// for them.
+    #[cfg_attr(
+        not(any(unix, feature = "cpal")),
+        allow(dead_code, reason = "for PulseAudio and the system's devices")
+    )]
     fn lacks(&self, frames: usize) -> usize;
 }
 

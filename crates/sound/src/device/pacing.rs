@@ -5,6 +5,10 @@
 pub(crate) enum Pacing {
     /// Evenly, as cycles differ in length and come when the server likes: beyond what the next one takes, a block and a
     /// margin wait.
+    #[cfg_attr(
+        not(any(unix, feature = "cpal")),
+        allow(dead_code, reason = "for PulseAudio and the system's devices")
+    )]
     Even,
     /// So that all the sound of a cycle is there a margin before the cycle begins, and none of the next one's: cycles are a
     /// period long and come evenly. Each cycle takes its place in the device's time whether its sound is there or not, and

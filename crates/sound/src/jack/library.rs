@@ -132,7 +132,9 @@ fn load() -> Result<Functions, String> {
 
 unsafe extern "C" fn ignore(_message: *const c_char) {}
 
-#[cfg(not(target_os = "macos"))]
+#[cfg(windows)]
+const NAMES: [&str; 2] = ["libjack64.dll", "libjack.dll"];
+#[cfg(not(any(windows, target_os = "macos")))]
 const NAMES: [&str; 1] = ["libjack.so.0"];
 #[cfg(target_os = "macos")]
 const NAMES: [&str; 3] =

@@ -1,12 +1,8 @@
 //! Programs that play, where they are, and with which arguments they do it with little delay.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-
-use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::OpenError;
 
@@ -93,7 +89,7 @@ impl Program {
                 "make it one (chmod +x), or name another",
             ));
         }
-        let known = KNOWN.iter().find(|known| path.file_name() == Some(OsStr::new(known.name)));
+        let known = KNOWN.iter().find(|known| path.file_name() == Some(OsStr::new(&file_name(known))));
         Ok(Program {
             path: path.into(),
             arguments: known.map_or(&[], |known| known.arguments),
@@ -117,19 +113,44 @@ impl Program {
 
     /// Whether a player that ended so was closed by its user.
     pub(super) fn was_closed(&self, status: ExitStatus) -> bool {
-        let signal = status.signal();
         status.success()
             || self.interrupted.is_some() && status.code() == self.interrupted
-            || signal.is_some_and(|signal| [SIGHUP, SIGINT, SIGTERM].contains(&signal))
+            || was_asked_to_end(status)
     }
+}
+
+#[cfg(unix)]
+fn was_asked_to_end(status: ExitStatus) -> bool {
+    use nix::libc::{SIGHUP, SIGINT, SIGTERM};
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    signal.is_some_and(|signal| [SIGHUP, SIGINT, SIGTERM].contains(&signal))
+}
+
+#[cfg(windows)]
+fn was_asked_to_end(status: ExitStatus) -> bool {
+    // Closed with its console, or by Ctrl-C (STATUS_CONTROL_C_EXIT).
+    status.code() == Some(0xC000_013A_u32 as i32)
+}
+
+/// The name of its file, on Windows with `.exe`.
+fn file_name(known: &Known) -> String {
+    format!("{}{}", known.name, std::env::consts::EXE_SUFFIX)
 }
 
 /// The first one in the folders of `path`.
 pub(super) fn find(known: &Known, path: &OsStr) -> Option<Program> {
-    let places = std::env::split_paths(path).map(|folder| folder.join(known.name));
+    let places = std::env::split_paths(path).map(|folder| folder.join(file_name(known)));
     places.filter(|place| is_program(place)).find_map(|place| Program::at(&place).ok())
 }
 
+#[cfg(unix)]
 fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// Windows tells only when it is started whether a file is one.
+#[cfg(windows)]
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.is_file())
 }

@@ -49,6 +49,10 @@ impl Poller {
         let _not_watched = self.epoll.delete(fd);
     }
 
+    /// Stops watching what bears `data`, of which some may be closed already: the kernel has forgotten that, so nothing is to be done.
+    #[inline]
+    pub fn forget_closed(&self, _data: u64) {}
+
     /// Waits for events, at most until `until`, or not at all without it; returns how many there are. It may end early
     /// with none.
     pub fn wait(&mut self, clock: &OsClock, until: Option<Instant>, events: &mut [EpollEvent]) -> usize {

@@ -1,6 +1,10 @@
 //! Several datagrams, one call for each: these systems have no call for many that fetches addresses as well.
+#![allow(unsafe_code, reason = "calls for one datagram over headers that the caller owns")]
 
 use std::ptr;
+
+use super::fd::RawFd;
+use super::libc;
 
 /// A datagram and its length, as Linux has it.
 #[allow(non_camel_case_types, reason = "the name that Linux has for it")]
@@ -16,7 +20,7 @@ pub(crate) struct mmsghdr {
 ///
 /// `headers` points to `count` headers whose pointers are to live buffers of the lengths given.
 pub(crate) unsafe fn recvmmsg(
-    fd: i32,
+    fd: RawFd,
     headers: *mut mmsghdr,
     count: u32,
     flags: i32,
@@ -33,7 +37,7 @@ pub(crate) unsafe fn recvmmsg(
 /// # Safety
 ///
 /// As for [`recvmmsg`].
-pub(crate) unsafe fn sendmmsg(fd: i32, headers: *mut mmsghdr, count: u32, flags: i32) -> i32 {
+pub(crate) unsafe fn sendmmsg(fd: RawFd, headers: *mut mmsghdr, count: u32, flags: i32) -> i32 {
     each(headers, count, |header| {
         // SAFETY: as promised by the caller.
         unsafe { libc::sendmsg(fd, ptr::from_mut(header), flags) }
