@@ -122,6 +122,11 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
+/// Windows does not tell it.
+pub(crate) fn tai_ahead() -> Option<Duration> {
+    None
+}
+
 /// The congestion control of a TCP socket, by its name.
 pub(crate) fn congestion(_socket: &Socket) -> io::Result<Vec<u8>> {
     missing("the name is told")
