@@ -44,8 +44,10 @@ pub fn socket_buffers(options: &SocketOptions) -> io::Result<SocketBuffers> {
     let socket = SockRef::from(&socket);
     socket.set_recv_buffer_size(options.receive_buffer)?;
     socket.set_send_buffer_size(options.send_buffer)?;
-    // The kernel counts its own bookkeeping and doubles what was asked for (socket(7), SO_RCVBUF).
-    Ok(SocketBuffers { receive: socket.recv_buffer_size()? / 2, send: socket.send_buffer_size()? / 2 })
+    Ok(SocketBuffers {
+        receive: socket.recv_buffer_size()? / system::BUFFER_FACTOR,
+        send: socket.send_buffer_size()? / system::BUFFER_FACTOR,
+    })
 }
 
 /// Sends a datagram to ourselves at `address`, as a test of its family.

@@ -61,7 +61,8 @@ pub(crate) fn join(socket: &Socket, group: IpAddr, options: &SocketOptions) -> i
     match (group, options.multicast.source) {
         (_, Some(source)) => options::join_source(socket, index, group, source),
         (IpAddr::V4(group), None) => {
-            socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(index))
+            let name = options.multicast.interface.as_deref();
+            socket.join_multicast_v4_n(&group, &system::interface_to_join(index, name))
         }
         (IpAddr::V6(group), None) => socket.join_multicast_v6(&group, index),
     }

@@ -63,6 +63,9 @@ pub(crate) const UDP_SEGMENT: Option<i32> = Some(libc::UDP_SEGMENT);
 /// The option that has the kernel hand over datagrams of one length in a row as one, and the kind of the control message with their length, since Linux 5.0.
 pub(crate) const UDP_GRO: Option<i32> = Some(libc::UDP_GRO);
 
+/// How many times as large as asked for a socket's buffer is told to be: the kernel counts its own bookkeeping (socket(7), SO_RCVBUF).
+pub(crate) const BUFFER_FACTOR: usize = 2;
+
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {
     stamp.tv_nsec

@@ -39,6 +39,9 @@ pub(crate) const UDP_SEGMENT: Option<i32> = None;
 /// The option that has the kernel hand over several datagrams as one: there is none.
 pub(crate) const UDP_GRO: Option<i32> = None;
 
+/// How many times as large as asked for a socket's buffer is told to be.
+pub(crate) const BUFFER_FACTOR: usize = 1;
+
 /// Not told here.
 pub(crate) fn suspended() -> Duration {
     Duration::ZERO

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_getres, clock_gettime};
-use socket2::Socket;
+use socket2::{InterfaceIndexOrAddress, Socket};
 
 use self::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -131,6 +131,11 @@ pub(crate) fn set_multicast_interface_v4(socket: &Socket, index: u32, source: Ip
         imr_ifindex: index as i32,
     };
     crate::options::set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+}
+
+/// Where a group of IPv4 is joined: by the interface's index, 0 for the system's choice.
+pub(crate) fn interface_to_join(index: u32, _name: Option<&str>) -> InterfaceIndexOrAddress {
+    InterfaceIndexOrAddress::Index(index)
 }
 
 /// The address from which an answer should leave: for a broadcast the interface's.

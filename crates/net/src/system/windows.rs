@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::windows::io::BorrowedSocket;
 use std::time::Duration;
 
-use socket2::Socket;
+use socket2::{InterfaceIndexOrAddress, Socket};
 use windows_sys::Win32::Foundation::{CompareObjectHandles, FILETIME};
 use windows_sys::Win32::Media::timeBeginPeriod;
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
@@ -66,6 +66,9 @@ pub(crate) type StampTime = libc::timespec;
 pub(crate) const UDP_SEGMENT: Option<i32> = None;
 /// The option that has the kernel hand over several datagrams as one: not used here.
 pub(crate) const UDP_GRO: Option<i32> = None;
+
+/// How many times as large as asked for a socket's buffer is told to be.
+pub(crate) const BUFFER_FACTOR: usize = 1;
 
 /// Nanoseconds of a stamp's second.
 pub(crate) fn nanos_of(stamp: &StampTime) -> i64 {
@@ -148,6 +151,12 @@ pub(crate) type HeldName = std::convert::Infallible;
 /// A socket whose name no other socket can have meanwhile: Windows has none.
 pub(crate) fn hold_name(_name: &str) -> io::Result<Option<HeldName>> {
     Ok(None)
+}
+
+/// Where a group of IPv4 is joined: by the interface's address if it was named by that, else by its index, 0 for the system's choice.
+pub(crate) fn interface_to_join(index: u32, name: Option<&str>) -> InterfaceIndexOrAddress {
+    let address = name.and_then(|name| name.parse().ok());
+    address.map_or(InterfaceIndexOrAddress::Index(index), InterfaceIndexOrAddress::Address)
 }
 
 /// The address from which an answer should leave: the one that the packet was sent to, unless that was a broadcast to all or a group.
