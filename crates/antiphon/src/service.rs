@@ -123,6 +123,7 @@ const MOST_STATUS: usize = 200;
 #[cfg(all(test, unix))]
 mod tests {
     use std::collections::BTreeMap;
+    use std::os::unix::net::UnixDatagram;
 
     use super::*;
 
@@ -191,7 +192,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn abstract_names_are_told_and_others_refused() {
         let name = format!("antiphon-service-test-{}", std::process::id());
-        let address = without_file(name.as_bytes()).unwrap();
+        let address = socket::without_file(name.as_bytes()).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         socket.set_nonblocking(true).unwrap();
         let environment = BTreeMap::from([("NOTIFY_SOCKET".to_string(), format!("@{name}").into())]);

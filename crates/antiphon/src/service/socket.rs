@@ -36,11 +36,11 @@ impl Manager {
 
 /// An address without a file (unix(7), abstract names).
 #[cfg(target_os = "linux")]
-fn without_file(name: &[u8]) -> io::Result<SocketAddr> {
+pub(super) fn without_file(name: &[u8]) -> io::Result<SocketAddr> {
     <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn without_file(_name: &[u8]) -> io::Result<SocketAddr> {
+pub(super) fn without_file(_name: &[u8]) -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "addresses without a file exist on Linux only"))
 }
