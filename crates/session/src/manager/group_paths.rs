@@ -102,12 +102,13 @@ impl GroupPaths {
     }
 
     fn with(streams: usize, yields: bool) -> Self {
+        let beginning = SharedPath::new(streams);
         GroupPaths {
             streams,
             yields,
             members: Vec::with_capacity(MOST),
             sent: Vec::with_capacity(streams.max(1)),
-            beginning: SharedPath::new(streams),
+            beginning: if yields { beginning.yielding() } else { beginning },
             began: None,
             replaced: Instant::ZERO,
             sound: MeanRate::default(),

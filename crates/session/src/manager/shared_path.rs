@@ -277,8 +277,9 @@ impl CongestionManager for SharedPath {
             self.packet += weight * (packet.len() as f64 - self.packet);
         }
         self.credit -= packet.len() as f64;
-        // The sound is never held, and has no part in what pictures may begin with.
-        self.sent += if is_picture { packet.len() as u64 } else { 0 };
+        // Between two ends the first packet of pictures is told of at once. In a call it can come before the others know the party that it is of, and sound that has
+        // a part in what pictures may begin with would leave nothing for a second one.
+        self.sent += if is_picture || !self.yields { packet.len() as u64 } else { 0 };
     }
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
