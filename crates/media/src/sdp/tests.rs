@@ -41,10 +41,7 @@ fn time_stamps_that_count_a_ptp_clock_are_told_from_others() {
     let ptp = "a=ts-refclk:ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0:0\r\n";
     assert_eq!(read("", &format!("{ptp}a=mediaclk:direct=963214424\r\n")), Some(963_214_424));
     assert_eq!(read(ptp, "a=mediaclk:direct=0\r\n"), Some(0));
-    assert_eq!(
-        read("", "a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=7\r\n"),
-        Some(7)
-    );
+    assert_eq!(read("", "a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=7\r\n"), Some(7));
     for other in [
         "a=mediaclk:sender\r\n",
         "a=mediaclk:direct=4294967296\r\n",
