@@ -24,6 +24,8 @@ fn writes_what_players_expect() {
         a=source-filter: incl IN IP4 239.1.2.3 192.0.2.1\r\na=extmap:1 urn:ietf:params:rtp-hdrext:ntp-64\r\n\
         a=extmap:2 urn:x-antiphon:rtp-hdrext:format\r\na=ts-refclk:ntp=/traceable/\r\na=mediaclk:direct=77\r\n";
     assert_eq!(stream.to_sdp(&options()), expected);
+    // Microseconds are as much of a packet's time as is written.
+    stream.ptime = Some(Duration::from_micros(5_333));
     assert_eq!(StreamDescription::from_sdp(expected.as_bytes()).unwrap(), stream);
     assert_eq!(stream.ptp_offset(), None, "it is no PTP clock");
 }
