@@ -24,6 +24,8 @@ fn writes_what_players_expect() {
         a=source-filter: incl IN IP4 239.1.2.3 192.0.2.1\r\na=extmap:1 urn:ietf:params:rtp-hdrext:ntp-64\r\n\
         a=extmap:2 urn:x-antiphon:rtp-hdrext:format\r\na=ts-refclk:ntp=/traceable/\r\na=mediaclk:direct=77\r\n";
     assert_eq!(stream.to_sdp(&options()), expected);
+    // Microseconds are as much of a packet's time as is written.
+    stream.ptime = Some(Duration::from_micros(5_333));
     assert_eq!(StreamDescription::from_sdp(expected.as_bytes()).unwrap(), stream);
     assert_eq!(stream.ptp_offset(), None, "it is no PTP clock");
 }
@@ -41,10 +43,7 @@ fn time_stamps_that_count_a_ptp_clock_are_told_from_others() {
     let ptp = "a=ts-refclk:ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0:0\r\n";
     assert_eq!(read("", &format!("{ptp}a=mediaclk:direct=963214424\r\n")), Some(963_214_424));
     assert_eq!(read(ptp, "a=mediaclk:direct=0\r\n"), Some(0));
-    assert_eq!(
-        read("", "a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=7\r\n"),
-        Some(7)
-    );
+    assert_eq!(read("", "a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=7\r\n"), Some(7));
     for other in [
         "a=mediaclk:sender\r\n",
         "a=mediaclk:direct=4294967296\r\n",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use antiphon_core::{Event, Instant};
 use antiphon_media::rtcp::ArrivalReport;
 
-use super::shared_path::{MeanRate, name_of};
+use super::shared_path::MeanRate;
 use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId, Uncounted};
 use crate::associations::AssociationId;
 
@@ -20,10 +20,7 @@ use crate::associations::AssociationId;
 #[derive(Debug)]
 pub struct GroupPaths {
     streams: usize,
-    yields: bool,
     members: Vec<Member>,
-    /// SSRCs of what was sent, the newest last: in a call over a group reports tell of other parties' streams, too.
-    sent: Vec<u32>,
     /// Bounds what is sent before any member has told anything, and until all have had the time to.
     beginning: SharedPath,
     /// When one first did.
@@ -92,23 +89,10 @@ impl Member {
 impl GroupPaths {
     /// For so many streams: the channel groups of the sound, and the pictures.
     pub fn new(streams: usize) -> Self {
-        GroupPaths::with(streams, false)
-    }
-
-    /// The same for a party of a call: those who send as well, with such managers, fill the paths of the others. None takes another for a TCP and fills
-    /// the queue as that does; beside a TCP its pictures have what that leaves.
-    pub fn of_call(streams: usize) -> Self {
-        GroupPaths::with(streams, true)
-    }
-
-    fn with(streams: usize, yields: bool) -> Self {
-        let beginning = SharedPath::new(streams);
         GroupPaths {
             streams,
-            yields,
             members: Vec::with_capacity(MOST),
-            sent: Vec::with_capacity(streams.max(1)),
-            beginning: if yields { beginning.yielding() } else { beginning },
+            beginning: SharedPath::new(streams),
             began: None,
             replaced: Instant::ZERO,
             sound: MeanRate::default(),
@@ -146,15 +130,6 @@ impl GroupPaths {
         self.pictures.are_few && median.zip(own).is_some_and(is_far)
     }
 
-    /// A stream that goes on under another SSRC takes the place of the oldest.
-    fn note_sent(&mut self, packet: &[u8]) {
-        let Some((_, ssrc)) = name_of(packet).filter(|(_, ssrc)| !self.sent.contains(ssrc)) else { return };
-        if self.sent.len() == self.streams.max(1) {
-            self.sent.remove(0);
-        }
-        self.sent.push(ssrc);
-    }
-
     fn is_beginning(&self, now: Instant) -> bool {
         self.began.is_none_or(|began| now.since(began) < BEGINNING)
     }
@@ -163,7 +138,6 @@ impl GroupPaths {
     fn place_for(&mut self, now: Instant, ssrc: u32) -> Option<usize> {
         if self.members.len() < MOST {
             let path = SharedPath::new(self.streams);
-            let path = if self.yields { path.yielding() } else { path };
             self.members.push(Member {
                 ssrc,
                 path,
@@ -197,7 +171,6 @@ impl CongestionManager for GroupPaths {
         if track == TrackId::SOUND {
             self.sound.note(now, packet.len());
         }
-        self.note_sent(packet);
         if self.is_beginning(now) {
             self.beginning.on_sent(now, on, track, packet);
         }
@@ -205,9 +178,6 @@ impl CongestionManager for GroupPaths {
     }
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
-        if !report.packets().any(|(ssrc, ..)| self.sent.contains(&ssrc)) {
-            return;
-        }
         let known = self.members.iter().position(|member| member.ssrc == report.ssrc);
         let Some(at) = known.or_else(|| self.place_for(now, report.ssrc)) else { return };
         self.began.get_or_insert(now);
@@ -369,21 +339,6 @@ mod tests {
             honest.clone().count() == 2
                 && honest.clone().all(|member| paths.counts(Instant::from_millis(3_920), member))
         );
-    }
-
-    /// In a call each party also tells the others of theirs: nothing of that is a path of ours.
-    #[test]
-    fn reports_of_other_streams_make_no_member() {
-        let mut paths = GroupPaths::of_call(2);
-        tell(&mut paths, Instant::from_millis(10), 1, 0, 5);
-        assert!(paths.members.is_empty() && paths.began.is_none());
-        for ssrc in [5, 6, 7] {
-            // Of three SSRCs the oldest is another's by now.
-            paths.on_sent(Instant::from_millis(20), ON, TrackId::FIRST_PICTURES, &packet(ssrc, 0));
-        }
-        assert_eq!(paths.sent, [6, 7]);
-        tell(&mut paths, Instant::from_millis(30), 1, 0, 1);
-        assert_eq!(paths.members.len(), 1);
     }
 
     #[test]

@@ -16,8 +16,7 @@ use crate::associations::AssociationId;
 use crate::packet_arrivals::LATEST;
 pub(super) use measures::MeanRate;
 use measures::{Delivered, Reported, RoundTrip};
-use sent_stream::SentStream;
-pub(super) use sent_stream::name_of;
+use sent_stream::{SentStream, name_of};
 
 /// Shares out the path to one peer that tells when packets arrive (RFC 8888), over any transport but one of a byte stream.
 ///
@@ -53,8 +52,6 @@ pub struct SharedPath {
     figures: PathFigures,
     /// Reports that can't be true.
     contradictions: u32,
-    /// Other senders are like this one.
-    yields: bool,
 }
 
 impl SharedPath {
@@ -81,13 +78,7 @@ impl SharedPath {
             sound: MeanRate::default(),
             figures: PathFigures::default(),
             contradictions: 0,
-            yields: false,
         }
-    }
-
-    /// The same that takes no other sender of the path for one that minds losses alone.
-    pub(super) fn yielding(self) -> Self {
-        SharedPath { yields: true, ..self }
     }
 
     /// Reports of the peer that can't be true: of packets that were not sent, or not yet when they are told to have come, or that are missing
@@ -277,9 +268,7 @@ impl CongestionManager for SharedPath {
             self.packet += weight * (packet.len() as f64 - self.packet);
         }
         self.credit -= packet.len() as f64;
-        // Between two ends the first packet of pictures is told of at once. In a call it can come before the others know the party that it is of, and sound that has
-        // a part in what pictures may begin with would leave nothing for a second one.
-        self.sent += if is_picture || !self.yields { packet.len() as u64 } else { 0 };
+        self.sent += packet.len() as u64;
     }
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
@@ -305,11 +294,7 @@ impl CongestionManager for SharedPath {
         let Some(answer) = smoothed else { return };
         let Some((shortest, standing)) = self.round_trip.get() else { return };
         let takes = self.slow.proved() * answer.as_secs_f64();
-        let (packet, yields) = (self.packet, self.yields);
-        let copa = self.copa.get_or_insert_with(|| {
-            let copa = Copa::new(packet, takes);
-            if yields { copa.yielding() } else { copa }
-        });
+        let copa = self.copa.get_or_insert_with(|| Copa::new(self.packet, takes));
         let told = Told {
             arrived: arrived as f64,
             packets,

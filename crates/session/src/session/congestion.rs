@@ -1,5 +1,5 @@
 //! What the two ends of a path tell each other for congestion control: a receiver of pictures when packets arrived, over any transport
-//! but one of a byte stream. Each party of a call over a group tells it of the packets of all others, to the group.
+//! but one of a byte stream.
 
 use std::time::Duration;
 
@@ -63,25 +63,6 @@ impl Arrivals {
         if is_told {
             self.over = Some((id, now));
             self.packets.on_packet(now, name, received, received.len);
-        }
-    }
-
-    /// A packet of another party of the group at `at` came, of its pictures or of its sound. So many parties tell of theirs, and share what reports may
-    /// have.
-    pub fn on_party(
-        &mut self,
-        now: Instant,
-        (at, id): (usize, AssociationId),
-        is_picture: bool,
-        (name, parties): ((u32, u16), usize),
-        received: Received,
-    ) {
-        if is_picture {
-            (self.pictures, self.over) = (Some((at, now)), Some((id, now)));
-        }
-        // Where nobody sends pictures, nobody needs to know.
-        if self.pictures.is_some() {
-            self.packets.on_packet(now, name, received, received.len / parties.max(1));
         }
     }
 
@@ -158,10 +139,6 @@ impl Session {
     /// A message of an association: returns whether it tells when packets arrived.
     pub(super) fn on_arrivals_told(&mut self, now: Instant, id: AssociationId, bytes: &[u8]) -> bool {
         let Some(report) = ArrivalReport::parse(bytes) else { return false };
-        // What is told to a group comes back.
-        if self.conference.is_some() && report.ssrc == self.ssrc {
-            return true;
-        }
         self.arrivals.heard = Some(now);
         let peer = self.peer_at(id).and_then(|at| self.peers[at].as_ref());
         let path = peer.and_then(|peer| Self::path_of(&self.associations, peer, id));

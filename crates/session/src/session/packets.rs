@@ -56,7 +56,7 @@ impl Session {
                     self.on_rtcp(now, at, bytes, received.repaired, ReportFrom::Media(received.path));
                 }
                 Some(PacketKind::Rtp) if self.on_video(now, (at, id), received, bytes) => {}
-                Some(PacketKind::Rtp) => self.on_rtp(now, (at, id), received, bytes),
+                Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
                 None => self.on_malformed(),
             }
             self.look_for_framing(bytes);
@@ -109,14 +109,8 @@ impl Session {
         self.foreign += u64::from(self.config.reflected.is_some());
     }
 
-    pub(super) fn on_rtp(
-        &mut self,
-        now: Instant,
-        (at, id): (usize, AssociationId),
-        received: Received,
-        bytes: &[u8],
-    ) {
-        if self.on_party_rtp(now, (at, id), received, bytes) {
+    pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
+        if self.on_party_rtp(now, at, received, bytes) {
             return;
         }
         let tells_receipts = self.tells_receipts(at);

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::mem::size_of;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use windows_sys::Win32::Foundation::SetLastError;
 use windows_sys::Win32::Networking::WinSock as sock;
@@ -173,9 +173,12 @@ fn receive_function(
         sock::LPWSAOVERLAPPED_COMPLETION_ROUTINE,
     ) -> i32,
 > {
-    static FOUND: OnceLock<sock::LPFN_WSARECVMSG> = OnceLock::new();
-    if let Some(found) = FOUND.get() {
-        return *found;
+    // Null until it is found. Threads that look for it at the same time find the same.
+    static FOUND: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+    let known = FOUND.load(Ordering::Relaxed);
+    if !known.is_null() {
+        // SAFETY: only what the system gave for this function is stored, and a pointer to a function that may be missing is a pointer.
+        return unsafe { std::mem::transmute::<*mut (), sock::LPFN_WSARECVMSG>(known) };
     }
     let wanted = sock::WSAID_WSARECVMSG;
     let mut found: sock::LPFN_WSARECVMSG = None;
@@ -197,7 +200,8 @@ fn receive_function(
     if result != 0 {
         return None;
     }
-    *FOUND.get_or_init(|| found)
+    FOUND.store(found.map_or(ptr::null_mut(), |found| found as *mut ()), Ordering::Relaxed);
+    found
 }
 
 /// Bytes of a control message's head and its gap (`WSA_CMSGDATA_ALIGN`).

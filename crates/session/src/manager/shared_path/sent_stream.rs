@@ -147,7 +147,7 @@ impl SentStream {
 }
 
 /// Number and SSRC of an RTP packet.
-pub(in crate::manager) fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
+pub(super) fn name_of(packet: &[u8]) -> Option<(u16, u32)> {
     let header = packet.first_chunk::<12>()?;
     let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     Some((u16::from_be_bytes([header[2], header[3]]), ssrc))
