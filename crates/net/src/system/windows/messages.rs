@@ -2,6 +2,7 @@
 //!
 //! Sockets are non-blocking (`prepare`). A call without `MSG_DONTWAIT` waits as long as the socket's time-out, by `WSAPoll`.
 #![allow(unsafe_code, reason = "Winsock's calls over buffers that their caller owns")]
+#![allow(non_snake_case, reason = "CMSG_LEN and its like have the names of C's macros")]
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -25,14 +26,7 @@ pub unsafe fn recvmsg(fd: RawFd, header: *mut msghdr, flags: i32) -> isize {
     let (header, buffer) = unsafe { (&mut *header, &*(*header).msg_iov) };
     let mut data = sock::WSABUF { len: buffer.iov_len as u32, buf: buffer.iov_base.cast() };
     call(fd, flags, sock::POLLRDNORM, sock::SO_RCVTIMEO, || {
-        let mut message = sock::WSAMSG {
-            name: header.msg_name.cast(),
-            namelen: header.msg_namelen,
-            lpBuffers: &raw mut data,
-            dwBufferCount: 1,
-            Control: sock::WSABUF { len: header.msg_controllen as u32, buf: header.msg_control.cast() },
-            dwFlags: 0,
-        };
+        let mut message = message_of(header, &raw mut data);
         let mut len = 0;
         // SAFETY: the pointers are the caller's, to live buffers of the lengths given; without an OVERLAPPED the call is over when it returns.
         let result =
@@ -46,6 +40,18 @@ pub unsafe fn recvmsg(fd: RawFd, header: *mut msghdr, flags: i32) -> isize {
         header.msg_controllen = message.Control.len as usize;
         Some(if too_long { buffer.iov_len as isize } else { len as isize })
     })
+}
+
+/// The header as Winsock has it, with this one buffer for data.
+fn message_of(header: &msghdr, data: *mut sock::WSABUF) -> sock::WSAMSG {
+    sock::WSAMSG {
+        name: header.msg_name.cast(),
+        namelen: header.msg_namelen,
+        lpBuffers: data,
+        dwBufferCount: 1,
+        Control: sock::WSABUF { len: header.msg_controllen as u32, buf: header.msg_control.cast() },
+        dwFlags: 0,
+    }
 }
 
 /// Sends one datagram, as C's `sendmsg`.
@@ -70,14 +76,7 @@ pub unsafe fn sendmsg(fd: RawFd, header: *const msghdr, flags: i32) -> isize {
         };
     }
     let mut data = sock::WSABUF { len: buffer.iov_len as u32, buf: buffer.iov_base.cast() };
-    let message = sock::WSAMSG {
-        name: header.msg_name.cast(),
-        namelen: header.msg_namelen,
-        lpBuffers: &raw mut data,
-        dwBufferCount: 1,
-        Control: sock::WSABUF { len: header.msg_controllen as u32, buf: header.msg_control.cast() },
-        dwFlags: 0,
-    };
+    let message = message_of(header, &raw mut data);
     call(fd, flags, sock::POLLWRNORM, sock::SO_SNDTIMEO, || {
         let mut len = 0;
         // SAFETY: as for receiving; the message is only read.
@@ -214,7 +213,6 @@ const ALIGN: usize = size_of::<usize>();
 /// # Safety
 ///
 /// It only computes; C's is a macro, which is not safe in Rust either.
-#[allow(non_snake_case, reason = "the names that C has for them")]
 pub unsafe fn CMSG_LEN(len: u32) -> u32 {
     HEAD as u32 + len
 }
@@ -224,7 +222,6 @@ pub unsafe fn CMSG_LEN(len: u32) -> u32 {
 /// # Safety
 ///
 /// As for [`CMSG_LEN`].
-#[allow(non_snake_case, reason = "the names that C has for them")]
 pub unsafe fn CMSG_SPACE(len: u32) -> u32 {
     (HEAD + (len as usize).next_multiple_of(ALIGN)) as u32
 }
@@ -234,7 +231,6 @@ pub unsafe fn CMSG_SPACE(len: u32) -> u32 {
 /// # Safety
 ///
 /// `message` points to one with data.
-#[allow(non_snake_case, reason = "the names that C has for them")]
 pub unsafe fn CMSG_DATA(message: *const cmsghdr) -> *mut u8 {
     // SAFETY: as promised by the caller.
     unsafe { message.cast::<u8>().add(HEAD).cast_mut() }
@@ -245,7 +241,6 @@ pub unsafe fn CMSG_DATA(message: *const cmsghdr) -> *mut u8 {
 /// # Safety
 ///
 /// The header's buffer is live and as long as it says.
-#[allow(non_snake_case, reason = "the names that C has for them")]
 pub unsafe fn CMSG_FIRSTHDR(header: *const msghdr) -> *mut cmsghdr {
     // SAFETY: as promised by the caller.
     let header = unsafe { &*header };
@@ -257,7 +252,6 @@ pub unsafe fn CMSG_FIRSTHDR(header: *const msghdr) -> *mut cmsghdr {
 /// # Safety
 ///
 /// As for [`CMSG_FIRSTHDR`], and `message` is one of the buffer.
-#[allow(non_snake_case, reason = "the names that C has for them")]
 pub unsafe fn CMSG_NXTHDR(header: *const msghdr, message: *const cmsghdr) -> *mut cmsghdr {
     // SAFETY: as promised by the caller.
     let (header, len) = unsafe { (&*header, (*message).cmsg_len) };
