@@ -75,7 +75,12 @@ pub(crate) mod tests {
 
     /// All of a file's sound.
     pub fn sound(path: &Path) -> Vec<f32> {
-        let mut source = open_source(&path.display().to_string()).unwrap().source;
+        sound_of(&path.display().to_string())
+    }
+
+    /// All sound of a source, which may have to wait for its reader.
+    fn sound_of(uri: &str) -> Vec<f32> {
+        let mut source = open_source(uri).unwrap().source;
         let mut all = Vec::new();
         let mut keep = |block: &[f32]| {
             all.extend_from_slice(block);
@@ -92,14 +97,9 @@ pub(crate) mod tests {
         let mut clip = open_source("clip:guitar").unwrap().source;
         let written = write_whole(&path, &mut *clip, SampleFormat::L16).unwrap();
         assert_eq!(Some(written), clip.length());
-        let mut again = open_source(&path.display().to_string()).unwrap().source;
+        let again = open_source(&path.display().to_string()).unwrap().source;
         assert_eq!(again.length(), Some(written));
-        let mut clip = open_source("clip:guitar").unwrap().source;
-        let (mut a, mut b) = (vec![0.0f32; 512], vec![0.0f32; 512]);
-        for _ in 0..100 {
-            assert_eq!(again.pull(&mut a), clip.pull(&mut b));
-            assert_eq!(a, b);
-        }
+        assert!(sound(&path) == sound_of("clip:guitar"), "the sound that was written is another");
         std::fs::remove_file(path).unwrap();
     }
 }
