@@ -2,6 +2,7 @@
 
 mod causes;
 mod checks;
+mod ours;
 #[cfg(test)]
 mod tests;
 
