@@ -493,8 +493,7 @@ fn set_up(
     }
     if let Some(shared) = plan.shared_clock {
         session.follow_shared_clock(shared);
-        let (at, time) = clock.tai();
-        session.set_shared_time(at, time);
+        session.set_shared_time(|| clock.tai());
     }
     session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
     Ok(session)

@@ -333,8 +333,7 @@ impl WallClock {
         if now >= self.next {
             self.next = now + READ_AGAIN;
             session.set_epoch(self.clock.epoch_now());
-            let (at, time) = self.clock.tai();
-            session.set_shared_time(at, time);
+            session.set_shared_time(|| self.clock.tai());
         }
     }
 }

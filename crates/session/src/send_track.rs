@@ -80,6 +80,8 @@ pub struct SendTrack {
     protector: Box<dyn Protector>,
     /// When the first sample of the track was captured; set when it starts.
     start: Option<Instant>,
+    /// Blocks of a live source that leave together where it gives several at once.
+    run: u32,
     /// Set for a live source.
     live: Option<LivePace>,
     /// When a live source that does not wake the participant is asked next.
@@ -128,9 +130,12 @@ impl Lane {
 
 impl SendTrack {
     /// A track of `source`, whose format must be that of `config.packet`. One block is pulled for each packet: longer
-    /// blocks that `ptime` or the path divides are pulled as several shorter ones, each due at its own time.
+    /// blocks that `ptime` or the path divides are pulled as several shorter ones, each due at its own time,
+    /// or a few at once where that would be thousands of times a second.
     pub fn new(source: Box<dyn Source>, mut config: SendTrackConfig) -> Result<Self, PacketError> {
-        config.packet.block_frames = config.packet.one_packet_block(config.groups)?;
+        let asked = config.packet;
+        config.packet.block_frames = asked.one_packet_block(config.groups)?;
+        let run = asked.blocks_together(config.packet.block_frames);
         let packetisers = Packetiser::for_groups(config.packet, config.groups, config.seed)?;
         let frames = config.packet.block_frames as usize;
         let samples = frames * config.packet.format.channels();
@@ -155,6 +160,7 @@ impl SendTrack {
             lanes,
             config,
             start: None,
+            run,
             live: None,
             ask_again: Instant::ZERO,
             position: 0,
@@ -222,7 +228,7 @@ impl SendTrack {
             let ready = self.source.ready();
             return (ready.frames >= block || ready.ended).then_some(now);
         }
-        let pace = self.live.get_or_insert_with(|| LivePace::new(block, rate));
+        let pace = self.live.get_or_insert_with(|| LivePace::new(block, rate).in_runs_of(self.run));
         let is_due = pace.poll(now, &mut *self.source);
         self.counters.skipped_frames = pace.skipped_frames();
         is_due.then_some(now)

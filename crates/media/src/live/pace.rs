@@ -13,7 +13,8 @@ use crate::Source;
 ///
 /// * *Sending begins.* All but the newest block is left out: it would stay the stream's delay.
 /// * *The source gives much at once*, as `arecord` does every 125 ms. Blocks of such a piece leave one after the other,
-///   2 % faster than they last: as evenly as the receiver needs them, and all gone before the next piece comes.
+///   2 % faster than they last: as evenly as the receiver needs them, and all gone before the next piece comes. Of very short
+///   blocks several leave together ([`Self::in_runs_of`]).
 /// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond
 ///   250 ms only the newest block is worth sending.
 ///
@@ -28,6 +29,10 @@ pub struct LivePace {
     rate: u32,
     /// From one block of a piece to the next.
     gap: Duration,
+    /// Blocks of a piece that leave together.
+    run: u32,
+    /// Blocks of the present run that were pulled.
+    sent_of_run: u32,
     state: State,
     /// Sample frames that remained of the last piece.
     left: usize,
@@ -58,6 +63,8 @@ impl LivePace {
             block: block.max(1),
             rate,
             gap: lasts - lasts / FASTER,
+            run: 1,
+            sent_of_run: 0,
             state: State::Beginning,
             left: 0,
             piece: 0,
@@ -65,6 +72,12 @@ impl LivePace {
             usual: Usual::default(),
             skipped: 0,
         }
+    }
+
+    /// So many blocks of a piece, at least 1, leave together, at the time of the first: none leaves later than alone, and the thread wakes
+    /// once for all of them.
+    pub fn in_runs_of(self, blocks: u32) -> Self {
+        LivePace { run: blocks.max(1), ..self }
     }
 
     /// Returns whether a block is to be pulled now; call it until it returns false. Leaves out sound that is too old to
@@ -96,7 +109,7 @@ impl LivePace {
         }
         match ready.frames < 2 * self.block && !ready.ended {
             true => self.await_more(now, ready.frames - self.block),
-            false => self.state = State::Following(due + self.gap),
+            false => self.state = State::Following(self.after(due)),
         }
         true
     }
@@ -112,6 +125,16 @@ impl LivePace {
     /// Sample frames left out so far.
     pub fn skipped_frames(&self) -> u64 {
         self.skipped
+    }
+
+    /// When the block after one that was due at `due` is due.
+    fn after(&mut self, due: Instant) -> Instant {
+        self.sent_of_run += 1;
+        if self.sent_of_run < self.run {
+            return due;
+        }
+        self.sent_of_run = 0;
+        due + self.gap * self.run
     }
 
     /// For how long the first of `waiting` sample frames, counted from when the buffer was last empty, has been due:
@@ -142,6 +165,7 @@ impl LivePace {
         self.state = State::Awaiting;
         self.left = left;
         (self.piece, self.least) = (0, None);
+        self.sent_of_run = 0;
     }
 
     fn leave_out(&mut self, source: &mut dyn Source) -> bool {
@@ -151,6 +175,7 @@ impl LivePace {
         self.state = State::Awaiting;
         self.left = if is_whole { 0 } else { kept.frames };
         (self.piece, self.least) = (0, None);
+        self.sent_of_run = 0;
         is_whole
     }
 }

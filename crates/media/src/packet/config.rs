@@ -78,6 +78,15 @@ impl PacketConfig {
         Ok((block * shortest.div_ceil(block)).min(self.block_frames).max(shortest))
     }
 
+    /// How many blocks of `block` sample frames, the one that is pulled instead of the requested one, leave together where a live source
+    /// gives several at once: 1 unless many channels make them so short that a thread would wake thousands of times a second. Who asks
+    /// for a packet's duration gets such packets one by one.
+    pub fn blocks_together(&self, block: u32) -> u32 {
+        let most = TOGETHER.as_micros() as u64 * u64::from(self.format.rate()) / 1_000_000;
+        let frames = most.min(u64::from(self.block_frames) / PARTS);
+        if self.ptime.is_some() { 1 } else { (frames / u64::from(block.max(1))).max(1) as u32 }
+    }
+
     /// Bits of sound in a second, without headers: of Opus what it keeps to over some packets.
     pub fn bandwidth(&self) -> u32 {
         match self.coding {
@@ -225,3 +234,8 @@ const BLOCKS: RangeInclusive<u32> = 16..=4096;
 const GROUP_ID: u8 = 3;
 /// Bytes of RTP's fixed header (RFC 3550 §5.1).
 pub const RTP_HEADER: usize = 12;
+
+/// How long the blocks that leave together last at most: to a receiver this is jitter, and its delays are of several milliseconds.
+const TOGETHER: Duration = Duration::from_millis(1);
+/// Of a requested block, one part in this many leaves together at most: who asks for short blocks has short delays.
+const PARTS: u64 = 4;

@@ -124,9 +124,13 @@ impl Session {
         self.following.shared = Some(Shared::new(clock));
     }
 
-    /// At `at` the shared clock showed `time` since its epoch. Call it about once a second, if the clock is followed.
-    pub fn set_shared_time(&mut self, at: Instant, time: Duration) {
-        self.following.shared.iter_mut().for_each(|shared| shared.set(at, time));
+    /// Reads the shared clock with `read`, which says when it did and what time since its epoch the clock showed then. Call it about
+    /// once a second. A session that does not follow that clock does not read it.
+    pub fn set_shared_time(&mut self, read: impl FnOnce() -> (Instant, Duration)) {
+        if let Some(shared) = &mut self.following.shared {
+            let (at, time) = read();
+            shared.set(at, time);
+        }
     }
 
     /// How long sound takes from the sink until it is heard.

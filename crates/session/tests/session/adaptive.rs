@@ -176,7 +176,7 @@ fn over_srp_on_wifi_a_gap_a_minute_at_most_with_30_ms() {
     assert!(fixed.defects_a_minute() > 3.0, "{}", fixed.defects_a_minute());
 }
 
-/// Bursts of 10 ms in the mean: in each minute one lasts longer than 41 ms, and no repair of its first packet comes sooner. The
+/// Bursts of 10 ms in the mean: a repair comes a round trip after the burst at the soonest (`docs/playout-delay.md`). The
 /// delay does not rise to what would leave no gap, which is 80 ms.
 #[test]
 fn longer_bursts_cost_a_longer_delay() {

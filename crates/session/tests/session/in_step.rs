@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon_core::Instant;
 use antiphon_session::SharedClock;
 
 use crate::hall::Hall;
@@ -139,7 +140,8 @@ fn follow(hall: &mut Hall, seconds: u64, off: Duration) {
         for (n, one) in hall.listeners.iter_mut().enumerate() {
             let time = SHARED + Duration::from_nanos(hall.now.as_nanos());
             let time = if n == last { time + off } else { time };
-            one.session.set_shared_time(one.clock.local(hall.now), time);
+            let at = one.clock.local(hall.now);
+            one.session.set_shared_time(|| (at, time));
         }
         hall.run_until(hall.now + ms(250));
     }
@@ -199,6 +201,22 @@ fn a_clock_that_is_not_the_senders_is_not_followed() {
         assert_eq!((playout.lost, playout.late), (0, 0), "{n}");
         assert!(one.played.lock().unwrap().len() > 1_000, "{n}");
     }
+}
+
+/// A process that does not follow a shared clock does not pay for reading it once a second.
+#[test]
+fn a_shared_clock_that_nobody_follows_is_not_read() {
+    let mut hall = Hall::new("rtp", "ethernet", 48_000, 20, None);
+    hall.join(0.0, ms(1));
+    let session = &mut hall.listeners[0].session;
+    session.set_shared_time(|| unreachable!("nobody follows it"));
+    session.follow_shared_clock(SharedClock { offset: 0, delay: ms(40) });
+    let mut reads = 0;
+    session.set_shared_time(|| {
+        reads += 1;
+        (Instant::ZERO, SHARED)
+    });
+    assert_eq!(reads, 1);
 }
 
 #[test]

@@ -252,3 +252,38 @@ fn an_ended_source_gives_its_rest_and_the_end() {
     // A source that ended before sending began.
     assert!(LivePace::new(BLOCK, RATE).poll(now, &mut microphone));
 }
+
+/// Blocks of 22 sample frames, as of 64 channels, of a server's periods of 256: in runs of two they leave at half as many times, and
+/// none is older than alone.
+#[test]
+fn short_blocks_leave_in_runs_and_none_later_than_alone() {
+    const SHORT: usize = 22;
+    let pulled = |blocks| {
+        let mut pace = LivePace::new(SHORT, RATE).in_runs_of(blocks);
+        let mut microphone = Microphone::new(48_000.0, 256);
+        let (mut pulled, mut block) = (Vec::new(), vec![0.0; SHORT]);
+        let mut now = Instant::ZERO;
+        while now < secs(10) {
+            while microphone.next() <= now {
+                microphone.give();
+            }
+            while pace.poll(now, &mut microphone) {
+                assert_eq!(microphone.pull(&mut block), Pull::Frames(SHORT));
+                pulled.push((now, now.since(microphone.captured(microphone.used))));
+            }
+            now = pace.poll_timeout().map_or(microphone.next(), |due| due.min(microphone.next()));
+        }
+        assert_eq!(pace.skipped_frames(), 0);
+        // The first second is for learning what the source's usual piece is.
+        pulled.retain(|(at, _)| *at > secs(1));
+        pulled
+    };
+    let times = |pulled: &[Pulled]| pulled.chunk_by(|(one, _), (next, _)| one == next).count();
+    let (alone, together) = (pulled(1), pulled(2));
+    assert!(alone.len().abs_diff(together.len()) <= 1);
+    assert_eq!(times(&alone), alone.len());
+    let runs = times(&together) as f64 / alone.len() as f64;
+    // Eleven or twelve blocks of a period in six runs.
+    assert!((0.5..0.53).contains(&runs), "{runs}");
+    assert!(oldest(&together) <= oldest(&alone), "{:?} {:?}", oldest(&together), oldest(&alone));
+}

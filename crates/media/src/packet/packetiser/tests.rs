@@ -40,6 +40,24 @@ fn blocks_split_evenly_and_ptime_limits() {
 }
 
 #[test]
+fn only_very_short_blocks_leave_together() {
+    let together = |config: PacketConfig| {
+        let block = config.one_packet_block(ChannelGroups::whole(config.format.channels())).unwrap();
+        config.blocks_together(block)
+    };
+    // Blocks of 22 sample frames: 44 last less than a millisecond.
+    assert_eq!(together(config(48_000, 64, SampleFormat::L16, 256)), 2);
+    // Of 64 or 128 sample frames no more than 16 or 32 may leave together.
+    assert_eq!(together(config(48_000, 64, SampleFormat::L16, 64)), 1);
+    assert_eq!(together(config(48_000, 64, SampleFormat::L16, 128)), 1);
+    assert_eq!(together(config(48_000, 2, SampleFormat::L16, 256)), 1);
+    assert_eq!(together(config(48_000, 8, SampleFormat::L24, 4096)), 1);
+    // Who asks for a packet's duration gets packets of it, one by one.
+    let short = Some(Duration::from_micros(125));
+    assert_eq!(together(PacketConfig { ptime: short, ..config(48_000, 2, SampleFormat::L24, 256) }), 1);
+}
+
+#[test]
 fn a_block_becomes_one_packet_of_every_group() {
     let whole = |config: PacketConfig| {
         config.one_packet_block(ChannelGroups::whole(config.format.channels())).unwrap()
