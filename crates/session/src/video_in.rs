@@ -207,7 +207,12 @@ impl VideoIn {
         let told = view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track));
         let tied = || self.clock.place_of(captured?, track?);
         let place = told.or_else(tied);
-        self.take(now, (view, packet), (InBandVideo { sound: 0, encoding, track: 0, again: None }, place), track)
+        self.take(
+            now,
+            (view, packet),
+            (InBandVideo { sound: 0, encoding, track: 0, again: None }, place),
+            track,
+        )
     }
 
     /// The rate of the time stamps of its sound, in Hz; 0 before there is any.
@@ -308,7 +313,8 @@ impl TrackIn {
     ) {
         let Some(followed) = self.followed.filter(|followed| followed.sound == video.sound) else { return };
         let goes_on = self.repeats.is_some_and(|last| now.since(last) < REPEATS_END);
-        if !goes_on && !(begins_key(view) && self.sink.wants_repeats()) {
+        let begins = begins_key(view) && self.sink.wants_repeats();
+        if !goes_on && !begins {
             return;
         }
         self.repeats = Some(now);

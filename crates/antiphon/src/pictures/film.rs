@@ -4,8 +4,8 @@ mod chain;
 mod deposit;
 mod incoming;
 mod live;
-mod rejoining;
 mod nowhere;
+mod rejoining;
 mod sync;
 mod together;
 

@@ -205,7 +205,11 @@ impl Session {
     ) {
         let is_ours = self.video.ssrcs().any(|own| own == pictures);
         if self.group {
-            return if is_ours { self.on_asked_by_group(now, at) } else { self.on_asked_by_another(now, pictures) };
+            return if is_ours {
+                self.on_asked_by_group(now, at)
+            } else {
+                self.on_asked_by_another(now, pictures)
+            };
         }
         let may = self.peers[at].as_ref().is_some_and(|peer| peer.answered_losses.may_answer(now, ssrc));
         if is_ours && may && self.begin_catching_up(now, at) {

@@ -9,8 +9,8 @@ use antiphon_media::packet::{ExtensionIds, VIDEO_CLOCK, parse_data, parse_rtp};
 use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
-use super::repeating::Asked;
 use super::fan_out::SHORTEST_HOLD;
+use super::repeating::Asked;
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::manager::{Budget, TrackId};

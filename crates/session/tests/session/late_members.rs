@@ -46,7 +46,8 @@ fn whole_from(seen: &Shared) -> (u8, u8, Option<Instant>) {
     let first_due = seen.numbers[0];
     let again = seen.again.iter().take_while(|(number, ..)| *number != first_due).collect::<Vec<_>>();
     let follows = |pair: &[u16]| pair[1] == pair[0].wrapping_add(1);
-    let all: Vec<u16> = again.iter().map(|(number, ..)| *number).chain(seen.numbers.iter().copied()).collect();
+    let all: Vec<u16> =
+        again.iter().map(|(number, ..)| *number).chain(seen.numbers.iter().copied()).collect();
     assert!(all.windows(2).all(follows), "a number is missing, or there twice");
     let first = again.first().map_or(seen.order[0], |(_, unit, _)| *unit);
     (first, *seen.order.last().unwrap(), again.last().map(|(.., at)| *at))

@@ -162,7 +162,10 @@ impl VideoSink for Shared {
 
     fn on_repeat(&mut self, packet: &VideoArrived<'_>) {
         let mut seen = self.0.lock().unwrap();
-        assert_eq!((packet.ssrc, packet.packet[8..12].to_vec()), (seen.ssrc, seen.ssrc.to_be_bytes().to_vec()));
+        assert_eq!(
+            (packet.ssrc, packet.packet[8..12].to_vec()),
+            (seen.ssrc, seen.ssrc.to_be_bytes().to_vec())
+        );
         let number = u16::from_be_bytes([packet.packet[2], packet.packet[3]]);
         seen.again.push((number, packet.payload[1], packet.at));
     }

@@ -302,6 +302,9 @@ impl Track {
 
     fn keep(&mut self, received: ReceivedFrame) {
         let is_decodable = self.chain.on_picture(&received);
+        if received.is_whole() && received.picture.key {
+            self.on_key_frame();
+        }
         let keeps = is_decodable || !self.policy.shown;
         if let Some(mut frame) = received.frame.filter(|_| keeps) {
             if frame.picture.key && self.codec == Codec::H264 {

@@ -14,7 +14,7 @@ pub(super) struct Rejoining {
     /// Packets that came since nothing can be decoded, in the order of coming, and their bytes.
     held: VecDeque<(About, Vec<u8>)>,
     bytes: usize,
-    /// What was counted while something could be decoded: what came since comes again.
+    /// What was counted before the last key frame: what came since comes again.
     counted: VideoCounters,
     /// Packets that are sent again are taken: where the sound stood at the last one.
     last: Option<i64>,
@@ -55,7 +55,8 @@ impl Track {
         self.wants_repeats() && marking.is_some_and(|marking| marking.start && marking.independent)
     }
 
-    /// `next`, which has seen nothing, goes on from the last key frame, when the sound stands at this place. Returns the pictures that came before something was missing, and what was counted until then.
+    /// `next`, which has seen nothing, goes on from the last key frame, when the sound stands at this place. Returns the pictures that came before and wait, and what was counted
+    /// before that key frame.
     pub fn rejoin(&mut self, position: i64, mut next: Track) -> (Vec<Frame>, VideoCounters) {
         std::mem::swap(&mut next.rejoining, &mut self.rejoining);
         next.rejoining.last = Some(position);
@@ -105,13 +106,15 @@ impl Track {
         held.iter().for_each(|(about, packet)| self.on_packet(about, packet));
     }
 
+    /// A whole key frame came, which was counted.
+    pub fn on_key_frame(&mut self) {
+        let counted = self.depacketiser.counters();
+        self.rejoining.counted = VideoCounters { whole: counted.whole.saturating_sub(1), ..counted };
+    }
+
     /// Notes whether something can be decoded now.
     pub fn watch_chain(&mut self) {
-        if self.chain.is_broken() {
-            return;
-        }
-        self.rejoining.counted = self.depacketiser.counters();
-        if self.rejoining.last.is_none() {
+        if !self.chain.is_broken() && self.rejoining.last.is_none() {
             self.rejoining.clear();
         }
     }
