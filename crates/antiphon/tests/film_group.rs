@@ -8,8 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use antiphon::net::OsClock;
 use antiphon::video::{Clip, Codec, Frame, OpenOptions, VideoReader};
 use antiphon::{Error, ErrorKind, ReceiveOptions, SendOptions, Stop, TalkOptions, TalkSummary, talk};
 use common::{assert_claps_in_step, free_port, scratch};
@@ -157,22 +158,30 @@ fn each_of_three_records_the_two_others() {
     }
 }
 
+fn pause(clock: &OsClock, time: Duration) {
+    let until = clock.now() + time;
+    while clock.now() < until {
+        std::thread::park_timeout(until.since(clock.now()));
+    }
+}
+
 /// One that joins in the middle of two seconds between key frames is sent what came since the last one: it need not wait for the next.
 #[test]
 fn one_that_joins_late_has_pictures_from_a_key_frame_before_that() {
     let group = Group::new("late-film-group", 6);
     let sends = group.calls(Some(Clip::H264), 6, "null:".into());
     let listens = group.calls(None, 6, group.sink("first.mkv"));
-    std::thread::sleep(Duration::from_millis(700));
+    let clock = OsClock::new();
+    pause(&clock, Duration::from_millis(700));
     let late = group.calls(None, 3, group.sink("late.mkv"));
-    let began = Instant::now();
+    let began = clock.now();
     let film = group.file("late-1.mkv");
     // The header waits for the first key frame that can be decoded.
     while fs::metadata(&film).map_or(0, |file| file.len()) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(3), "no picture came");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(clock.now().since(began) < Duration::from_secs(3), "no picture came");
+        pause(&clock, Duration::from_millis(5));
     }
-    println!("the file has begun after {:?}", began.elapsed());
+    println!("the file has begun after {:?}", clock.now().since(began));
     let (summary, told) = late.ends();
     let recording = &summary.recordings[0];
     let (_, written) = is_as_sent(&film);

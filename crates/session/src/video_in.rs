@@ -103,6 +103,8 @@ struct Asking {
     pause: Duration,
     /// The question of another member was waited for.
     has_waited: bool,
+    /// Of a member of a group.
+    in_group: bool,
 }
 
 /// Ties the sender's clock to the time stamps of its sound.
@@ -248,7 +250,7 @@ impl VideoIn {
         }
         into.has_ended &= into.followed.is_some_and(|followed| followed.ssrc == view.ssrc);
         into.followed = Some(Followed { ssrc: view.ssrc, sound: video.sound, last: now });
-        if let Some(asking) = into.asking.as_mut().filter(|_| begins_key(view)) {
+        if let Some(asking) = into.asking.as_mut().filter(|asking| asking.in_group && begins_key(view)) {
             asking.wait(now + FIRST_PAUSE);
         }
         self.counters.packets += 1;
@@ -280,7 +282,7 @@ impl TrackIn {
             self.asking = None;
             return None;
         }
-        self.asks_again(now, Duration::ZERO).then_some(followed.ssrc)
+        self.asks_again(now, None).then_some(followed.ssrc)
     }
 
     fn asks_in_group(&mut self, now: Instant, wait: Duration) -> Option<u32> {
@@ -289,11 +291,13 @@ impl TrackIn {
             self.asking = None;
             return None;
         }
-        self.asks_again(now, wait).then_some(followed.ssrc)
+        self.asks_again(now, Some(wait)).then_some(followed.ssrc)
     }
 
-    fn asks_again(&mut self, now: Instant, wait: Duration) -> bool {
-        let first = Asking { next: now + wait, pause: FIRST_PAUSE, has_waited: false };
+    /// `wait`: of a member of a group, before its first question.
+    fn asks_again(&mut self, now: Instant, wait: Option<Duration>) -> bool {
+        let (next, in_group) = (now + wait.unwrap_or(Duration::ZERO), wait.is_some());
+        let first = Asking { next, pause: FIRST_PAUSE, has_waited: false, in_group };
         let asking = self.asking.get_or_insert(first);
         if asking.next > now {
             return false;
