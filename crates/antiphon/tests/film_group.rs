@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use antiphon::net::OsClock;
 use antiphon::video::{Clip, Codec, Frame, OpenOptions, VideoReader};
 use antiphon::{Error, ErrorKind, ReceiveOptions, SendOptions, Stop, TalkOptions, TalkSummary, talk};
 use common::{assert_claps_in_step, free_port, scratch};
@@ -106,12 +107,14 @@ fn is_as_sent(recording: &Path) -> (Codec, usize) {
     let first = sent.iter().position(|frame| frame.data == got[0].data).expect("it was sent");
     let shift =
         |got: &Frame, sent: &Frame| got.time.duration().as_secs_f64() - sent.time.duration().as_secs_f64();
+    let last = got.len() - 1;
+    let since = shift(&got[last], &sent[first + last]);
     for (got_one, sent_one) in got.iter().zip(&sent[first..]) {
         assert!(got_one.data == sent_one.data, "{codec}: a picture is not the one that was sent");
         // One from before the first sound is at the beginning of the file.
-        let off = shift(got_one, sent_one) - shift(&got[1], &sent[first + 1]);
-        let is_before = got_one.time.frames == 0 && off < 0.006;
-        assert!(off.abs() < 0.003 || is_before, "{codec}: {off} s off");
+        let place = (sent_one.time.duration().as_secs_f64() + since).max(0.0);
+        let off = got_one.time.duration().as_secs_f64() - place;
+        assert!(off.abs() < 0.003, "{codec}: {off} s off");
     }
     (codec, got.len())
 }
@@ -153,6 +156,48 @@ fn each_of_three_records_the_two_others() {
         assert_eq!((sent.refused, sent.expired), (0, 0), "{sent:?}");
         assert!(sent.left_out <= 5, "{sent:?}");
     }
+}
+
+fn pause(clock: &OsClock, time: Duration) {
+    let until = clock.now() + time;
+    while clock.now() < until {
+        std::thread::park_timeout(until.since(clock.now()));
+    }
+}
+
+/// One that joins in the middle of two seconds between key frames is sent what came since the last one: it need not wait for the next.
+#[test]
+fn one_that_joins_late_has_pictures_from_a_key_frame_before_that() {
+    let group = Group::new("late-film-group", 6);
+    let sends = group.calls(Some(Clip::H264), 6, "null:".into());
+    let listens = group.calls(None, 6, group.sink("first.mkv"));
+    let clock = OsClock::new();
+    pause(&clock, Duration::from_millis(700));
+    let late = group.calls(None, 3, group.sink("late.mkv"));
+    let began = clock.now();
+    let film = group.file("late-1.mkv");
+    // The header waits for the first key frame that can be decoded.
+    while fs::metadata(&film).map_or(0, |file| file.len()) == 0 {
+        assert!(clock.now().since(began) < Duration::from_secs(3), "no picture came");
+        pause(&clock, Duration::from_millis(5));
+    }
+    println!("the file has begun after {:?}", clock.now().since(began));
+    let (summary, told) = late.ends();
+    let recording = &summary.recordings[0];
+    let (_, written) = is_as_sent(&film);
+    assert_eq!((recording.pictures.written, recording.pictures.broken), (written as u64, 0), "{told:?}");
+    // All of the three seconds but those at the end that had not come, and those since the key frame before.
+    assert!(written >= 70, "{written} pictures");
+    let (listened, _) = listens.ends();
+    let first = is_as_sent(&group.file("first-1.mkv")).1;
+    assert!(first >= 140, "{first} pictures");
+    let (sent, _) = sends.ends();
+    let pictures = sent.status.sent.pictures.expect("it sends some");
+    assert!((1..=2).contains(&pictures.caught_up), "{pictures:?}");
+    assert_eq!(
+        (listened.recordings[0].pictures.broken, listened.recordings[0].sound.missing_sample_frames),
+        (0, 0)
+    );
 }
 
 /// Its arguments are its title.

@@ -16,7 +16,7 @@ pub use extension::{EncodingName, ExtensionIds, InBandFormat, InBandGroup, InBan
 pub use marking::Marking;
 pub use packetiser::{PacketInfo, Packetiser};
 pub use returned::{mark_returned, unmark_returned};
-pub use video::{VIDEO_CLOCK, VIDEO_HEADER, VideoStream, renumber};
+pub use video::{VIDEO_CLOCK, VIDEO_HEADER, VideoStream, renumber, restore};
 
 use antiphon_core::wire::{UDP_IPV4_HEADERS, UDP_IPV6_HEADERS};
 

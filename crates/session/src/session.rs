@@ -28,6 +28,7 @@ mod presence;
 mod programmes;
 mod receipts;
 mod repair;
+mod repeating;
 mod reports;
 mod rtcp_wire;
 mod serving;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::{Instant, NtpTime, Unwrapper};
-use antiphon_media::packet::{EncodingName, InBandVideo, RtpView};
+use antiphon_media::packet::{EncodingName, InBandVideo, RtpView, restore};
 
 use crate::least::Least;
 use crate::observer::Arrived;
@@ -20,6 +20,15 @@ pub trait VideoSink: Send {
     fn wants_key_frame(&self) -> bool {
         false
     }
+
+    /// Whether a member of a group would use packets since the last key frame that are sent again, before or beside those that come. Asked while packets come.
+    fn wants_repeats(&self) -> bool {
+        false
+    }
+
+    /// A packet that was sent again to a group, with the name that it had at first. The first one begins a key frame; they come while [`Self::on_packet`] is
+    /// given those that are due. Only sinks that have wanted it are given any.
+    fn on_repeat(&mut self, _packet: &VideoArrived<'_>) {}
 }
 
 /// A packet of a video track.
@@ -68,6 +77,10 @@ struct TrackIn {
     sink: Box<dyn VideoSink>,
     followed: Option<Followed>,
     asking: Option<Asking>,
+    /// Packets that are sent again are taken, as the first of them came: when the last one did.
+    repeats: Option<Instant>,
+    /// One of them, with its first name.
+    restored: Vec<u8>,
     /// The sender has ended the track that is followed.
     has_ended: bool,
 }
@@ -88,6 +101,10 @@ struct Asking {
     /// When to ask again.
     next: Instant,
     pause: Duration,
+    /// The question of another member was waited for.
+    has_waited: bool,
+    /// Of a member of a group.
+    in_group: bool,
 }
 
 /// Ties the sender's clock to the time stamps of its sound.
@@ -152,6 +169,22 @@ impl VideoIn {
         self.tracks.iter_mut().find_map(|track| track.asks_for_key_frame(now))
     }
 
+    /// The same of a member of a group, which waits for `wait` before its first question: another one may ask.
+    pub fn asks_in_group(&mut self, now: Instant, wait: Duration) -> Option<u32> {
+        self.tracks.iter_mut().find_map(|track| track.asks_in_group(now, wait))
+    }
+
+    /// Another member of the group has asked for a key frame of these pictures: its answer is waited for, once before each question.
+    pub fn on_asked_by_another(&mut self, now: Instant, pictures: u32) {
+        for track in &mut self.tracks {
+            let is_followed = track.followed.is_some_and(|followed| followed.ssrc == pictures);
+            if let Some(asking) = track.asking.as_mut().filter(|asking| is_followed && !asking.has_waited) {
+                asking.wait(now + FIRST_PAUSE);
+                asking.has_waited = true;
+            }
+        }
+    }
+
     /// A packet of pictures came, and the sound goes to `track`. Returns whether it is of the track that is followed.
     pub fn on_packet(
         &mut self,
@@ -176,7 +209,12 @@ impl VideoIn {
         let told = view.ntp.zip(track).and_then(|(ntp, track)| self.clock.place(ntp, track));
         let tied = || self.clock.place_of(captured?, track?);
         let place = told.or_else(tied);
-        self.take(now, (view, packet), (InBandVideo { sound: 0, encoding, track: 0 }, place), track)
+        self.take(
+            now,
+            (view, packet),
+            (InBandVideo { sound: 0, encoding, track: 0, again: None }, place),
+            track,
+        )
     }
 
     /// The rate of the time stamps of its sound, in Hz; 0 before there is any.
@@ -196,6 +234,10 @@ impl VideoIn {
             self.counters.others += 1;
             return false;
         };
+        if let Some(number) = video.again {
+            into.on_repeat(now, (view, packet), (video, number, place));
+            return false;
+        }
         let belongs = video.sound == 0 || sound.is_none_or(|sound| sound == video.sound);
         // Another track of the same sender does not take its place, one beside new sound does.
         let follows = into.followed.is_none_or(|followed| {
@@ -208,6 +250,9 @@ impl VideoIn {
         }
         into.has_ended &= into.followed.is_some_and(|followed| followed.ssrc == view.ssrc);
         into.followed = Some(Followed { ssrc: view.ssrc, sound: video.sound, last: now });
+        if let Some(asking) = into.asking.as_mut().filter(|asking| asking.in_group && begins_key(view)) {
+            asking.wait(now + FIRST_PAUSE);
+        }
         self.counters.packets += 1;
         self.counters.bytes += view.payload.len() as u64;
         into.sink.on_packet(&VideoArrived {
@@ -226,7 +271,8 @@ impl VideoIn {
 
 impl TrackIn {
     fn new(sink: Box<dyn VideoSink>) -> Self {
-        TrackIn { sink, followed: None, asking: None, has_ended: false }
+        let restored = Vec::with_capacity(LARGEST);
+        TrackIn { sink, followed: None, asking: None, repeats: None, restored, has_ended: false }
     }
 
     /// The sender may not have one, or the question may be lost: pauses double.
@@ -236,14 +282,75 @@ impl TrackIn {
             self.asking = None;
             return None;
         }
-        let asking = self.asking.get_or_insert(Asking { next: now, pause: FIRST_PAUSE });
-        if asking.next > now {
+        self.asks_again(now, None).then_some(followed.ssrc)
+    }
+
+    fn asks_in_group(&mut self, now: Instant, wait: Duration) -> Option<u32> {
+        let followed = self.followed.filter(|followed| now.since(followed.last) < SILENCE)?;
+        if !self.sink.wants_repeats() {
+            self.asking = None;
             return None;
+        }
+        self.asks_again(now, Some(wait)).then_some(followed.ssrc)
+    }
+
+    /// `wait`: of a member of a group, before its first question.
+    fn asks_again(&mut self, now: Instant, wait: Option<Duration>) -> bool {
+        let (next, in_group) = (now + wait.unwrap_or(Duration::ZERO), wait.is_some());
+        let first = Asking { next, pause: FIRST_PAUSE, has_waited: false, in_group };
+        let asking = self.asking.get_or_insert(first);
+        if asking.next > now {
+            return false;
         }
         asking.next = now + asking.pause;
         asking.pause = (2 * asking.pause).min(LONGEST_PAUSE);
-        Some(followed.ssrc)
+        asking.has_waited = false;
+        true
     }
+
+    /// A packet that repeats that of this number. They are of use from the beginning of the key frame on.
+    fn on_repeat(
+        &mut self,
+        now: Instant,
+        (view, packet): (&RtpView<'_>, &[u8]),
+        (video, number, place): (InBandVideo, u16, Option<i64>),
+    ) {
+        let Some(followed) = self.followed.filter(|followed| followed.sound == video.sound) else { return };
+        let goes_on = self.repeats.is_some_and(|last| now.since(last) < REPEATS_END);
+        let begins = begins_key(view) && self.sink.wants_repeats();
+        if !goes_on && !begins {
+            return;
+        }
+        self.repeats = Some(now);
+        if let Some(asking) = &mut self.asking {
+            asking.wait(now + AFTER_REPEATS);
+        }
+        self.restored.clear();
+        self.restored.extend_from_slice(packet);
+        restore(&mut self.restored, followed.ssrc, number);
+        self.sink.on_repeat(&VideoArrived {
+            at: now,
+            ssrc: followed.ssrc,
+            encoding: video.encoding,
+            timestamp: view.timestamp,
+            marker: view.marker,
+            place,
+            payload: view.payload,
+            packet: &self.restored,
+        });
+    }
+}
+
+impl Asking {
+    /// It asks at this instant at the earliest.
+    fn wait(&mut self, until: Instant) {
+        self.next = self.next.max(until);
+    }
+}
+
+/// Whether the packet is the first of a key frame, as its marks tell.
+fn begins_key(view: &RtpView<'_>) -> bool {
+    view.marking.is_some_and(|marking| marking.start && marking.independent)
 }
 
 impl SoundClock {
@@ -276,3 +383,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Silence after which another track may take its place.
 const SILENCE: Duration = Duration::from_secs(1);
+/// Packets that are sent again follow one another within less, and come again after more.
+const REPEATS_END: Duration = Duration::from_millis(300);
+/// After the last of them a sink has had the time to use it.
+const AFTER_REPEATS: Duration = Duration::from_millis(150);
+/// Bytes for which there is memory from the beginning: more than a packet has on any usual path.
+const LARGEST: usize = 2048;

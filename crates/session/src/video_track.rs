@@ -364,6 +364,28 @@ impl VideoTrack {
         self.recent.packet(index)
     }
 
+    /// How many there are.
+    pub(crate) fn recent_packets(&self) -> usize {
+        self.recent.packets()
+    }
+
+    /// When the last key frame began.
+    pub(crate) fn key_frame_at(&self) -> Instant {
+        self.recent.since()
+    }
+
+    /// The packet at `index` of those since the last key frame, made one that repeats it to a group, and its number; `None` if there is none.
+    pub(crate) fn repeated_packet(&mut self, index: usize) -> Option<(&mut [u8], Part, u16)> {
+        let (packet, part) = self.recent.packet(index)?;
+        let number = self.stream.repeat(packet)?;
+        Some((packet, part, number))
+    }
+
+    /// Whether packets of this SSRC are of the track.
+    pub(crate) fn has_ssrc(&self, ssrc: u32) -> bool {
+        ssrc == self.stream.ssrc() || ssrc == self.stream.again_ssrc()
+    }
+
     /// RTP's number of the next packet.
     pub(crate) fn number(&self) -> u16 {
         self.stream.number()

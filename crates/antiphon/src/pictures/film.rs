@@ -5,6 +5,7 @@ mod deposit;
 mod incoming;
 mod live;
 mod nowhere;
+mod rejoining;
 mod sync;
 mod together;
 
@@ -175,6 +176,8 @@ pub(super) struct Shared {
     pub dropped: AtomicU64,
     /// Nothing can be decoded until the next key frame.
     pub wants_key: AtomicBool,
+    /// What a group is sent again since the last key frame would be used.
+    pub wants_repeats: AtomicBool,
     /// Pictures came of another codec than the first ones, for which there is no place.
     other_codec: AtomicBool,
     /// Pictures came whose codec is not known.

@@ -29,6 +29,8 @@ pub(super) struct About {
     pub encoding: EncodingName,
     /// Where its picture belongs in what is written of the sound, in nanoseconds.
     pub written: Option<i64>,
+    /// It was sent again to a group.
+    pub again: bool,
 }
 
 /// Both ends. Packets that find no room are counted.
@@ -37,8 +39,8 @@ pub(super) fn queue(shared: Arc<Shared>) -> (In, Out) {
     (In { ring: producer, shared }, Out { ring: consumer, packet: Vec::new() })
 }
 
-impl VideoSink for In {
-    fn on_packet(&mut self, packet: &VideoArrived<'_>) {
+impl In {
+    fn push(&mut self, packet: &VideoArrived<'_>, again: bool) {
         let mut head = [0; HEAD];
         let name = packet.encoding.as_str().as_bytes();
         head[..4].copy_from_slice(&(packet.packet.len() as u32).to_le_bytes());
@@ -46,6 +48,7 @@ impl VideoSink for In {
         head[8..12].copy_from_slice(&packet.timestamp.to_le_bytes());
         head[12..12 + name.len()].copy_from_slice(name);
         head[20..28].copy_from_slice(&packet.place.unwrap_or(i64::MIN).to_le_bytes());
+        head[28] = again.into();
         let len = HEAD + packet.packet.len();
         let Ok(mut chunk) = self.ring.write_chunk(len) else {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -61,9 +64,23 @@ impl VideoSink for In {
         }
         chunk.commit_all();
     }
+}
+
+impl VideoSink for In {
+    fn on_packet(&mut self, packet: &VideoArrived<'_>) {
+        self.push(packet, false);
+    }
 
     fn wants_key_frame(&self) -> bool {
         self.shared.wants_key.load(Ordering::Relaxed)
+    }
+
+    fn wants_repeats(&self) -> bool {
+        self.shared.wants_repeats.load(Ordering::Relaxed)
+    }
+
+    fn on_repeat(&mut self, packet: &VideoArrived<'_>) {
+        self.push(packet, true);
     }
 }
 
@@ -76,8 +93,8 @@ impl Out {
         let name = &head[12..20];
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let encoding = EncodingName::new(std::str::from_utf8(&name[..end]).ok()?)?;
-        let written = head[20..].try_into().map(i64::from_le_bytes).ok().filter(|place| *place != i64::MIN);
-        let about = About { ssrc: word(4), timestamp: word(8), encoding, written };
+        let written = head[20..28].try_into().map(i64::from_le_bytes).ok().filter(|place| *place != i64::MIN);
+        let about = About { ssrc: word(4), timestamp: word(8), encoding, written, again: head[28] == 1 };
         let mut packet = std::mem::take(&mut self.packet);
         packet.resize(word(0) as usize, 0);
         let taken = self.take(&mut packet);
@@ -97,7 +114,7 @@ impl Out {
 }
 
 /// Bytes before a packet.
-const HEAD: usize = 28;
+const HEAD: usize = 29;
 /// Bytes that wait at most: three seconds of 8 Mbit/s, as the sound's ring holds three seconds.
 const RING: usize = 3_000_000;
 
@@ -125,8 +142,12 @@ mod tests {
         };
         // Round the ring several times.
         for n in 0..2_000 {
-            to.on_packet(&packet(n));
+            match n % 3 {
+                0 => to.on_repeat(&packet(n)),
+                _ => to.on_packet(&packet(n)),
+            }
             let (about, got) = from.pop().unwrap();
+            assert_eq!(about.again, n % 3 == 0);
             let sent = packet(n);
             assert_eq!((about.ssrc, about.timestamp, about.encoding), (n, n * 7, encoding));
             assert_eq!(about.written, sent.place);

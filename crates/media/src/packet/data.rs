@@ -60,7 +60,7 @@ impl DataStream {
             ssrc: rng.next_u32(),
             sequence: rng.next_u32() as u16,
             payload_type: payload_type & 0x7f,
-            in_band: InBandVideo { sound, encoding, track: 0 },
+            in_band: InBandVideo { sound, encoding, track: 0, again: None },
         }
     }
 

@@ -39,7 +39,8 @@
 //!
 //! The fourth, ours as well, is in every packet of a video track and in no other: the encoding name of its payload format
 //! as SDP has it (`H264`, `VP8`), and the sound that it belongs to. Of a sender with several tracks L is 12 in those behind the first, whose
-//! number follows.
+//! number follows. A packet that is sent again to a group (RFC 4588 keeps such a stream apart by its SSRC, too) has, where the name leaves room,
+//! a one in the sixth byte of the name and the number of the packet that it repeats in the last two.
 
 use antiphon_core::NtpTime;
 
@@ -183,6 +184,8 @@ pub struct InBandVideo {
     pub encoding: EncodingName,
     /// Which of the sender's video tracks, 0 for the first.
     pub track: u8,
+    /// The number of the packet that this one repeats, under another SSRC. Names of at most four letters leave room for it.
+    pub again: Option<u16>,
 }
 
 impl InBandVideo {
@@ -192,6 +195,10 @@ impl InBandVideo {
         let mut bytes = [0; Self::BYTES + 1];
         bytes[..4].copy_from_slice(&self.sound.to_be_bytes());
         bytes[4..Self::BYTES].copy_from_slice(&self.encoding.0);
+        if let (Some(number), [0, 0, ..]) = (self.again, &bytes[AGAIN - 1..]) {
+            bytes[AGAIN] = 1;
+            bytes[AGAIN + 1..Self::BYTES].copy_from_slice(&number.to_be_bytes());
+        }
         bytes[Self::BYTES] = self.track;
         bytes
     }
@@ -204,6 +211,10 @@ impl InBandVideo {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (fixed, track) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
         let (sound, name) = fixed.split_first_chunk::<4>()?;
+        let again = match fixed[AGAIN - 1..] {
+            [0, 1, first, second] => Some(u16::from_be_bytes([first, second])),
+            _ => None,
+        };
         let name = name.iter().position(|byte| *byte == 0).map_or(name, |end| &name[..end]);
         let encoding = EncodingName::new(std::str::from_utf8(name).ok()?)?;
         let track = match track {
@@ -211,9 +222,12 @@ impl InBandVideo {
             [track] if *track > 0 => *track,
             _ => return None,
         };
-        Some(InBandVideo { sound: u32::from_be_bytes(*sound), encoding, track })
+        Some(InBandVideo { sound: u32::from_be_bytes(*sound), encoding, track, again })
     }
 }
+
+/// Where in the element it stands whether the packet repeats another, and which.
+const AGAIN: usize = 9;
 
 /// The name of a payload format in SDP's `rtpmap`, of at most eight letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -411,9 +425,10 @@ mod tests {
         }
 
         #[test]
-        fn pictures_round_trip(name in "[A-Za-z0-9]{1,8}", sound in any::<u32>(), track in any::<u8>()) {
+        fn pictures_round_trip(name in "[A-Za-z0-9]{1,8}", sound in any::<u32>(), track in any::<u8>(), again in any::<Option<u16>>()) {
             let encoding = EncodingName::new(&name).unwrap();
-            let video = Some(InBandVideo { sound, encoding, track });
+            let again = again.filter(|_| name.len() <= 4);
+            let video = Some(InBandVideo { sound, encoding, track, again });
             let mut body = [0; MAX_BODY];
             let marking = Some(Marking { start: true, temporal_layer: (sound % 8) as u8, base_pictures: sound as u8, ..Marking::default() });
             let elements = Elements { ntp: Some(NtpTime::from_bits(1)), video, marking, ..Elements::default() };

@@ -14,6 +14,8 @@ pub struct VideoStream {
     timestamp_offset: u32,
     payload_type: u8,
     in_band: InBandVideo,
+    /// SSRC and next number of packets that are sent again to a group.
+    again: (u32, u16),
 }
 
 impl VideoStream {
@@ -26,7 +28,8 @@ impl VideoStream {
             sequence: rng.next_u32() as u16,
             timestamp_offset: rng.next_u32(),
             payload_type: payload_type & 0x7f,
-            in_band: InBandVideo { sound, encoding, track: 0 },
+            in_band: InBandVideo { sound, encoding, track: 0, again: None },
+            again: (rng.next_u32(), rng.next_u32() as u16),
         }
     }
 
@@ -76,6 +79,30 @@ impl VideoStream {
         Some(len)
     }
 
+    /// The SSRC of packets that are sent again to a group.
+    pub fn again_ssrc(&self) -> u32 {
+        self.again.0
+    }
+
+    /// Makes a packet of this track one that repeats it, beside the track: under an SSRC and a number of its own, as RFC 4588 has it, with the number
+    /// that it had where receivers find it ([`InBandVideo::again`]). It is no byte longer. Returns its number, or `None` for a packet that has no room for that.
+    pub fn repeat(&mut self, packet: &mut [u8]) -> Option<u16> {
+        let (ssrc, number) = self.again;
+        let name = packet.get_mut(NAME_AT..NAME_AT + 8)?;
+        if name[4] != 0 || name[5] > 1 {
+            return None;
+        }
+        let before = u16::from_be_bytes([packet[2], packet[3]]);
+        let name = &mut packet[NAME_AT..NAME_AT + 8];
+        if std::mem::replace(&mut name[5], 1) == 0 {
+            name[6..].copy_from_slice(&before.to_be_bytes());
+        }
+        renumber(packet, number);
+        packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
+        self.again.1 = number.wrapping_add(1);
+        Some(number)
+    }
+
     /// The number of the next packet.
     pub fn number(&self) -> u16 {
         self.sequence
@@ -93,6 +120,17 @@ pub fn renumber(packet: &mut [u8], number: u16) {
         field.copy_from_slice(&number.to_be_bytes());
     }
 }
+
+/// A packet that repeats another gets back the name that it had: the SSRC of the track, and the number that [`InBandVideo::again`] tells.
+pub fn restore(packet: &mut [u8], ssrc: u32, number: u16) {
+    renumber(packet, number);
+    if let Some(field) = packet.get_mut(8..12) {
+        field.copy_from_slice(&ssrc.to_be_bytes());
+    }
+}
+
+/// Where the encoding name stands in our packets: behind the headers, the clock, and the SSRC of the sound.
+const NAME_AT: usize = RTP_HEADER + 4 + 9 + 1 + 4;
 
 /// Bytes in front of a video payload: the RTP header, and its extension with the clock, the encoding name and the marks.
 pub const VIDEO_HEADER: usize = RTP_HEADER + 4 + 28;
@@ -118,7 +156,7 @@ mod tests {
         assert_eq!((first, parsed.payload, parsed.marker), (VIDEO_HEADER + 3, &b"abc"[..], false));
         assert_eq!((parsed.payload_type, parsed.ntp, parsed.ssrc), (97, Some(ntp), stream.ssrc()));
         assert_eq!(parsed.marking, Some(begins));
-        assert_eq!(parsed.video, Some(InBandVideo { sound: 0x1122_3344, encoding, track: 0 }));
+        assert_eq!(parsed.video, Some(InBandVideo { sound: 0x1122_3344, encoding, track: 0, again: None }));
         stream.set_track(3);
         let other = stream.packet((0, begins), ntp, b"abc", &mut buf).unwrap();
         let parsed = parse_rtp(&buf[..other], ExtensionIds::default()).unwrap();
@@ -131,6 +169,33 @@ mod tests {
         let parsed = parse_rtp(&buf[..second], ExtensionIds::default()).unwrap();
         assert_eq!(parsed.sequence, sequence.wrapping_add(1));
         assert_eq!((parsed.timestamp.wrapping_sub(timestamp), parsed.marker), (3_000, true));
+    }
+
+    #[test]
+    fn a_packet_that_repeats_another_has_a_name_of_its_own_and_tells_that_of_the_other() {
+        let mut stream = VideoStream::new(EncodingName::new("H264").unwrap(), 97, 5, 1);
+        stream.set_track(2);
+        let mut buf = [0; VIDEO_HEADER + 3];
+        let marking = Marking { start: true, independent: true, ..Marking::default() };
+        let len = stream.packet((7, marking), NtpTime::from_bits(9), b"abc", &mut buf).unwrap();
+        let sent = buf;
+        let read = |bytes: &[u8]| parse_rtp(bytes, ExtensionIds::default()).unwrap().video.unwrap();
+        assert_eq!(read(&sent[..len]).again, None);
+        // Again and again: it is always the first number that is told.
+        let numbers = [0, 1].map(|_| stream.repeat(&mut buf[..len]).unwrap());
+        assert_eq!(numbers[1], numbers[0].wrapping_add(1));
+        let view = parse_rtp(&buf[..len], ExtensionIds::default()).unwrap();
+        assert_eq!((view.ssrc, view.sequence, view.payload), (stream.again_ssrc(), numbers[1], &b"abc"[..]));
+        assert_eq!((view.marking, view.ntp), (Some(marking), Some(NtpTime::from_bits(9))));
+        let told = InBandVideo { again: Some(stream.number()), ..read(&sent[..len]) };
+        assert_eq!(view.video, Some(told));
+        restore(&mut buf[..len], stream.ssrc(), stream.number());
+        assert_eq!(buf[..NAME_AT + 5], sent[..NAME_AT + 5]);
+        assert_eq!(buf[NAME_AT + 8..], sent[NAME_AT + 8..]);
+        // A name that leaves no room, and what is no packet.
+        let long = VideoStream::new(EncodingName::new("ABCDEFGH").unwrap(), 97, 5, 1);
+        long.packet((7, marking), NtpTime::from_bits(9), b"abc", &mut buf).unwrap();
+        assert_eq!((stream.repeat(&mut buf), stream.repeat(&mut [0; 20])), (None, None));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use antiphon_media::rtcp::ArrivalReport;
 use super::shared_path::MeanRate;
 use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId, Uncounted};
 use crate::associations::AssociationId;
+use crate::session::MOST_VIDEO_TRACKS;
 
 /// Shares out what the slowest path to a group carries. Where no member tells anything, everything is sent when it is due, after a first second.
 ///
@@ -87,8 +88,9 @@ impl Member {
 }
 
 impl GroupPaths {
-    /// For so many streams: the channel groups of the sound, and the pictures.
+    /// For so many streams: the channel groups of the sound, and the pictures. There is room for those that are sent again beside them.
     pub fn new(streams: usize) -> Self {
+        let streams = streams + MOST_VIDEO_TRACKS;
         GroupPaths {
             streams,
             members: Vec::with_capacity(MOST),

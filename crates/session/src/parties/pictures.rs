@@ -1,11 +1,14 @@
 //! Pictures of the parties of a group. A party's pictures say with which sound they were captured, and come from where that comes from:
 //! nobody else's get between them.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, Received};
 use antiphon_media::packet::{ExtensionIds, RtpView, parse_rtp};
 
 use super::apart::{Hearing, Output};
 use super::{Parties, PartyNotice};
+use crate::video_in::VideoIn;
 
 /// What became of a packet of pictures, for the statistics of its source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +57,23 @@ impl Parties {
         }
         let (ssrc, sequence, timestamp) = (view.ssrc, view.sequence, view.timestamp);
         tell(PictureTold::Taken { received_at: received.received_at, ssrc, sequence, timestamp });
+    }
+
+    /// Whether a party is asked for a key frame now: the SSRC of its pictures.
+    pub(crate) fn asks_for_key_frame(&mut self, now: Instant, wait: Duration) -> Option<u32> {
+        self.videos().find_map(|video| video.asks_in_group(now, wait))
+    }
+
+    /// Another one has asked for a key frame of these pictures.
+    pub(crate) fn on_asked_by_another(&mut self, now: Instant, pictures: u32) {
+        self.videos().for_each(|video| video.on_asked_by_another(now, pictures));
+    }
+
+    fn videos(&mut self) -> impl Iterator<Item = &mut VideoIn> {
+        self.list.iter_mut().filter_map(|party| match &mut party.output {
+            Output::Apart(apart) => Some(&mut apart.video),
+            Output::Mixed(_) => None,
+        })
     }
 
     /// The pictures that came before their party was there, if one is new.

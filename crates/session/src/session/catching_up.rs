@@ -21,8 +21,10 @@ pub(crate) struct PictureFlow {
     /// What is added to the numbers of the track's packets.
     ahead: u16,
     behind: Option<Behind>,
+    /// Of a group: it is sent the packets before this one again, beside those that are due.
+    pub(super) repeats: Option<(Behind, usize)>,
     /// Packets sent again that have no outcome yet.
-    open: usize,
+    pub(super) open: usize,
     /// The picture that was last decided on is left out for this peer, as its path has no room.
     is_left_out: bool,
     /// One that others need was: until the next key frame.
@@ -31,13 +33,13 @@ pub(crate) struct PictureFlow {
 
 /// It is sent what came since the last key frame.
 #[derive(Clone, Copy, Debug)]
-struct Behind {
+pub(super) struct Behind {
     /// The packet that is next.
-    next: usize,
-    since: Instant,
+    pub(super) next: usize,
+    pub(super) since: Instant,
     /// Bytes that there were at the beginning, and those sent so far.
-    bytes: usize,
-    sent: usize,
+    pub(super) bytes: usize,
+    pub(super) sent: usize,
 }
 
 /// Whose questions for a key frame were answered at a peer, and when: the last ones first.
@@ -87,6 +89,9 @@ impl PictureFlow {
     /// Gives the next packet of the track, of which `begins_key` says that it begins a key frame, its number for this peer. `None`: it gets the
     /// packet in its turn.
     pub fn number(&mut self, now: Instant, number: u16, begins_key: bool) -> Option<u16> {
+        if begins_key {
+            self.repeats = None;
+        }
         let Some(behind) = &mut self.behind else { return Some(number.wrapping_add(self.ahead)) };
         if begins_key {
             // What is before it is of no use any more.
@@ -94,6 +99,11 @@ impl PictureFlow {
         }
         self.ahead = self.ahead.wrapping_sub(1);
         None
+    }
+
+    /// Whether more is to be sent again.
+    pub fn is_behind(&self) -> bool {
+        self.behind.is_some() || self.repeats.is_some()
     }
 
     /// A packet that was sent again has its outcome.
@@ -104,7 +114,7 @@ impl PictureFlow {
 
 impl Behind {
     /// What observers are told of a packet of the track at `track`, sent again under this number.
-    fn seen(
+    pub(super) fn seen(
         &self,
         (track, sequence): (usize, u16),
         part: Part,
@@ -124,7 +134,7 @@ impl Behind {
     }
 
     /// Whether so many more bytes may leave.
-    fn may_send(&self, now: Instant, bytes: usize) -> bool {
+    pub(super) fn may_send(&self, now: Instant, bytes: usize) -> bool {
         let passed = now.since(self.since);
         let part = passed.as_secs_f64() / WITHIN.as_secs_f64();
         passed >= WITHIN || self.sent + bytes <= AT_ONCE + (self.bytes as f64 * part) as usize
@@ -140,7 +150,12 @@ impl Session {
         // What several take says nothing of one.
         let is_single = self.peers.iter().flatten().count() == 1;
         let mut left = self.rate_beside_sound().filter(|_| !is_unmanaged);
-        let Some(peer) = self.peers[at].as_mut().filter(|_| !self.group) else { return false };
+        let is_group = self.group;
+        // Programs that read SDP know nothing of packets that are sent again beside the others.
+        if is_group && self.sends_video_session() {
+            return false;
+        }
+        let Some(peer) = self.peers[at].as_mut() else { return false };
         if Self::video_destination(is_apart, peer).is_none() {
             return false;
         }
@@ -157,8 +172,13 @@ impl Session {
             }
             let flow = peer.pictures_of(track);
             // What its path had no room for would find none now.
-            if flow.behind.is_none() && !flow.is_broken {
-                flow.behind = Some(Behind { next: 0, since: now, bytes, sent: 0 });
+            let is_free = flow.behind.is_none() && flow.repeats.is_none();
+            if is_free && !flow.is_broken {
+                let behind = Behind { next: 0, since: now, bytes, sent: 0 };
+                match is_group {
+                    true => flow.repeats = Some((behind, video.recent_packets())),
+                    false => flow.behind = Some(behind),
+                }
                 video.on_catching_up();
                 begins = true;
             }
@@ -184,6 +204,13 @@ impl Session {
         PictureLoss { ssrc, pictures }: PictureLoss,
     ) {
         let is_ours = self.video.ssrcs().any(|own| own == pictures);
+        if self.group {
+            return if is_ours {
+                self.on_asked_by_group(now, at)
+            } else {
+                self.on_asked_by_another(now, pictures)
+            };
+        }
         let may = self.peers[at].as_ref().is_some_and(|peer| peer.answered_losses.may_answer(now, ssrc));
         if is_ours && may && self.begin_catching_up(now, at) {
             self.peers[at].iter_mut().for_each(|peer| peer.answered_losses.note(now, ssrc));
@@ -201,11 +228,14 @@ impl Session {
                 Budget::Bytes(most, _) => most,
             };
             for peer in 0..self.peers.len() {
-                self.catch_up_with(now, at, peer, &mut room);
+                match self.group {
+                    true => self.repeat_to_group(now, at, peer, &mut room),
+                    false => self.catch_up_with(now, at, peer, &mut room),
+                }
             }
         }
         let mut flows = self.peers.iter().flatten().flat_map(|peer| &peer.pictures);
-        let goes_on = flows.any(|flow| flow.behind.is_some());
+        let goes_on = flows.any(PictureFlow::is_behind) || self.repeat_again(now);
         self.video.catches_up = goes_on.then_some(now + ASK_AGAIN);
     }
 
@@ -274,17 +304,17 @@ impl Session {
 
 /// What came since the last key frame is sent within this time: the first picture is shown well within a second of a join, and a file that has a key
 /// frame every 2 s takes five times its rate.
-const WITHIN: Duration = Duration::from_millis(400);
+pub(super) const WITHIN: Duration = Duration::from_millis(400);
 /// Bytes that leave at once: what RFC 6928 lets any TCP begin with.
 const AT_ONCE: usize = 14_600;
 /// Packets that a transport may have at once.
-const MOST_OPEN: usize = 32;
+pub(super) const MOST_OPEN: usize = 32;
 /// A path that would take longer is left to the next key frame.
 const LONGEST: Duration = Duration::from_millis(700);
 /// It is of use for this time at least.
-const PATIENCE: Duration = Duration::from_millis(1_000);
+pub(super) const PATIENCE: Duration = Duration::from_millis(1_000);
 /// A peer that has not taken it all by then gets what is due instead.
-const LONGEST_ALL: Duration = Duration::from_secs(3);
+pub(super) const LONGEST_ALL: Duration = Duration::from_secs(3);
 /// How soon more is sent.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// Questions of one receiver that are answered: when it begins, and again if that was lost.

@@ -102,7 +102,7 @@ impl Session {
         received: Received,
         (view, bytes): (&RtpView<'_>, &[u8]),
     ) -> bool {
-        let is_own = self.video.ssrcs().any(|own| own == view.ssrc);
+        let is_own = self.video.has_ssrc(view.ssrc);
         let Some(conference) = &mut self.conference else { return false };
         if is_own {
             conference.parties.on_own();

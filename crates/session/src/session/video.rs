@@ -10,6 +10,7 @@ use antiphon_media::rtcp::PlayoutDelay;
 
 use super::end::State;
 use super::fan_out::SHORTEST_HOLD;
+use super::repeating::Asked;
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::manager::{Budget, TrackId};
@@ -27,12 +28,19 @@ pub(super) struct Video {
     tracks: Vec<VideoTrack>,
     /// When peers that lack some of it are sent more.
     pub(super) catches_up: Option<Instant>,
+    /// Questions of a group for a key frame.
+    pub(super) asked: Asked,
     receive: Option<VideoIn>,
 }
 
 impl Video {
     pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
         self.tracks.iter().map(VideoTrack::ssrc)
+    }
+
+    /// Whether packets of this SSRC are of pictures that are sent, or sent again.
+    pub fn has_ssrc(&self, ssrc: u32) -> bool {
+        self.tracks.iter().any(|track| track.has_ssrc(ssrc))
     }
 
     pub fn tracks(&self) -> impl Iterator<Item = &VideoTrack> {

@@ -62,6 +62,16 @@ impl Recent {
         self.ends.last().map_or(0, |(end, _)| *end)
     }
 
+    /// How many there are.
+    pub fn packets(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// When the key frame began.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
     /// How many bytes a second they are, by now.
     pub fn rate(&self, now: Instant) -> f64 {
         self.len() as f64 / now.since(self.since).max(SHORTEST).as_secs_f64()

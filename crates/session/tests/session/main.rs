@@ -28,6 +28,7 @@ mod hall;
 mod held_up;
 mod hostile;
 mod in_step;
+mod late_members;
 mod late_pictures;
 mod live;
 mod log;

@@ -121,6 +121,10 @@ pub struct Seen {
     pub order: Vec<u8>,
     /// Packets after which a key frame is wanted.
     pub wants_after: Option<usize>,
+    /// A member of a group that wants packets again until those of a key frame have come.
+    pub wants_repeats: bool,
+    /// What was sent again to a group: RTP's numbers, the units, and when.
+    pub again: Vec<(u16, u8, antiphon_core::Instant)>,
     /// Bytes of a payload.
     bytes: Option<usize>,
 }
@@ -149,6 +153,21 @@ impl VideoSink for Shared {
     fn wants_key_frame(&self) -> bool {
         let seen = self.0.lock().unwrap();
         seen.wants_after.is_some_and(|packets| seen.packets >= packets)
+    }
+
+    fn wants_repeats(&self) -> bool {
+        let seen = self.0.lock().unwrap();
+        seen.wants_repeats && seen.again.is_empty()
+    }
+
+    fn on_repeat(&mut self, packet: &VideoArrived<'_>) {
+        let mut seen = self.0.lock().unwrap();
+        assert_eq!(
+            (packet.ssrc, packet.packet[8..12].to_vec()),
+            (seen.ssrc, seen.ssrc.to_be_bytes().to_vec())
+        );
+        let number = u16::from_be_bytes([packet.packet[2], packet.packet[3]]);
+        seen.again.push((number, packet.payload[1], packet.at));
     }
 }
 

@@ -22,6 +22,11 @@ impl Chain {
         self.is_felt && self.missing == Some(0)
     }
 
+    /// Whether nothing that comes now can be decoded.
+    pub fn is_broken(&self) -> bool {
+        self.missing == Some(0)
+    }
+
     /// Pictures were left out that others may need.
     pub fn break_off(&mut self) {
         self.missing = Some(0);

@@ -13,6 +13,7 @@ use antiphon_video::{
 
 use super::Shared;
 use super::chain::Chain;
+use super::rejoining::Rejoining;
 use super::sync::SyncMeter;
 use crate::pictures::queue::{About, Out};
 
@@ -45,14 +46,14 @@ impl Policy {
 }
 
 /// The pictures of one stream.
-struct Track {
+pub(super) struct Track {
     ssrc: u32,
     codec: Codec,
-    depacketiser: Depacketiser,
+    pub(super) depacketiser: Depacketiser,
     /// The last time stamp, unwrapped as the depacketiser does it, in the second cycle at first.
     timestamps: Unwrapper<32>,
     /// What is added to a time stamp's time to give its place in the sound, in nanoseconds.
-    offset: Option<i64>,
+    pub(super) offset: Option<i64>,
     /// The same when pictures were placed last.
     placed_with: Option<i64>,
     /// The same by the last packet alone.
@@ -61,9 +62,11 @@ struct Track {
     last: i64,
     /// Whole pictures that came before their place was known.
     unplaced: VecDeque<(u64, Frame)>,
-    chain: Chain,
+    pub(super) chain: Chain,
     /// Times at which it went on elsewhere in its numbers.
     restarts: u64,
+    /// What is sent again to a group, and what comes meanwhile.
+    pub(super) rejoining: Rejoining,
     /// Parameter sets of H.264 that its sender tells in SDP, and perhaps not in the stream.
     sets: Vec<Vec<u8>>,
     /// Of another program's H.264: no parameter sets are known yet, without which nothing can be decoded.
@@ -73,6 +76,8 @@ struct Track {
 
 impl Incoming {
     pub fn new(packets: Out, shared: Arc<Shared>, policy: Policy) -> Self {
+        // Nothing can be decoded before the first key frame.
+        shared.wants_repeats.store(true, Ordering::Relaxed);
         Incoming {
             packets,
             track: None,
@@ -111,7 +116,20 @@ impl Incoming {
                 }
             }
             let Some(track) = &mut self.track else { continue };
-            track.on_packet(&about, packet);
+            if about.again {
+                if !self.recorded.has_begun && track.begins_repeats(packet) {
+                    let Some(next) = Track::new(&about, self.policy, self.shared.described.as_ref()) else {
+                        continue;
+                    };
+                    let (before, counted) = track.rejoin(position, next);
+                    // None of what came since something was missing can be decoded.
+                    self.frames.extend(before.into_iter().filter(|_| self.policy.shown));
+                    add(&mut self.finished, counted);
+                }
+                track.on_repeat(position, &about, packet);
+                continue;
+            }
+            track.on_due(position, &about, packet);
             // What belongs before the beginning of the sound was sent later for those that follow.
             if let Some(time) = track.place_of(about.timestamp).filter(|time| *time >= 0) {
                 sync.on_packet(position, time, self.policy.grace);
@@ -125,7 +143,10 @@ impl Incoming {
             let placed = track.placed();
             self.recorded.note(&mut sync, &placed, track, self.policy);
             self.frames.extend(placed);
+            track.watch_chain();
             self.shared.wants_key.store(track.chain.wants_key_frame(), Ordering::Relaxed);
+            let wants = track.wants_repeats() && !self.recorded.has_begun;
+            self.shared.wants_repeats.store(wants, Ordering::Relaxed);
         }
         self.count();
     }
@@ -212,13 +233,14 @@ impl Track {
             unplaced: VecDeque::new(),
             chain: Chain::new(),
             restarts: 0,
+            rejoining: Rejoining::default(),
             sets: described.map_or_else(Vec::new, |described| described.config.clone()),
             lacks_sets: described.is_some() && codec == Codec::H264,
             policy,
         })
     }
 
-    fn on_packet(&mut self, about: &About, packet: &[u8]) {
+    pub(super) fn on_packet(&mut self, about: &About, packet: &[u8]) {
         let stamp = self.timestamps.extend(about.timestamp.into());
         self.last = nanos(stamp);
         if let Some(written) = about.written.filter(|place| place.unsigned_abs() < MOST_PLACE) {
@@ -272,7 +294,7 @@ impl Track {
         }
     }
 
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         while let Some(received) = self.depacketiser.finish() {
             self.keep(received);
         }
@@ -280,6 +302,9 @@ impl Track {
 
     fn keep(&mut self, received: ReceivedFrame) {
         let is_decodable = self.chain.on_picture(&received);
+        if received.is_whole() && received.picture.key {
+            self.on_key_frame();
+        }
         let keeps = is_decodable || !self.policy.shown;
         if let Some(mut frame) = received.frame.filter(|_| keeps) {
             if frame.picture.key && self.codec == Codec::H264 {
@@ -298,7 +323,7 @@ impl Track {
     }
 
     /// The pictures whose place is known. One that belongs before the beginning is there at the beginning.
-    fn placed(&mut self) -> Vec<Frame> {
+    pub(super) fn placed(&mut self) -> Vec<Frame> {
         let Some(offset) = self.offset else { return Vec::new() };
         self.placed_with = Some(offset);
         let place = |(stamp, frame): (u64, Frame)| {

@@ -92,6 +92,11 @@ impl RtcpSession {
         self.config.group || self.receivers() >= SURELY_A_GROUP || self.told.receivers >= SURELY_A_GROUP
     }
 
+    /// How many others there are in the group, as far as they are heard, or as its sender told.
+    pub fn others(&self) -> u32 {
+        self.told.receivers.max(self.members.len() as u32)
+    }
+
     /// Other parties that send no media.
     pub(super) fn receivers(&self) -> u32 {
         self.members.iter().filter(|member| !member.sends).count() as u32

@@ -289,10 +289,10 @@ impl VideoSink for Late {
             return self.to.on_packet(packet);
         }
         let VideoArrived { ssrc, timestamp, encoding, place, .. } = *packet;
-        let about = About { ssrc, timestamp, encoding, written: place };
+        let about = About { ssrc, timestamp, encoding, written: place, again: false };
         self.waiting.push_back((now + late, about, packet.packet.to_vec()));
         while let Some((_, about, bytes)) = self.waiting.pop_front_if(|(at, ..)| *at <= now) {
-            let About { ssrc, timestamp, encoding, written } = about;
+            let About { ssrc, timestamp, encoding, written, .. } = about;
             let (marker, payload, packet) = (false, &[][..], &bytes[..]);
             self.to.on_packet(&VideoArrived {
                 at: now,

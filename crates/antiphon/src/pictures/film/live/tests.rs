@@ -242,6 +242,99 @@ fn a_receiver_that_comes_later_begins_with_a_key_frame_and_its_sound() {
     }
 }
 
+impl Show {
+    /// Plays up to this place while what came before it is sent again to a group, from the last key frame on, in 200 ms.
+    fn play_with_repeats(&mut self, until: Duration, repeats: &[(i64, Vec<u8>, u32)]) {
+        let steps = 20;
+        let from = self.live.now();
+        for step in 0..steps {
+            let (begin, end) = (repeats.len() * step / steps, repeats.len() * (step + 1) / steps);
+            for (place, packet, timestamp) in &repeats[begin..end] {
+                self.to.on_repeat(&VideoArrived {
+                    at: Instant::ZERO,
+                    ssrc: self.ssrc,
+                    encoding: self.encoding,
+                    timestamp: *timestamp,
+                    marker: false,
+                    place: Some(*place),
+                    payload: &[],
+                    packet,
+                });
+            }
+            self.play(from + ms(10) * (step as u32 + 1), all);
+        }
+        self.play(until, all);
+    }
+
+    /// The packets up to the first one of this place, in the order of sending.
+    fn sent_before(&self, place: i64) -> Vec<(i64, Vec<u8>, u32)> {
+        self.packets.iter().rev().take_while(|(at, ..)| *at < place).cloned().collect()
+    }
+}
+
+#[test]
+fn a_late_member_of_a_group_begins_with_what_is_sent_again() {
+    let mut show = Show::new(Clip::H264, false);
+    let joins = 700_000_000;
+    for (place, ..) in &mut show.packets {
+        *place -= joins;
+    }
+    // What was sent when the question came, 60 ms after it had joined.
+    let repeats = show.sent_before(140_000_000);
+    let missed = show.sent_before(0).len();
+    show.packets.truncate(show.packets.len() - missed);
+    assert!(show.to.wants_repeats(), "before anything came");
+    show.play(ms(60), all);
+    assert!(show.to.wants_repeats() && show.bytes(0) == 0);
+    show.play_with_repeats(ms(500), &repeats);
+    assert_eq!(
+        (show.to.wants_repeats(), show.to.wants_key_frame()),
+        (false, false),
+        "{:?}",
+        show.counters.get()
+    );
+    // Of 32 that were sent by then, those that were too late to be shown are left out if no other needs them.
+    let counted = show.counters.get();
+    assert!(counted.whole >= 30 && counted.written >= 15, "{counted:?}");
+    show.play(ms(3_000), all);
+    show.end();
+    let counted = show.counters.get();
+    // 92 pictures are sent in 3.7 s, 80 ms ahead.
+    assert!((90..=95).contains(&counted.whole) && counted.broken == 0, "{counted:?}");
+    assert_eq!(counted.packets_missing, 0);
+    let frames = show.frames(0);
+    assert!(frames[0].picture.key && frames.len() >= 75, "{}", frames.len());
+}
+
+#[test]
+fn what_was_lost_is_used_when_it_is_sent_again_to_a_group() {
+    let mut show = Show::new(Clip::H264, false);
+    let sent = show.sent_before(780_000_000);
+    show.play(ms(700), |place| !(ms(400)..ms(520)).contains(&place));
+    assert!(show.to.wants_repeats());
+    // The first of it is lost as well: the rest is of no use.
+    show.play_with_repeats(ms(900), &sent[1..]);
+    assert!(show.to.wants_repeats());
+    let sent = show.sent_before(0).len();
+    assert_eq!(sent, 0);
+    let mut again = Show::new(Clip::H264, false).sent_before(980_000_000);
+    show.play_with_repeats(ms(1_200), &again);
+    assert!(!show.to.wants_repeats());
+    // Who lacks nothing leaves it out.
+    again.truncate(40);
+    show.play_with_repeats(ms(1_500), &again);
+    show.play(ms(3_900), all);
+    show.end();
+    let counted = show.counters.get();
+    assert_eq!((counted.broken, counted.packets_missing), (0, 0), "{counted:?}");
+    let mut places: Vec<u64> =
+        show.frames(0).iter().map(|frame| frame.time.duration().as_millis() as u64).collect();
+    places.sort_unstable();
+    // Shown again with the picture of the moment, well before the key frame at 2 s.
+    let later = places.iter().filter(|place| (1_200..1_990).contains(*place)).count();
+    assert!(later >= 19, "{places:?}");
+}
+
 #[test]
 fn without_pictures_the_sound_begins_alone_and_they_may_come_later() {
     for begins_again in [false, true] {
