@@ -185,7 +185,10 @@ fn one_that_joins_late_has_pictures_from_a_key_frame_before_that() {
     let (summary, told) = late.ends();
     let recording = &summary.recordings[0];
     let (_, written) = is_as_sent(&film);
-    assert_eq!((recording.pictures.written, recording.pictures.broken), (written as u64, 0), "{told:?}");
+    let pictures = &recording.pictures;
+    assert_eq!((pictures.written, pictures.packets_missing), (written as u64, 0), "{told:?}");
+    // It leaves while they go on, perhaps in the middle of one.
+    assert!(pictures.broken <= 1, "{pictures:?}");
     // All of the three seconds but those at the end that had not come, and those since the key frame before.
     assert!(written >= 70, "{written} pictures");
     let (listened, _) = listens.ends();
