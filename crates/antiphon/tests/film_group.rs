@@ -99,7 +99,11 @@ fn clip_of(codec: Codec) -> Clip {
     [Clip::H264, Clip::Vp8, Clip::Av1].into_iter().find(|clip| clip.codec() == codec).expect("it was sent")
 }
 
-/// What was recorded is, from its first key frame on, what was sent, each picture at its time; returns how many there are.
+/// A recording begins with what was sent since the last key frame, which may be before its first sound: key frames are 2 s apart.
+const SINCE_KEY_FRAME: f64 = 2.0;
+
+/// What was recorded is, from its first key frame on, what was sent, each picture at its time, or at the beginning if it was due before that; returns how many there
+/// are.
 fn is_as_sent(recording: &Path) -> (Codec, usize) {
     let got = film(recording);
     let codec = got[0].codec;
@@ -112,8 +116,9 @@ fn is_as_sent(recording: &Path) -> (Codec, usize) {
     for (got_one, sent_one) in got.iter().zip(&sent[first..]) {
         assert!(got_one.data == sent_one.data, "{codec}: a picture is not the one that was sent");
         // One from before the first sound is at the beginning of the file.
-        let place = (sent_one.time.duration().as_secs_f64() + since).max(0.0);
-        let off = got_one.time.duration().as_secs_f64() - place;
+        let due = sent_one.time.duration().as_secs_f64() + since;
+        assert!(due > -SINCE_KEY_FRAME, "{codec}: due {due} s after the first sound");
+        let off = got_one.time.duration().as_secs_f64() - due.max(0.0);
         assert!(off.abs() < 0.003, "{codec}: {off} s off");
     }
     (codec, got.len())

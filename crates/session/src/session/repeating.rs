@@ -1,8 +1,8 @@
 //! A group is sent the pictures since the last key frame again, when a member asks: one that has come later, or has lost what the others refer to.
 //!
-//! They go to all, beside those that are due, as a stream of their own (RFC 4588): so whoever lacks nothing loses nothing, and leaves them out. Anybody can send
-//! questions, under any name. What they cost is bounded, therefore, however many ask: the bytes since a key frame [`MOST`] times in [`SPAN`] at most, each
-//! time spread over [`WITHIN`]. Who asks names the SSRC of the pictures, so he has heard the group.
+//! They go to all beside the pictures that are due, as a stream with an SSRC of its own (RFC 4588). A member that lacks nothing ignores that stream, and loses nothing by it.
+//! Anybody can send questions, under any name, so the cost is bounded however many ask: the bytes since a key frame are sent at most [`MOST`] times in [`SPAN`], each
+//! time spread over [`WITHIN`]. A question must name the SSRC of the pictures, so its sender has heard the group.
 
 use std::time::Duration;
 
