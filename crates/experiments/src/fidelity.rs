@@ -260,7 +260,7 @@ impl PaperResults {
 
     /// Whether an experiment is the paper's and not one of ours.
     fn is_of_paper(&self, experiment: &str) -> bool {
-        self.paper.experiment(experiment).is_some_and(|experiment| experiment.section.is_some())
+        self.paper.experiment(experiment).is_some_and(|experiment| !experiment.is_own())
     }
 
     /// The fidelity as a section, and the numbers that were fitted; nothing before anything has run.

@@ -35,6 +35,16 @@ pub struct Changes {
     pub set: Vec<(String, Vec<String>)>,
 }
 
+/// Which experiments of a paper are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Which {
+    /// All that can run.
+    #[default]
+    All,
+    /// Those that the paper describes. Experiments of our own about it are left out.
+    Published,
+}
+
 /// An error that the user can correct.
 fn usage(error: ScenarioError) -> Error {
     Error::usage(error.to_string())
@@ -84,15 +94,20 @@ impl Job {
     }
 }
 
-/// The experiments named by all `targets`, each once, with `changes`: scenario files, papers and their experiments. On
-/// sockets (`real`) each has no more repetitions than runs there usually have, unless `changes` set them.
+/// The experiments named by all `targets`, each once, with `changes`: scenario files, and papers (`which` of their experiments) and
+/// experiments of them. On sockets (`real`) each has no more repetitions than runs there usually have, unless `changes` set them.
+///
+/// [`Which::Published`] with a target that is no paper's is an error.
 pub fn find(
     targets: &[impl AsRef<str>],
+    which: Which,
     changes: &Changes,
     real: Option<RealOptions>,
 ) -> Result<Vec<Job>, Error> {
     let mut jobs: Vec<Job> = Vec::new();
-    for job in targets.iter().map(|target| named(target.as_ref())).collect::<Result<Vec<_>, _>>()?.concat() {
+    for job in
+        targets.iter().map(|target| named(target.as_ref(), which)).collect::<Result<Vec<_>, _>>()?.concat()
+    {
         match jobs.iter().find(|other| other.name == job.name) {
             None => jobs.push(job),
             Some(other) if other.target == job.target => {}
@@ -110,12 +125,15 @@ pub fn find(
 }
 
 /// The experiments that a target names: a scenario file's, or a paper's.
-fn named(target: &str) -> Result<Vec<Job>, Error> {
+fn named(target: &str, which: Which) -> Result<Vec<Job>, Error> {
     let path = Path::new(target);
     if target.ends_with(".toml") || path.is_file() {
+        if which == Which::Published {
+            return Err(Error::usage(format!("{target} is no paper: run it without --published")));
+        }
         return Ok(vec![from_file(path)?]);
     }
-    papers::jobs(target)
+    papers::jobs(target, which)
 }
 
 /// Gives this process, which must have no other thread yet, the rights that runs on sockets need. Returns the reason if
@@ -178,7 +196,7 @@ mod tests {
             traffic.p={kind='ping',from='a',to='b',interval='1s',count=1}\nsweep.path=['dsl','passport:hall.passport']";
         std::fs::write(&scenario, text).unwrap();
         let target = scenario.display().to_string();
-        let found = || find(&[&target], &Changes::default(), None);
+        let found = || find(&[&target], Which::All, &Changes::default(), None);
         let error = found().unwrap_err();
         assert!(error.message.contains("hall.passport: ") && error.exit_code() == 2, "{error}");
 
@@ -193,7 +211,7 @@ mod tests {
         let kept = folder.path().join("kept.toml");
         std::fs::write(&kept, jobs[0].scenario.text()).unwrap();
         std::fs::remove_file(&passport).unwrap();
-        assert!(find(&[kept.display().to_string()], &Changes::default(), None).is_ok());
+        assert!(find(&[kept.display().to_string()], Which::All, &Changes::default(), None).is_ok());
 
         std::fs::write(&passport, "no passport").unwrap();
         let error = found().unwrap_err();

@@ -3,9 +3,9 @@
 //!
 //! ```no_run
 //! use antiphon::Stop;
-//! use antiphon_experiments::{self as lab, Changes, RunOptions};
+//! use antiphon_experiments::{self as lab, Changes, RunOptions, Which};
 //!
-//! for job in lab::find(&["line.toml"], &Changes::default(), None)? {
+//! for job in lab::find(&["line.toml"], Which::All, &Changes::default(), None)? {
 //!     let outcome = lab::run(&job, &RunOptions::default(), &Stop::new(), &mut |_| {})?;
 //!     println!("{}: {} of {} runs", job.name, outcome.finished.len(), outcome.planned);
 //! }
@@ -58,7 +58,7 @@ pub use again::{Capture, replay};
 pub use antiphon_lab::papers::{DRAWS, Judgement, Reading, Verdict};
 pub use antiphon_lab::{experiment, figures, replay, results, scenario, setup};
 pub use fidelity::{Fidelity, PaperFidelity};
-pub use job::{Changes, Job, find, prepare};
+pub use job::{Changes, Job, Which, find, prepare};
 pub use papers::{ExperimentRow, PaperResults, Reader, count, count_own, counted, paper};
 pub use path::replay_path;
 pub use real::{RealOptions, USUAL, USUAL_REPETITIONS, describe};

@@ -8,7 +8,7 @@ use antiphon_lab::results::{Record, Results};
 use antiphon_lab::scenario::Run;
 use serde::Serialize;
 
-use super::{Job, RealResults, Setting};
+use super::{Job, RealResults, Setting, Which};
 use antiphon::Error;
 
 /// A paper and the results of its experiments.
@@ -107,12 +107,13 @@ impl PaperResults {
     }
 }
 
-/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names; of a whole paper, those that can run.
-pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
+/// The experiments that `PAPER` or `PAPER/EXPERIMENT` names; of a whole paper, those of `which` that can run.
+pub(super) fn jobs(target: &str, which: Which) -> Result<Vec<Job>, Error> {
     let (key, experiment) = target.split_once('/').map_or((target, None), |(key, rest)| (key, Some(rest)));
     let paper = paper_of(key, target)?;
     let Some(experiment) = experiment else {
-        let able = paper.experiments.iter().filter(|experiment| experiment.lacks().is_none());
+        let meant = |experiment: &&Experiment| which == Which::All || !experiment.is_own();
+        let able = paper.experiments.iter().filter(meant).filter(|experiment| experiment.lacks().is_none());
         let jobs = able.filter_map(|experiment| Some(job(paper, experiment, experiment.scenario?)));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         if jobs.is_empty() {
@@ -126,6 +127,11 @@ pub(super) fn jobs(target: &str) -> Result<Vec<Job>, Error> {
         let names: Vec<&str> = names().collect();
         return Err(Error::usage(format!("{key} has no experiment '{shown}'; it has {}", names.join(", "))));
     };
+    if which == Which::Published && found.is_own() {
+        return Err(Error::usage(format!(
+            "{target} is an experiment of our own, which the paper does not describe: run it without --published"
+        )));
+    }
     match (found.lacks(), found.scenario) {
         (None, Some(text)) => Ok(vec![job(paper, found, text)?]),
         (needs, _) => Err(Error::usage(format!(
@@ -279,8 +285,10 @@ mod tests {
 
     #[test]
     fn experiments_are_found_by_their_names() {
-        let names =
-            |target: &str| -> Vec<String> { jobs(target).unwrap().into_iter().map(|job| job.name).collect() };
+        let chosen = |target: &str, which| -> Vec<String> {
+            jobs(target, which).unwrap().into_iter().map(|job| job.name).collect()
+        };
+        let names = |target: &str| chosen(target, Which::All);
         assert_eq!(names("tv-audio-wlan/udp"), ["tv-audio-wlan/udp"]);
         let whole = names("tv-audio-wlan");
         assert!(
@@ -288,7 +296,18 @@ mod tests {
                 .iter()
                 .all(|key| whole.contains(&format!("tv-audio-wlan/{key}")))
         );
-        let complaint = |target: &str| jobs(target).unwrap_err().message;
+        let published = |target: &str| chosen(target, Which::Published);
+        assert_eq!(
+            published("srp"),
+            ["low_loss_low_latency", "low_loss_high_latency", "high_loss_high_latency"]
+                .map(|key| format!("srp/{key}"))
+        );
+        assert_eq!(names("srp").len(), 4);
+        assert_eq!(published("srp/low_loss_low_latency"), names("srp/low_loss_low_latency"));
+        let own = jobs("srp/sudden_change", Which::Published).unwrap_err();
+        assert_eq!(own.exit_code(), 2);
+        assert!(own.message.contains("of our own") && own.message.contains("without --published"), "{own}");
+        let complaint = |target: &str| jobs(target, Which::All).unwrap_err().message;
         assert!(complaint("tv-audio-wlan/upd").contains("it has initial, mac_retransmission, udp"));
         assert!(complaint("x").contains("unknown paper 'x'"));
         let waiting =

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for paper in papers::all() {
         for experiment in paper.experiments {
             let seconds = measure(&options, paper, experiment)?;
-            *if experiment.section.is_some() { &mut printed } else { &mut own } += seconds;
+            *if experiment.is_own() { &mut own } else { &mut printed } += seconds;
         }
     }
     println!("of the papers {printed:.1} s, our own {own:.1} s, together {:.1} s", printed + own);

@@ -105,7 +105,7 @@ impl Options {
 
     fn asks_for(&self, paper: &Paper, experiment: &Experiment) -> bool {
         let name = format!("{}/{}", paper.key, experiment.key);
-        (experiment.section.is_some() || self.own)
+        (self.own || !experiment.is_own())
             && (self.targets.is_empty()
                 || self.targets.iter().any(|target| *target == name || target == paper.key))
     }

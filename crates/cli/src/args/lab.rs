@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use antiphon::core::ByteCount;
 use antiphon::core::units::parse_duration;
-use antiphon_experiments::{Capture, Changes, RealOptions};
+use antiphon_experiments::{Capture, Changes, RealOptions, Which};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::papers::{CLAIMS_EXAMPLES, LIST_EXAMPLES};
@@ -52,6 +52,10 @@ pub struct RunArgs {
     /// Directory for the results; each experiment has its own below it
     #[arg(short = 'o', long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "antiphon-lab")]
     pub results: PathBuf,
+    /// Of a paper, only the experiments that it describes: without those of our
+    /// own about it
+    #[arg(long)]
+    pub published: bool,
     /// Parallel runs; results don't depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub threads: Option<usize>,
@@ -80,6 +84,11 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Which experiments of papers are meant.
+    pub fn which(&self) -> Which {
+        which(self.published)
+    }
+
     /// Runs on sockets, if they are asked for.
     pub fn real(&self) -> Option<RealOptions> {
         let duration = self.real_duration;
@@ -94,8 +103,22 @@ pub struct CheckArgs {
     /// What to check: scenario files, or papers and their experiments
     #[arg(required = true, value_name = "TARGET", value_parser = completions::completed(values::uri, completions::experiments), hide_possible_values = true, value_hint = ValueHint::FilePath)]
     pub targets: Vec<String>,
+    /// Of a paper, only the experiments that it describes
+    #[arg(long)]
+    pub published: bool,
     #[command(flatten)]
     pub changes: ChangeArgs,
+}
+
+impl CheckArgs {
+    /// Which experiments of papers are meant.
+    pub fn which(&self) -> Which {
+        which(self.published)
+    }
+}
+
+fn which(published: bool) -> Which {
+    if published { Which::Published } else { Which::All }
 }
 
 /// Options of `lab replay`.
@@ -193,6 +216,8 @@ Examples:
       continues
   antiphon lab run my-experiment.toml --repetitions 30 --set loss=0%,5%
       more runs, at two points; existing runs are kept
+  antiphon lab run srp --published
+      what the paper did; without --published also what we asked about it
   antiphon lab run my-experiment.toml --run 17
       repeat one run bit for bit
   antiphon lab run my-experiment.toml --run 17 --capture line=17.pcapng

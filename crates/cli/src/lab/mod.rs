@@ -30,7 +30,7 @@ pub fn lab(args: &LabArgs, global: &Global, output: &mut Output) -> Result<u8, E
 
 fn run_jobs(args: &RunArgs, global: &Global, output: &mut Output) -> Result<u8, Error> {
     let real = args.real();
-    let jobs = find(&args.targets, &args.changes.changes(), real)?;
+    let jobs = find(&args.targets, args.which(), &args.changes.changes(), real)?;
     if let Some(why) = prepare(&jobs, real) {
         output.detail(&format!("note: {why}"));
     }
@@ -73,7 +73,7 @@ fn run_one(jobs: &[Job], number: u32, args: &RunArgs, stop: &Stop, output: &mut 
 }
 
 fn check_jobs(args: &CheckArgs, output: &mut Output) -> Result<u8, Error> {
-    for job in find(&args.targets, &args.changes.changes(), None)? {
+    for job in find(&args.targets, args.which(), &args.changes.changes(), None)? {
         check(&job)?;
         plan::show(&job, output);
     }

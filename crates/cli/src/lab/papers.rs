@@ -106,7 +106,8 @@ fn listed(paper: &PaperResults, width: usize, palette: Palette) -> String {
     for row in paper.experiments() {
         let tone = if row.can_run { Tone::Plain } else { Tone::Dim };
         let name = Cell::from(format!("    {}", row.experiment));
-        grid.row([name, Cell::new(state(&row), tone), Cell::new(row.title, Tone::Dim)]);
+        let whose = if row.section.is_none() { " (ours)" } else { "" };
+        grid.row([name, Cell::new(state(&row), tone), Cell::new(format!("{}{whose}", row.title), Tone::Dim)]);
     }
     text + &grid.render(width, palette) + "\n"
 }

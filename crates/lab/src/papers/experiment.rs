@@ -57,6 +57,11 @@ macro_rules! experiments {
 pub(super) use experiments;
 
 impl Experiment {
+    /// Whether the paper does not describe it.
+    pub fn is_own(&self) -> bool {
+        self.section.is_none()
+    }
+
     /// What is missing: transports by their schemes, or a scenario; nothing if it can run.
     pub fn needs(&self) -> Vec<&'static str> {
         let known = |scheme: &str| TRANSPORTS.iter().any(|transport| transport.scheme == scheme);

@@ -401,7 +401,7 @@ mod tests {
             let about: toml::Table =
                 MODULES.iter().find(|m| m.files.key == paper.key).unwrap().files.paper.parse().unwrap();
             let stated = about["experiment"].as_table().unwrap();
-            let printed = paper.experiments.iter().filter(|e| e.section.is_some());
+            let printed = paper.experiments.iter().filter(|e| !e.is_own());
             let mut keys: Vec<&str> = printed.map(|e| e.key).collect();
             keys.sort_unstable();
             let mut expected: Vec<&str> =
