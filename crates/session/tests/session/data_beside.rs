@@ -1,6 +1,7 @@
 //! Data beside sound and pictures: byte for byte where the transport loses nothing, holes in their places where it does, and never at the cost
 //! of what comes before them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,16 +22,16 @@ use crate::world::{receive_session, send_session, send_session_within, world_of}
 
 /// Bytes that are given as fast as they are taken.
 pub struct Bytes {
-    pub left: Vec<u8>,
+    /// What is left; a deque, whose beginning is taken away without moving the rest.
+    pub left: VecDeque<u8>,
     pub is_live: bool,
 }
 
 impl DataSource for Bytes {
     fn pull(&mut self) -> Option<DataPiece> {
         let len = self.left.len().min(MOST_PIECE);
-        let piece = (len > 0).then(|| DataPiece::new(true, &self.left[..len]));
-        self.left.drain(..len);
-        piece
+        let bytes: Vec<u8> = self.left.drain(..len).collect();
+        (len > 0).then(|| DataPiece::new(true, &bytes))
     }
 
     fn is_ended(&mut self) -> bool {
@@ -84,7 +85,7 @@ pub fn add_data(session: &mut Session, bytes: Vec<u8>, change: impl FnOnce(&mut 
     let mut config =
         DataTrackConfig { track: 0, payload_type: 126, sound, seed: 5, rate: None, deadline: None };
     change(&mut config);
-    session.add_data_track(DataTrack::new(Box::new(Bytes { left: bytes, is_live: false }), config));
+    session.add_data_track(DataTrack::new(Box::new(Bytes { left: bytes.into(), is_live: false }), config));
 }
 
 pub fn sent(session: &Session) -> DataTrackCounters {
@@ -234,7 +235,10 @@ fn a_live_source_ends_with_the_sound() {
     let mut near = send_session("rtp", stereo(), FRAMES, 5);
     let sound = near.send_track().unwrap().packetiser().ssrc();
     let config = DataTrackConfig { track: 2, payload_type: 126, sound, seed: 5, rate: None, deadline: None };
-    near.add_data_track(DataTrack::new(Box::new(Bytes { left: content(1_000), is_live: true }), config));
+    near.add_data_track(DataTrack::new(
+        Box::new(Bytes { left: content(1_000).into(), is_live: true }),
+        config,
+    ));
     let (kept, sink) = (Kept::default(), Sink::default());
     let mut far = receive_session("rtp", None, &kept);
     far.set_data_sink(Box::new(sink.clone()));
