@@ -180,12 +180,19 @@ fn recorded_from(
         let out = directory.path().join(format!("{}-taken.mkv", film.codec.encoding_name()));
         let mut receiver = Child::start(antiphon(["receive", "--json"]).arg(&sdp).arg(&out), DEADLINE);
         receiver.wait_for("listening on");
-        Child::start(&mut sender(&film, &raw, ports[0], ports[1]), DEADLINE).succeed();
-        if !reports {
+        let sender = Child::start(&mut sender(&film, &raw, ports[0], ports[1]), DEADLINE);
+        let ended = if reports {
+            let ended = receiver.end();
+            // GStreamer's rtpbin, which has said goodbye, does not end its RTCP where its thread for that was faster than the end of the stream
+            // (gst_rtp_session_send_rtcp of GStreamer 1.22 asks whether the pad has ended already).
+            sender.terminate();
+            ended
+        } else {
+            sender.succeed();
             receiver.wait_until_played(f64::from(SOUND.seconds) - 0.02);
             receiver.interrupt();
-        }
-        let ended = receiver.end();
+            receiver.end()
+        };
         assert_eq!(ended.code, Some(if reports { 0 } else { 130 }), "{whose}: {}{}", ended.out, ended.err);
         let pictures = &ended.summary()["pictures"];
         let counted = ["whole", "written", "broken", "packets_missing"].map(|name| pictures[name].as_u64());
