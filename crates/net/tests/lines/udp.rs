@@ -216,3 +216,25 @@ fn input_waits_for_what_is_due_soon() {
         assert!(party.oldest >= SOON, "and its time stamp tells when it came: {:?}", party.oldest);
     }
 }
+
+/// 64 channels in 24 bits are 6857 packets a second: a thread that was held up for 20 ms finds all of theirs in the socket, as the system's usual limit
+/// of its buffer (net.core.rmem_max of 208 KiB) allows.
+#[test]
+fn a_thread_that_was_held_up_finds_all_packets_of_many_channels() {
+    let clock = OsClock::new();
+    let mut party = Party::new(endpoint("rtp", Role::Listener, clock.now(), 1452));
+    let mut lines = Lines::new();
+    let line = UdpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
+    let to = line.local_address();
+    lines.add(WIRE, Box::new(line)).expect("the first");
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    const PACKETS: u32 = 6_857 / 50;
+    for n in 0..PACKETS {
+        peer.send_to(&message(n, 12 + 7 * 3 * 64), to).expect("loopback");
+    }
+    while party.messages.len() < PACKETS as usize && clock.now().since(antiphon_core::Instant::ZERO) < LIMIT {
+        round(&mut lines, &mut Single::new(Lent(&mut party)), &clock, Wait::Idle).expect("loopback");
+    }
+    let stats = lines.stats(WIRE).expect("a line");
+    assert_eq!((party.messages.len(), stats.dropped), (PACKETS as usize, 0));
+}
