@@ -4,6 +4,7 @@ mod calling;
 mod delay;
 mod gap;
 mod missing;
+mod opening;
 mod plan;
 mod snapshot;
 mod step;
@@ -46,6 +47,8 @@ use calling::no_sender;
 pub use delay::{AdaptedDelay, TradeOff};
 pub use gap::{Gap, GapCause};
 pub use missing::{MissingSound, Recording};
+use opening::may_open;
+pub(crate) use opening::{Opener, SharedOpener};
 pub(crate) use plan::{
     ReceivePlan, asked_latency, device_latency, listening, playout_delay, unasked_latency,
 };
@@ -442,6 +445,7 @@ fn run(
     let mut wall = WallClock::new(clock);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
+        lines.let_input_wait(session.input_may_wait());
         choosing.iter_mut().for_each(|choosing| choosing.poll(now, session));
         if let Some(device) = &*device.borrow() {
             session.set_playback_delay(playback(&device.figures()));
@@ -483,11 +487,16 @@ fn set_up(
     if let Some(files) = plan.data.take() {
         let _main_thread_is_gone = tell.send(Told::Data(files.receive_with(&mut session)?));
     }
-    let open_sink =
-        meter.sink(open_sink((plan.sink.clone(), film), plan.options.clock, move |opened: Opened| {
+    let opener = Opener::start(&plan.sink)?;
+    let open_sink = meter.sink(open_sink(
+        (plan.sink.clone(), film),
+        opener.clone(),
+        plan.options.clock,
+        move |opened: Opened| {
             opened_device.borrow_mut().clone_from(&opened.device);
             let _main_thread_is_gone = tell.send(Told::Sink(opened));
-        }));
+        },
+    ));
     if plan.follows_step {
         session.follow_step();
     }
@@ -495,7 +504,8 @@ fn set_up(
         session.follow_shared_clock(shared);
         session.set_shared_time(|| clock.tai());
     }
-    session.set_receive_track(ReceiveTrack::new(track, open_sink, None));
+    let track = ReceiveTrack::new(track, open_sink, None);
+    session.set_receive_track(opening(track, opener.as_ref(), &plan.sink));
     Ok(session)
 }
 
@@ -568,19 +578,36 @@ fn record(
     Ok(recorder)
 }
 
-/// Opens the sink when the format is known, in the rate and channels that the sink wants.
+/// A track whose sink `opener` opens, if there is one.
+pub(crate) fn opening(track: ReceiveTrack, opener: Option<&SharedOpener>, sink: &SinkSpec) -> ReceiveTrack {
+    match opener {
+        Some(opener) => track.open_when(may_open(opener, sink)),
+        None => track,
+    }
+}
+
+/// Rate and channels in which `sink` takes a stream of `format`.
+fn sink_format(sink: &SinkSpec, format: StreamFormat) -> Result<StreamFormat, String> {
+    let rate = sink.rate.unwrap_or(format.rate());
+    let channels = sink.channels.unwrap_or(format.channels() as u32);
+    StreamFormat::new(rate, channels).map_err(|error| error.to_string())
+}
+
+/// Opens the sink when the format is known, in the rate and channels that the sink wants; `opener` may have opened it.
 pub(crate) fn open_sink(
     (sink, mut film): (SinkSpec, Option<Film>),
+    opener: Option<SharedOpener>,
     clock: SinkClock,
     mut tell: impl FnMut(Opened) + 'static,
 ) -> OpenSink {
     Box::new(move |format, sample| {
-        let rate = sink.rate.unwrap_or(format.rate());
-        let channels = sink.channels.unwrap_or(format.channels() as u32);
-        let wanted = StreamFormat::new(rate, channels).map_err(|error| error.to_string())?;
-        let opened = match &mut film {
-            Some(film) => film.open(wanted),
-            None => sink.open(wanted, sample),
+        let wanted = sink_format(&sink, format)?;
+        let rate = wanted.rate();
+        let opened = opener.as_ref().and_then(|opener| opener.borrow_mut().take((wanted, sample)));
+        let opened = match (&mut film, opened) {
+            (Some(film), _) => film.open(wanted),
+            (None, Some(opened)) => opened,
+            (None, None) => sink.open(wanted, sample),
         };
         let opened = opened.map_err(|error| error.to_string())?;
         let told = Opened { notes: opened.notes, path: opened.path, rate, device: opened.device };

@@ -9,7 +9,7 @@ mod packetiser;
 mod returned;
 mod video;
 
-pub use config::{PacketConfig, PacketError, RTP_HEADER};
+pub use config::{PacketConfig, PacketError, RTP_HEADER, frames_together};
 pub use data::{DATA, DATA_HEADER, DataPlace, DataStream, MOST_DATA, parse_data};
 pub use depacketiser::{Depacketiser, MediaPacket, RtpError, RtpView, parse_rtp};
 pub use extension::{EncodingName, ExtensionIds, InBandFormat, InBandGroup, InBandVideo};

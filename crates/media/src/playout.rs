@@ -34,7 +34,7 @@ use antiphon_core::Instant;
 
 pub use arrivals::{ArrivalCounts, ArrivalDelays};
 pub use begun::{GapBegun, GapsBegun};
-pub use clocked::{ClockedError, ClockedPlayout, ClockedPull, pull_frames};
+pub use clocked::{ClockedError, ClockedPlayout, ClockedPull, pull_frames, pull_frames_of_many};
 pub use elastic::AdaptedFigures;
 pub use target::{AdaptiveDelay, DelayTarget, PERMITTED};
 pub use types::{Cause, Clocking, Inserted, PlayoutConfig, PlayoutCounters, PlayoutError, Pulled};

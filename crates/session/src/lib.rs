@@ -83,8 +83,8 @@ pub use parties::{
 pub use peer::{Joining, Peer, PeerCounters, PeerEnd};
 pub use protect::{Emit, ProtectError, Repetition};
 pub use receive_track::{
-    GroupFigures, LATENESS, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrack, ReceiveTrackConfig,
-    ReceiveTrackCounters, Written,
+    GroupFigures, LATENESS, LongGaps, MayOpen, Notice, OpenSink, ReceiveError, ReceiveTrack,
+    ReceiveTrackConfig, ReceiveTrackCounters, Written,
 };
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounters};
 pub use send_track::{SendTrack, SendTrackConfig, SendTrackCounters, messages_of_a_stall};

@@ -18,6 +18,8 @@ use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 pub(crate) struct Stream {
     pub depacketiser: Depacketiser,
     pub groups: ChannelGroups,
+    /// Its many channels make packets that last less than a millisecond.
+    pub in_short_packets: bool,
     /// Counters of earlier senders whose stream was divided differently.
     pub past: PlayoutCounters,
     pub playout: Player,

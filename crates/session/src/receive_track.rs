@@ -9,14 +9,16 @@ mod types;
 
 use std::time::Duration;
 
+use antiphon_core::wire::ETHERNET_MTU;
 use antiphon_core::{Instant, MediaTime, PathId, Received, sooner};
 use antiphon_media::packet::{Depacketiser, ExtensionIds, MediaPacket, RtpView, parse_rtp};
-use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames};
+use antiphon_media::playout::{Inserted, PlayoutCounters, pull_frames, pull_frames_of_many};
 use antiphon_media::{Origin, Sink, SourceTracker, Verdict};
 
 pub use figures::LATENESS;
 pub use types::{
-    GroupFigures, LongGaps, Notice, OpenSink, ReceiveError, ReceiveTrackConfig, ReceiveTrackCounters, Written,
+    GroupFigures, LongGaps, MayOpen, Notice, OpenSink, ReceiveError, ReceiveTrackConfig,
+    ReceiveTrackCounters, Written,
 };
 
 use crate::framing::StreamFraming;
@@ -33,6 +35,10 @@ use end::DOUBT;
 pub struct ReceiveTrack {
     config: ReceiveTrackConfig,
     open_sink: OpenSink,
+    /// See [`Self::open_when`].
+    may_open: Option<MayOpen>,
+    /// A sender is followed, and the sink for its sound cannot be opened yet.
+    awaits_sink: bool,
     tracker: SourceTracker,
     stream: Option<Stream>,
     recoverer: Box<dyn Recoverer>,
@@ -126,6 +132,8 @@ impl ReceiveTrack {
             formats: Formats::new(config.description.as_ref(), config.any_payload_type),
             config,
             open_sink,
+            may_open: None,
+            awaits_sink: false,
             stream: None,
             recoverer: Box::new(Distinct::new(1)),
             newest: Vec::with_capacity(1),
@@ -148,6 +156,13 @@ impl ReceiveTrack {
             error: None,
             counters: ReceiveTrackCounters::default(),
         }
+    }
+
+    /// The sink is opened once `may_open` says that this takes no time, as for a device that another thread opens: a server may take half a
+    /// second for many channels, in which this thread neither sends nor receives. The stream begins with the next packet then, and those before it are not
+    /// counted. A sink that all of a stream goes to is opened with its first packet.
+    pub fn open_when(self, may_open: MayOpen) -> Self {
+        ReceiveTrack { may_open: Some(may_open), ..self }
     }
 
     /// Takes an RTP packet; reports it and whether a stream begins with it.
@@ -268,6 +283,12 @@ impl ReceiveTrack {
             }
             Verdict::UnknownSource { .. } | Verdict::Jump | Verdict::Own => return,
         }
+        if self.awaits_sink && verdict != Verdict::NewStream {
+            self.begin(now, part, view, tell);
+        }
+        if self.awaits_sink {
+            return;
+        }
         if let Continues::After { packets } = continues {
             self.go_on_after(view, origin.group, packets, tell);
         }
@@ -349,8 +370,16 @@ impl ReceiveTrack {
 
     fn begin(&mut self, now: Instant, part: Part, first: &RtpView<'_>, tell: Tell<'_>) {
         let Part { origin, groups, format, coding } = part;
+        if !self.awaits_sink {
+            (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
+        }
+        let is_open = self.stream.is_some();
+        let may_open = self.may_open.as_mut().filter(|_| !is_open);
+        self.awaits_sink = may_open.is_some_and(|may_open| !may_open(format, coding.sample_format()));
+        if self.awaits_sink {
+            return;
+        }
         let goes_over = std::mem::take(&mut self.goes_over);
-        (self.said_bye, self.lingering, self.some_ended, self.unknown_run) = (false, None, None, 0);
         self.newest.clear();
         self.newest.resize(groups.count(), None);
         tell(Told::Began { rate: format.rate() });
@@ -387,10 +416,18 @@ impl ReceiveTrack {
     fn open(&mut self, now: Instant, part: Part, first: &RtpView<'_>) -> Result<Stream, ReceiveError> {
         let Part { groups, format, coding, origin } = part;
         let sink = (self.open_sink)(format, coding.sample_format()).map_err(ReceiveError::Sink)?;
-        let pull = pull_frames(part.frames_in(first), sink.period()).min(SINK_BLOCK_FRAMES);
+        let (packet, period) = (part.frames_in(first), sink.period());
+        let many_channels = is_full(first);
+        let pull = match many_channels {
+            true => pull_frames_of_many(packet, period, format.rate()),
+            false => pull_frames(packet, period),
+        };
+        let pull = pull.min(SINK_BLOCK_FRAMES);
         Ok(Stream {
             depacketiser: Depacketiser::grouped(format, coding, groups),
             groups,
+            in_short_packets: many_channels
+                && MediaTime::new(packet as u64, format.rate()).duration() < SHORT,
             past: PlayoutCounters::default(),
             playout: Player::new(&self.config, (format, coding), groups, &*sink, pull, now)?,
             sink,
@@ -525,6 +562,13 @@ impl ReceiveTrack {
     }
 }
 
+/// Whether a packet is as long as a datagram may be, so that its channels decide how much time it holds: another like it would not fit.
+fn is_full(packet: &RtpView<'_>) -> bool {
+    2 * packet.payload.len() > ETHERNET_MTU
+}
+
+/// Full packets that hold less than this come more than a thousand times a second.
+const SHORT: Duration = Duration::from_millis(1);
 /// How soon a sink that was full is asked again: disks write what they have within milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Packets of unknown format before the user is notified: Antiphon's own senders tell the format in one packet of

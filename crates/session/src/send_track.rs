@@ -71,6 +71,8 @@ pub struct SendTrack {
     source: Box<dyn Source>,
     /// One for each channel group.
     lanes: Vec<Lane>,
+    /// Messages that a block becomes.
+    messages: usize,
     config: SendTrackConfig,
     block: Vec<f32>,
     buf: Vec<u8>,
@@ -147,9 +149,10 @@ impl SendTrack {
         };
         let lanes: Vec<Lane> = packetisers.into_iter().zip(config.groups.ranges()).map(lane).collect();
         let block_time = MediaTime::new(frames as u64, config.packet.format.rate()).duration();
-        let protector = Repeat::new(config.protect, block_time / lanes.len() as u32);
+        let messages = messages_of_a_block(&lanes, frames)?;
+        let protector = Repeat::new(config.protect, block_time / messages as u32);
         let longest = longest_message(lanes.iter().map(|lane| lane.packetiser.config()));
-        let remembered = protector.remembers().max(lanes.len());
+        let remembered = protector.remembers().max(messages);
         Ok(SendTrack {
             source,
             block: vec![0.0; samples],
@@ -158,6 +161,7 @@ impl SendTrack {
             store: Store::new(StoreRoom::within(config.keeps, longest, remembered)),
             protector: Box::new(protector),
             lanes,
+            messages,
             config,
             start: None,
             run,
@@ -174,7 +178,7 @@ impl SendTrack {
 
     /// Messages of this track, copies included, that wait when a machine stalls for as long as senders catch up with.
     pub fn messages_of_a_stall(&self) -> usize {
-        self.lanes.len() * messages_of_a_stall(self.block_time()) * self.protector.copies() as usize
+        self.messages * messages_of_a_stall(self.block_time()) * self.protector.copies() as usize
     }
 
     fn block_time(&self) -> Duration {
@@ -364,7 +368,7 @@ impl SendTrack {
 
     /// Whether the source waits until messages that are kept have been confirmed.
     pub fn is_held_up(&self) -> bool {
-        self.waits && !self.source.is_live() && self.store.is_full(self.lanes.len())
+        self.waits && !self.source.is_live() && self.store.is_full(self.messages)
     }
 
     /// When [`Self::advance`] or [`Self::poll`] has something to do; `None` once the source has ended and all is sent, and before
@@ -469,6 +473,12 @@ impl SendTrack {
     pub fn counters(&self) -> SendTrackCounters {
         self.counters
     }
+}
+
+/// Messages that a block of `frames` becomes in all lanes: of many channels several in each.
+fn messages_of_a_block(lanes: &[Lane], frames: usize) -> Result<usize, PacketError> {
+    let of = |lane: &Lane| Ok(frames.div_ceil(lane.packetiser.config().packet_frames()?));
+    lanes.iter().map(of).sum()
 }
 
 /// The longest message of these packets, in bytes.

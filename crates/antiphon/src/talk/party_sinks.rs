@@ -121,7 +121,7 @@ impl PartySinks for FilmSinks {
         let pictures = pictures.remove(0);
         self.tell(FilmNews::Began { ssrc, number, at: now, counters: film.counters() });
         let tell = self.tell.clone();
-        let open = open_sink((sink, Some(film)), self.how.clock, move |opened| {
+        let open = open_sink((sink, Some(film)), None, self.how.clock, move |opened| {
             let _main_thread_is_gone = tell.send(FilmNews::Opened { number, opened });
         });
         (self.how.meter.sink(open), pictures)

@@ -19,7 +19,9 @@ use crate::Error;
 use crate::discovery::{PeerRole, advertise};
 use crate::live::PeakMeter;
 use crate::pictures::{PacketLength, VideoFile};
-use crate::receive::{Opened, Told, film, finish, open_sink, playback, session_config, was_closed};
+use crate::receive::{
+    Opened, Opener, Told, film, finish, open_sink, opening, playback, session_config, was_closed,
+};
 use crate::run::{RunPlan, Runner, WallClock, create_capture, finish_capture};
 use crate::send::{SILENCE, open_wire, wake_for};
 use crate::show::Looks;
@@ -69,11 +71,13 @@ pub(super) fn run(
     let mut session = Session::new(config, clock.now());
     // In a group each party has its own.
     let film = if plan.in_group { None } else { film(&plan.receive, &mut session, &tell_sink) };
-    let opened =
-        open_sink((plan.receive.sink.clone(), film), options.receive.clock, move |opened: Opened| {
-            sink_device.borrow_mut().clone_from(&opened.device);
-            let _main_thread_is_gone = tell_sink.send(Told::Sink(opened));
-        });
+    // A group's sink is opened before the call begins.
+    let opener = if plan.in_group { None } else { Opener::start(&plan.receive.sink)? };
+    let sink = (plan.receive.sink.clone(), film);
+    let opened = open_sink(sink, opener.clone(), options.receive.clock, move |opened: Opened| {
+        sink_device.borrow_mut().clone_from(&opened.device);
+        let _main_thread_is_gone = tell_sink.send(Told::Sink(opened));
+    });
     let source = own.source(options.mute.source(plan.send.source));
     let monitor = MonitorDelay::default();
     // The meter of the peer's sound is before what is added to it.
@@ -91,7 +95,8 @@ pub(super) fn run(
     } else if plan.in_group {
         group::hear(&mut session, track, peers.sink(opened), &plan.receive.sink, clock.now())?;
     } else {
-        session.set_receive_track(ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc)));
+        let track = ReceiveTrack::new(track, peers.sink(opened), Some(own_ssrc));
+        session.set_receive_track(opening(track, opener.as_ref(), &plan.receive.sink));
     }
     let how = (options.send.length, options.send.seed);
     let packets = PacketLength::beside(runner.max_packet(), &runner.profile());
@@ -106,6 +111,7 @@ pub(super) fn run(
     let mut wall = WallClock::new(clock);
     runner.drive(&mut session, stop, &mut |now, session, lines| {
         wall.keep(now, session);
+        lines.let_input_wait(session.input_may_wait());
         let taken = devices.tell(session);
         films.iter().for_each(|(_, titles)| titles.tell(lines));
         out.look(now, || {

@@ -319,6 +319,33 @@ fn period_and_freewheeling_may_change_while_a_stream_plays() {
     assert_eq!((&summary["lost"], &summary["device"]["lost_servers"]), (&0.into(), &0.into()), "{summary}");
 }
 
+/// A server needs a tenth of a second and more to register 64 ports, in which 700 packets come. The stream begins when that is done, so that none is lost or late.
+#[test]
+#[ignore = "needs jackd; scripts/install-peers brings it"]
+fn nothing_is_lost_while_many_ports_are_registered() {
+    unless_held_up(BEARS, many_ports_are_registered);
+}
+
+fn many_ports_are_registered() {
+    let server = Server::start("many", 48_000, 256);
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let sink = "jack:?name=listener&connect=no";
+    let mut receiver =
+        server.client(antiphon(["receive", address.as_str(), sink, "--latency", "60ms", "--json"]));
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_for("listening on");
+    let tone = "tone:noise?channels=64";
+    let sender = antiphon(["send", tone, address.as_str(), "--format", "l24", "--seconds", "3s", "--json"]);
+    Child::start(&mut { sender }, DEADLINE).succeed();
+    let ended = receiver.succeed().summary();
+    assert_eq!(
+        (&ended["lost"], &ended["late"], &ended["concealed"]),
+        (&0.into(), &0.into(), &0.into()),
+        "{ended}"
+    );
+    assert!(ended["played_s"].as_f64().is_some_and(|played| played > 1.5), "{ended}");
+}
+
 #[test]
 #[ignore = "needs setpriv and prlimit of util-linux, and root, whose right to real-time scheduling is taken away"]
 fn a_stream_without_the_right_to_real_time_scheduling_plays_and_says_what_to_do() {

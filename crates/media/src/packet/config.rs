@@ -82,9 +82,8 @@ impl PacketConfig {
     /// gives several at once: 1 unless many channels make them so short that a thread would wake thousands of times a second. Who asks
     /// for a packet's duration gets such packets one by one.
     pub fn blocks_together(&self, block: u32) -> u32 {
-        let most = TOGETHER.as_micros() as u64 * u64::from(self.format.rate()) / 1_000_000;
-        let frames = most.min(u64::from(self.block_frames) / PARTS);
-        if self.ptime.is_some() { 1 } else { (frames / u64::from(block.max(1))).max(1) as u32 }
+        let frames = frames_together(self.format.rate(), self.block_frames);
+        if self.ptime.is_some() { 1 } else { (frames / block.max(1)).max(1) }
     }
 
     /// Bits of sound in a second, without headers: of Opus what it keeps to over some packets.
@@ -175,6 +174,13 @@ impl PacketConfig {
     }
 }
 
+/// Sample frames at `rate` per second that are handled at once at most where many channels make packets very short, by one who asks for blocks
+/// of `block`: as many as last a millisecond, and no more than a quarter of a block.
+pub fn frames_together(rate: u32, block: u32) -> u32 {
+    let most = TOGETHER.as_micros() as u64 * u64::from(rate) / 1_000_000;
+    u32::try_from(most).unwrap_or(u32::MAX).min(block / PARTS)
+}
+
 /// Why a stream cannot be packetised that way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
@@ -235,7 +241,7 @@ const GROUP_ID: u8 = 3;
 /// Bytes of RTP's fixed header (RFC 3550 §5.1).
 pub const RTP_HEADER: usize = 12;
 
-/// How long the blocks that leave together last at most: to a receiver this is jitter, and its delays are of several milliseconds.
+/// How long what is handled at once lasts at most: to a receiver this is jitter, and its delays are of several milliseconds.
 const TOGETHER: Duration = Duration::from_millis(1);
-/// Of a requested block, one part in this many leaves together at most: who asks for short blocks has short delays.
-const PARTS: u64 = 4;
+/// Of a requested block, one part in this many is handled at once at most: who asks for short blocks has short delays.
+const PARTS: u32 = 4;

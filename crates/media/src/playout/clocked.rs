@@ -12,6 +12,7 @@ use antiphon_core::{Instant, MediaTime, Ppm};
 
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
+use crate::packet::frames_together;
 use crate::resample::Resampler;
 use crate::{CyclePlace, FormatError, StreamFormat};
 use direct::Direct;
@@ -137,6 +138,13 @@ impl ClockedPlayout {
 /// waiting for the next ones, 4 ms for 256 sample frames of packets of 64 at 48 kHz.
 pub fn pull_frames(packet: usize, period: Option<usize>) -> usize {
     packet.min(period.unwrap_or(packet)).clamp(LEAST_PULL, MOST_PULL)
+}
+
+/// The same where many channels make packets short, at `rate` sample frames per second: several packets' at once, as senders hand over several
+/// ([`crate::packet::PacketConfig::blocks_together`]). A thread that wakes for each would wake thousands of times a second.
+pub fn pull_frames_of_many(packet: usize, period: Option<usize>, rate: u32) -> usize {
+    let block = period.and_then(|period| u32::try_from(period).ok()).unwrap_or(u32::MAX);
+    pull_frames(packet.max(frames_together(rate, block) as usize), period)
 }
 
 /// The controller: estimated drift of the sender, and a PI on the lag for everything else.

@@ -12,6 +12,7 @@ mod slots;
 mod wires;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use antiphon_core::{Instant, PathId, WireId};
 
@@ -43,6 +44,8 @@ pub struct Lines<'a> {
     /// The soonest time-out of all, and whether it must be determined again.
     soonest: Option<Instant>,
     soonest_changed: bool,
+    /// See [`Self::let_input_wait`].
+    input_waits: Duration,
     /// Datagrams and reads while there were several lines.
     received: u64,
     /// The error of the only line.
@@ -75,6 +78,7 @@ impl<'a> Lines<'a> {
             flushed: Vec::with_capacity(ROOM),
             soonest: None,
             soonest_changed: false,
+            input_waits: Duration::ZERO,
             received: 0,
             error: None,
             failures: Vec::new(),
@@ -103,6 +107,13 @@ impl<'a> Lines<'a> {
             line.set_waker(waker.clone());
         }
         self.take_waker(waker);
+    }
+
+    /// From now on, input waits in its socket for a time-out that is due within `most`, and is read when that is: one wake-up of the thread then
+    /// serves both, where each of thousands of datagrams a second would cause one. The kernel's time stamps tell when datagrams came all the same.
+    /// [`Duration::ZERO`], as at first: input is read as it comes.
+    pub fn let_input_wait(&mut self, most: Duration) {
+        self.input_waits = most;
     }
 
     /// Tells `observer` of every line that begins or ends from now on.

@@ -8,7 +8,7 @@ use super::slots::{Held, Key, Kind, Watched};
 use super::{Lines, MOST_FAILURES};
 use crate::clock::OsClock;
 use crate::line::{IDLE, LineError, Wait};
-use crate::poll::Readiness;
+use crate::poll::{NO_FD, Readiness, wait_for_any};
 use crate::system::Poller;
 use crate::system::fd::{AsFd, BorrowedFd};
 
@@ -22,10 +22,33 @@ impl Lines<'_> {
         wait: Wait,
     ) -> Result<Instant, LineError> {
         self.take_handed_over(clock, participant);
+        let wait = self.wait_for_due(wait);
         match self.alone {
             Some((wire, key)) => self.receive_alone(wire, key, participant, clock, wait),
             None => self.receive_many(participant, clock, wait),
         }
+    }
+
+    /// Waits for what is due without looking at the sockets, if that is soon enough; returns how they are to be waited for then.
+    fn wait_for_due(&self, wait: Wait) -> Wait {
+        let Wait::For(time) = wait else { return wait };
+        let waker = match &self.wakers[..] {
+            [] => NO_FD,
+            [waker] => waker.fd(),
+            // Several are waited for with the sockets.
+            _ => return wait,
+        };
+        let serves_new = self.alone.is_none() && !self.fresh.is_empty();
+        if time > self.input_waits || serves_new {
+            return wait;
+        }
+        let [woken] = wait_for_any([waker], time);
+        if woken {
+            self.wakers.iter().for_each(|waker| {
+                waker.clear();
+            });
+        }
+        Wait::No
     }
 
     fn receive_alone(

@@ -3,10 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use antiphon_core::BrokenReason;
-use antiphon_net::{DriveOptions, Line, LineError, OsClock, SocketOptions, UdpLine, WaitStyle};
+use antiphon_core::{BrokenReason, Lent, Role, Single};
+use antiphon_net::{
+    DriveOptions, Line, LineError, Lines, OsClock, SocketOptions, UdpLine, Wait, WaitStyle, Waker, round,
+};
 
-use crate::world::{Echo, LIMIT, Node, lane, local, message, number};
+use crate::party::WIRE;
+use crate::world::{Echo, LIMIT, Node, Party, endpoint, lane, local, message, number};
 
 fn call(to: SocketAddr, clock: &OsClock) -> Node {
     Node::udp(UdpLine::call(to, &SocketOptions::default()).expect("loopback"), clock)
@@ -162,4 +165,76 @@ fn no_route_is_said_at_once() {
     let call = || UdpLine::call(local("192.0.2.1:9"), &SocketOptions::default());
     let error = namespace.run(call).expect("a namespace").map(drop).expect_err("nothing but loopback here");
     assert!(error.is_unreachable(), "{error}");
+}
+
+/// How long a round took, with a datagram in the socket; the party has as many messages as `messages` then.
+fn round_with_input(
+    (lines, party, clock): (&mut Lines<'_>, &mut Party, &OsClock),
+    peer: &UdpSocket,
+    wait: Wait,
+) -> Duration {
+    let to = lines.local_address(WIRE).expect("a line");
+    let before = party.messages.len();
+    peer.send_to(&message(before as u32, 100), to).expect("loopback");
+    let start = clock.now();
+    round(lines, &mut Single::new(Lent(party)), clock, wait).expect("loopback");
+    assert_eq!(party.messages.len(), before + 1, "it is read in any case");
+    clock.now().since(start)
+}
+
+/// With a single line, and with two, which wait in another way; with and without a waker.
+#[test]
+fn input_waits_for_what_is_due_soon() {
+    const SOON: Duration = Duration::from_millis(20);
+    for (several, woken) in [(false, false), (false, true), (true, false), (true, true)] {
+        let clock = OsClock::new();
+        let listen =
+            || UdpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
+        let mut party = Party::new(endpoint("rtp", Role::Listener, clock.now(), 1452));
+        let mut lines = Lines::new();
+        lines.add(WIRE, Box::new(listen())).expect("the first");
+        if several {
+            lines.add(antiphon_core::WireId(1), Box::new(listen())).expect("the second");
+        }
+        let waker = Waker::new().expect("an event descriptor");
+        if woken {
+            lines.set_waker(waker.clone());
+        }
+        let peer = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let mut took =
+            |lines: &mut Lines<'_>, wait| round_with_input((lines, &mut party, &clock), &peer, wait);
+        assert!(took(&mut lines, Wait::For(LIMIT)) < LIMIT, "it is read as it comes");
+        lines.let_input_wait(SOON);
+        assert!(took(&mut lines, Wait::For(LIMIT)) < LIMIT, "nothing is due soon");
+        assert!(took(&mut lines, Wait::Idle) < LIMIT);
+        assert!(took(&mut lines, Wait::For(SOON)) >= SOON, "{several} {woken}");
+        if woken {
+            lines.let_input_wait(LIMIT);
+            waker.wake();
+            assert!(took(&mut lines, Wait::For(LIMIT)) < LIMIT, "the waker ends it");
+        }
+        assert!(party.oldest >= SOON, "and its time stamp tells when it came: {:?}", party.oldest);
+    }
+}
+
+/// 64 channels in 24 bits are 6857 packets a second: a thread that was held up for 20 ms finds all of theirs in the socket, as the system's usual limit
+/// of its buffer (net.core.rmem_max of 208 KiB) allows.
+#[test]
+fn a_thread_that_was_held_up_finds_all_packets_of_many_channels() {
+    let clock = OsClock::new();
+    let mut party = Party::new(endpoint("rtp", Role::Listener, clock.now(), 1452));
+    let mut lines = Lines::new();
+    let line = UdpLine::listen(local("127.0.0.1:0"), &SocketOptions::default()).expect("a free port");
+    let to = line.local_address();
+    lines.add(WIRE, Box::new(line)).expect("the first");
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    const PACKETS: u32 = 6_857 / 50;
+    for n in 0..PACKETS {
+        peer.send_to(&message(n, 12 + 7 * 3 * 64), to).expect("loopback");
+    }
+    while party.messages.len() < PACKETS as usize && clock.now().since(antiphon_core::Instant::ZERO) < LIMIT {
+        round(&mut lines, &mut Single::new(Lent(&mut party)), &clock, Wait::Idle).expect("loopback");
+    }
+    let stats = lines.stats(WIRE).expect("a line");
+    assert_eq!((party.messages.len(), stats.dropped), (PACKETS as usize, 0));
 }

@@ -63,6 +63,11 @@ impl ReceiveTrack {
         self.stream.as_ref().map_or_else(GapsBegun::default, |stream| stream.playout.buffer().gaps_begun())
     }
 
+    /// Whether packets come more than a thousand times a second, as many channels make them short.
+    pub(crate) fn in_short_packets(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.in_short_packets)
+    }
+
     /// Whether the playout delay adapts.
     pub(crate) fn adapts(&self) -> bool {
         matches!(self.config.latency, Some(Latency::Auto(_)))

@@ -14,6 +14,9 @@ use crate::latency::Latency;
 /// Opens the sink once the stream's format is known: for a file, how it stores samples.
 pub type OpenSink = Box<dyn FnMut(StreamFormat, SampleFormat) -> Result<Box<dyn Sink>, String>>;
 
+/// Whether a sink for such a stream can be opened without waiting for it. Called with each packet until it says so.
+pub type MayOpen = Box<dyn FnMut(StreamFormat, SampleFormat) -> bool>;
+
 /// How a stream is received.
 #[derive(Clone, Debug)]
 pub struct ReceiveTrackConfig {

@@ -1,5 +1,7 @@
 //! Handles what a session receives: sound, reports, and anything else.
 
+use std::time::Duration;
+
 use antiphon_core::{Instant, Profile, Received, Wire};
 use antiphon_media::StreamFormat;
 use antiphon_media::packet::{PacketKind, classify, unmark_returned};
@@ -53,7 +55,8 @@ impl Session {
                 Some(PacketKind::Rtcp) if self.on_clock(now, at, received, bytes) => {}
                 Some(PacketKind::Rtcp) if self.on_programmes(now, id, at, bytes) => {}
                 Some(PacketKind::Rtcp) => {
-                    self.on_rtcp(now, at, bytes, received.repaired, ReportFrom::Media(received.path));
+                    let came = self.came(now, received.received_at);
+                    self.on_rtcp(now, (at, came), bytes, received.repaired, ReportFrom::Media(received.path));
                 }
                 Some(PacketKind::Rtp) if self.on_video(now, (at, id), received, bytes) => {}
                 Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
@@ -178,6 +181,20 @@ impl Session {
         came.iter().for_each(|arrived| self.meter_sound(now, arrived));
     }
 
+    /// For how long input may wait in its socket for what is due next: zero, except of packets of many channels over a transport that answers none,
+    /// which come thousands of times a second and are of no use before the next sound is due.
+    pub fn input_may_wait(&self) -> Duration {
+        let in_short_packets = self.receive.as_ref().is_some_and(ReceiveTrack::in_short_packets);
+        let associations = || self.peers.iter().flatten().filter_map(|peer| peer.association);
+        let is_bare = |id| self.associations.profile(id).is_some_and(|profile| profile.bare);
+        if in_short_packets && associations().all(is_bare) { INPUT_WAITS } else { Duration::ZERO }
+    }
+
+    /// When a packet came that is handled at `now`: where it waited by our choice, that is not the path's delay.
+    fn came(&self, now: Instant, received_at: Instant) -> Instant {
+        if now.since(received_at) <= self.input_may_wait() { received_at } else { now }
+    }
+
     /// A datagram of an unknown source. It may be our sender's RTCP, which over bare RTP may come from a port of its
     /// own: the SSRC tells whose it is (RFC 3550 §11, §5.1), and it may come before any sound.
     pub(super) fn on_unknown(&mut self, now: Instant, bytes: &[u8]) {
@@ -191,7 +208,7 @@ impl Session {
             && classify(bytes) == Some(PacketKind::Rtcp)
             && bytes.get(4..8).is_some_and(of_our_sender);
         match self.single.filter(|_| is_rtcp) {
-            Some(at) => self.on_rtcp(now, at, bytes, false, ReportFrom::Elsewhere),
+            Some(at) => self.on_rtcp(now, (at, now), bytes, false, ReportFrom::Elsewhere),
             None => {
                 self.unknown_sources += 1;
                 self.look_for_framing(bytes);
@@ -199,3 +216,7 @@ impl Session {
         }
     }
 }
+
+/// How long packets wait at most for what is due. Sound is due sooner, and what it needs is read before it is played; figures of the path are taken
+/// from the kernel's time stamps.
+const INPUT_WAITS: Duration = Duration::from_millis(1);

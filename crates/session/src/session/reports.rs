@@ -47,11 +47,11 @@ impl Session {
         rtcp
     }
 
-    /// A compound packet of the peer at `at`. `from`: a goodbye from elsewhere counts only if the media stops.
+    /// A compound packet of the peer at `at`, which came at `came`. `from`: a goodbye from elsewhere counts only if the media stops.
     pub(super) fn on_rtcp(
         &mut self,
         now: Instant,
-        at: usize,
+        (at, came): (usize, Instant),
         bytes: &[u8],
         repaired: bool,
         from: ReportFrom,
@@ -67,7 +67,7 @@ impl Session {
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
         // nothing.
-        let result = peer.rtcp.handle(now, bytes, repaired, |event| match event {
+        let result = peer.rtcp.handle(came, bytes, repaired, |event| match event {
             RtcpEvent::Report(report) => {
                 let group = |track: &SendTrack| track.ssrcs().position(|ssrc| ssrc == report.block.ssrc);
                 if let Some(group) = track.and_then(group) {

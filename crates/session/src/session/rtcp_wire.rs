@@ -41,7 +41,7 @@ impl Session {
         if rtcp_wire.heard(now).is_none_or(|known| known == path) {
             rtcp_wire.from = Some((path, now));
         }
-        self.on_rtcp(now, at, bytes, false, ReportFrom::Elsewhere);
+        self.on_rtcp(now, (at, now), bytes, false, ReportFrom::Elsewhere);
         true
     }
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use antiphon_core::{Instant, Participant};
 use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
-use antiphon_session::OpenSink;
+use antiphon_session::{MayOpen, OpenSink, ReceiveTrack};
 
-use crate::world::{World, heard, ms, receive_session_with, send_session};
-use antiphon_testkit::stereo;
+use crate::common::receive_config;
+use crate::world::{World, heard, ms, receive_session, receive_session_with, send_session};
+use antiphon_testkit::{Kept, stereo};
 
 /// A sound card: uses `rate` sample frames a second, whatever it is given.
 struct Card {
@@ -23,6 +24,7 @@ struct State {
     queued: usize,
     underruns: u64,
     overruns: u64,
+    pushes: u64,
     lowest: usize,
     highest: usize,
 }
@@ -44,6 +46,7 @@ impl State {
             queued: 0,
             underruns: 0,
             overruns: 0,
+            pushes: 0,
             lowest: MOST,
             highest: 0,
         }
@@ -78,8 +81,10 @@ impl Sink for Card {
         let frames = block.len() / state.format.channels();
         let dropped = (state.queued + frames).saturating_sub(MOST);
         state.queued += frames - dropped;
+        state.pushes += 1;
         state.overruns += u64::from(dropped > 0);
-        if state.queued >= WANTED && state.started.is_none() {
+        // There is no room for another block below that level.
+        if state.queued + frames > WANTED && state.started.is_none() {
             state.started = Some(state.now);
         }
         if dropped > 0 { Err(SinkError::Overrun { dropped }) } else { Ok(()) }
@@ -149,5 +154,68 @@ fn a_card_with_its_own_clock_neither_under_nor_overruns() {
         // The playout buffer keeps its delay of 40 ms, less what the resampler and a period hold: within 10 ms.
         let (least, most) = (levels.iter().min().unwrap(), levels.iter().max().unwrap());
         assert!(*least > 48 * 20 && *most < 48 * 60, "{ppm} ppm: {least} to {most}");
+    }
+}
+
+/// A card's queue may be short by more than a packet: of 64 channels, packets of 11 sample frames are played several at once.
+#[test]
+fn many_channels_are_played_a_millisecond_at_once() {
+    for (name, channels, longest, waits) in
+        [("rtp", 64, 48, ms(1)), ("srp", 64, 48, ms(0)), ("rtp", 2, 256, ms(0))]
+    {
+        let format = StreamFormat::new(48_000, channels).unwrap();
+        let state = Arc::new(Mutex::new(State::new(format, 0.0)));
+        let card = state.clone();
+        let open_sink: OpenSink = Box::new(move |_, _| Ok(Box::new(Card { state: card.clone() })));
+        let far = receive_session_with(name, Some(ms(10)), open_sink, false, Instant::ZERO);
+        let near = send_session(name, format, 48_000 * 3, 5);
+        let mut world = World::linked(near, far, "delay=1ms", 3);
+        assert_eq!(world.far.input_may_wait(), ms(0), "there is no stream yet");
+        while world.now < Instant::from_millis(2_000) {
+            let next = world.now + ms(1);
+            world.run_until(next);
+            state.lock().unwrap().advance(world.now);
+        }
+        let state = state.lock().unwrap();
+        let of_a_push = state.used / state.pushes;
+        assert!(of_a_push <= longest && of_a_push + 12 > longest.min(64), "{name}, {channels}: {of_a_push}");
+        assert_eq!((state.underruns, state.overruns), (0, 0), "{name}, {channels}");
+        assert_eq!(world.far.input_may_wait(), waits, "{name}, {channels}");
+        let playout = heard(&world.far).playout().unwrap();
+        assert_eq!((playout.concealed_frames, playout.late, playout.lost), (0, 0, 0), "{name}, {channels}");
+    }
+}
+
+/// A sound server takes its time to register many ports: the stream begins once the sink is there, and what came before is not lost.
+#[test]
+fn a_stream_begins_when_its_sink_can_be_opened() {
+    for (opens, whole) in [(ms(500), true), (ms(5_000), false)] {
+        let kept = Kept::default();
+        let clock = Arc::new(Mutex::new(Instant::ZERO));
+        let now = clock.clone();
+        let may_open: MayOpen = Box::new(move |_, _| *now.lock().unwrap() >= Instant::ZERO + opens);
+        let mut far = receive_session("rtp", Some(ms(20)), &kept);
+        let track = ReceiveTrack::new(receive_config(Some(ms(20)), false), kept.opener(), None);
+        far.set_receive_track(track.open_when(may_open));
+        let near = send_session("rtp", stereo(), 48_000, 5);
+        let mut world = World::linked(near, far, "delay=1ms", 3);
+        while !Participant::is_finished(&world.far) && world.now < Instant::from_millis(4_000) {
+            let next = world.now + ms(1);
+            world.run_until(next);
+            *clock.lock().unwrap() = world.now;
+        }
+        assert!(Participant::is_finished(&world.far), "it ends with the stream, though no sink was opened");
+        let track = world.far.receive_track().unwrap();
+        let counters =
+            (track.counters().packets, track.playout().map(|playout| (playout.lost, playout.late)));
+        if !whole {
+            assert_eq!(counters, (0, None));
+            continue;
+        }
+        // Half of the second, in packets of 256.
+        assert!((90..=95).contains(&counters.0) && counters.1 == Some((0, 0)), "{counters:?}");
+        let heard = kept.samples().len() as u64 / 2;
+        // The last packet is half as long.
+        assert!(heard.abs_diff(counters.0 * 256) <= 256, "{heard}");
     }
 }

@@ -295,3 +295,26 @@ fn what_a_spool_has_no_room_for_is_missing_and_counted() {
         );
     }
 }
+
+/// A block of 64 channels becomes several packets. All that wait after a stall leave, as those of few channels do.
+#[test]
+fn all_packets_of_many_channels_leave_after_a_stall() {
+    let format = StreamFormat::new(48_000, 64).unwrap();
+    let now = Arc::new(AtomicU64::new(0));
+    let stuck = Some((Instant::from_millis(1_000), Instant::from_millis(1_200)));
+    let microphone = Microphone { format, now: now.clone(), ppm: 0.0, period: 256, stuck, at: 0, skipped: 0 };
+    let mut track = SendTrack::new(Box::new(microphone), track_config(format, 5)).unwrap();
+    track.begin(Instant::ZERO);
+    let (mut sent, mut most) = (0, 0);
+    for at in (1..1_500).map(Instant::from_millis) {
+        now.store(at.as_nanos(), Ordering::Relaxed);
+        track.advance(at);
+        let before = sent;
+        while let Some(emit) = track.poll(at) {
+            sent += u64::from(track.store().get(emit.number).is_some());
+        }
+        most = most.max(sent - before);
+    }
+    assert_eq!(sent, track.counters().messages, "none is made and never sent");
+    assert!(most > 800 && track.counters().skipped_frames < 48 * 10, "{most} left at once");
+}

@@ -212,6 +212,10 @@ fn a_clocked_sink_adds_no_more_than_resampler_and_packet() {
         assert!(is_whole(packet, 256, least + more) && (packet == 256 || !is_whole(packet, 256, least)));
     }
     assert_eq!((pull_frames(5, None), pull_frames(48, Some(8)), pull_frames(9_000, None)), (16, 16, 4096));
+    // Of many channels a millisecond at once, and no more than a quarter of a period.
+    let many = |packet, period| pull_frames_of_many(packet, period, 48_000);
+    assert_eq!([None, Some(1024), Some(128), Some(64)].map(|period| many(7, period)), [48, 48, 32, 16]);
+    assert_eq!((many(60, Some(256)), many(60, Some(32))), (60, 32));
 }
 
 /// The device needs blocks after the end of the sound, too; these are silence, and no defect.
