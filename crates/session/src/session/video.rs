@@ -234,6 +234,7 @@ impl Session {
                 false => self.two_way.is_some() && ways.any(|id| !self.associations.is_validated(id)),
             },
             since: self.video_open_since().or(self.proved_since()),
+            known: self.manager.known_since(now).filter(|_| !is_unmanaged),
         }
     }
 
