@@ -99,12 +99,27 @@ fn clip_of(codec: Codec) -> Clip {
     [Clip::H264, Clip::Vp8, Clip::Av1].into_iter().find(|clip| clip.codec() == codec).expect("it was sent")
 }
 
-/// A recording begins with what was sent since the last key frame, which may be before its first sound: key frames are 2 s apart.
-const SINCE_KEY_FRAME: f64 = 2.0;
+/// What was recorded of a party.
+struct Recorded {
+    codec: Codec,
+    pictures: usize,
+    /// How much of the party's sound had been sent before the first that was heard, in seconds.
+    missed: f64,
+}
 
-/// What was recorded is, from its first key frame on, what was sent, each picture at its time, or at the beginning if it was due before that; returns how many there
-/// are.
-fn is_as_sent(recording: &Path) -> (Codec, usize) {
+/// From one packet of sound to the next, in seconds.
+const PACKET: f64 = 256.0 / 48_000.0;
+
+impl Recorded {
+    /// Who is there from the beginning misses the packet that shows that a party streams, and gets every picture as it is due.
+    fn is_from_the_beginning(&self) -> bool {
+        self.missed < 1.1 * PACKET
+    }
+}
+
+/// What was recorded is, from its first key frame on, what was sent, each picture at its time. Those from before the first sound are at the beginning: one of a whole packet
+/// of sound earlier that came as it was due, or those since the last key frame, sent again.
+fn is_as_sent(recording: &Path) -> Recorded {
     let got = film(recording);
     let codec = got[0].codec;
     let sent = frames(clip_of(codec).open().unwrap());
@@ -115,13 +130,21 @@ fn is_as_sent(recording: &Path) -> (Codec, usize) {
     let since = shift(&got[last], &sent[first + last]);
     for (got_one, sent_one) in got.iter().zip(&sent[first..]) {
         assert!(got_one.data == sent_one.data, "{codec}: a picture is not the one that was sent");
-        // One from before the first sound is at the beginning of the file.
         let due = sent_one.time.duration().as_secs_f64() + since;
-        assert!(due > -SINCE_KEY_FRAME, "{codec}: due {due} s after the first sound");
         let off = got_one.time.duration().as_secs_f64() - due.max(0.0);
         assert!(off.abs() < 0.003, "{codec}: {off} s off");
     }
-    (codec, got.len())
+    let due = |frame: &Frame| frame.time.duration().as_secs_f64() + since;
+    let keys = sent[first..=first + last].iter().filter(|frame| frame.picture.key);
+    let before = keys.filter(|frame| due(frame) < 0.0).count();
+    assert!(before <= 1, "{codec}: {before} key frames are older than the first sound");
+    assert!(got[0].picture.key, "{codec}: nothing decodes the first picture");
+    // The file's times are milliseconds.
+    let missed = -since;
+    let packets = (missed / PACKET).round();
+    assert!(packets >= 1.0, "{codec}: a party is heard {missed} s before it begins");
+    assert!((missed - packets * PACKET).abs() < 0.001, "{codec}: {missed} s are no whole packets of sound");
+    Recorded { codec, pictures: got.len(), missed }
 }
 
 #[test]
@@ -131,16 +154,28 @@ fn each_of_three_records_the_two_others() {
         let name = clip.codec().encoding_name();
         (clip, group.calls(Some(clip), 4, group.sink(&format!("of-{name}.mkv"))))
     });
-    for (own, calling) in parties {
-        let (summary, told) = calling.ends();
+    let ended = parties.map(|(own, calling)| (own, calling.ends()));
+    // Whose pictures were sent again.
+    let answers = ended.each_ref().map(|(own, (summary, _))| {
+        let sent = summary.status.sent.pictures.as_ref().expect("pictures are sent");
+        (own.codec(), sent.caught_up)
+    });
+    for (own, (summary, told)) in ended {
         assert!(summary.shortfall.is_none() && summary.recording.is_none(), "{summary:?}");
         assert_eq!(summary.recordings.len(), 2, "{told:?}");
         let mut codecs = Vec::new();
         for (n, recording) in (1..).zip(&summary.recordings) {
             let file = group.file(&format!("of-{}-{n}.mkv", own.codec().encoding_name()));
             assert_eq!(recording.sound.file, file);
-            let (codec, written) = is_as_sent(&file);
+            let recorded = is_as_sent(&file);
+            let (codec, written) = (recorded.codec, recorded.pictures);
             codecs.push(codec);
+            let is_answered = answers.iter().any(|(of, answers)| *of == codec && *answers > 0);
+            let missed = recorded.missed;
+            assert!(
+                recorded.is_from_the_beginning() || is_answered,
+                "{codec}: {missed} s before, {answers:?}"
+            );
             // Those that began later miss pictures up to a key frame, of which there is one in two seconds.
             assert!((45..=100).contains(&written), "{written} pictures: {:?}", recording.pictures);
             assert_eq!((recording.pictures.written, recording.pictures.broken), (written as u64, 0));
@@ -189,15 +224,17 @@ fn one_that_joins_late_has_pictures_from_a_key_frame_before_that() {
     println!("the file has begun after {:?}", clock.now().since(began));
     let (summary, told) = late.ends();
     let recording = &summary.recordings[0];
-    let (_, written) = is_as_sent(&film);
+    let Recorded { pictures: written, missed, .. } = is_as_sent(&film);
     let pictures = &recording.pictures;
     assert_eq!((pictures.written, pictures.packets_missing), (written as u64, 0), "{told:?}");
     // It leaves while they go on, perhaps in the middle of one.
     assert!(pictures.broken <= 1, "{pictures:?}");
+    // It joined by then, and the key frame before that is the first one.
+    assert!((0.7..2.0).contains(&missed), "{missed} s");
     // All of the three seconds but those at the end that had not come, and those since the key frame before.
     assert!(written >= 70, "{written} pictures");
     let (listened, _) = listens.ends();
-    let first = is_as_sent(&group.file("first-1.mkv")).1;
+    let first = is_as_sent(&group.file("first-1.mkv")).pictures;
     assert!(first >= 140, "{first} pictures");
     let (sent, _) = sends.ends();
     let pictures = sent.status.sent.pictures.expect("it sends some");

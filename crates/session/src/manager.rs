@@ -5,6 +5,7 @@
 //! and says how much each track may send. A session asks it before it sends; what may not leave yet waits in the track's store, and
 //! expires there by its deadline.
 
+mod beginning;
 mod copa;
 mod group_paths;
 mod shared_path;
@@ -69,6 +70,9 @@ pub trait CongestionManager {
     /// than `patience`, or nothing is in its way.
     fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool;
 
+    /// Since when pictures leave as fast as the paths carry, if they had to wait until that was known: `now` while they wait.
+    fn known_since(&self, now: Instant) -> Option<Instant>;
+
     /// What is known of the path.
     fn figures(&self) -> PathFigures;
 }
@@ -118,6 +122,10 @@ impl CongestionManager for GrantAll {
 
     fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
         true
+    }
+
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
     }
 
     fn figures(&self) -> PathFigures {

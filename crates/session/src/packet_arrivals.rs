@@ -10,6 +10,9 @@ use antiphon_media::rtcp::{ArrivalReportWriter, PacketArrival};
 #[derive(Debug, Default)]
 pub(crate) struct PacketArrivals {
     streams: Vec<Stream>,
+    /// Memory for streams that repeat pictures to a group, of which the first packet comes in the middle of the film, and how many of them have theirs.
+    spare: Vec<Stream>,
+    repeating: usize,
     /// Whether there are packets that were not told of.
     has_news: bool,
     /// When the first one came, and when they were last told.
@@ -41,6 +44,26 @@ impl PacketArrivals {
     /// Other streams begin.
     pub fn begin(&mut self) {
         self.streams.clear();
+        self.repeating = 0;
+    }
+
+    /// Holds memory ready for so many streams of which [`Self::on_repeat`] will hear.
+    pub fn hold_ready(&mut self, repeating: usize) {
+        let missing = repeating.saturating_sub(self.spare.len() + self.repeating);
+        if missing > 0 {
+            self.streams.reserve(missing);
+            self.spare.extend((0..missing).map(|_| Stream::new(0)));
+        }
+    }
+
+    /// A packet of a stream that repeats another one to a group: as [`Self::on_packet`], but of more such streams than memory is held ready for nothing is told.
+    pub fn on_repeat(&mut self, now: Instant, name: (u32, u16), received: Received, len: usize) {
+        if self.streams.iter().all(|stream| stream.ssrc != name.0) {
+            let Some(spare) = self.spare.pop() else { return };
+            self.streams.push(Stream { ssrc: name.0, ..spare });
+            self.repeating += 1;
+        }
+        self.on_packet(now, name, received, len);
     }
 
     /// A packet of `len` bytes came, and was looked at now.

@@ -31,6 +31,7 @@ mod repair;
 mod repeating;
 mod reports;
 mod rtcp_wire;
+mod sending_again;
 mod serving;
 mod shared_clock;
 mod two_way;

@@ -133,6 +133,11 @@ impl VideoIn {
         self.tracks.push(TrackIn::new(sink));
     }
 
+    /// How many of a sender's tracks are wanted.
+    pub fn tracks(&self) -> usize {
+        self.tracks.len()
+    }
+
     /// Sound begins whose time stamps count at `rate` Hz.
     pub fn on_sound(&mut self, rate: u32) {
         self.clock = SoundClock { rate, ..SoundClock::default() };

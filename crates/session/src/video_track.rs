@@ -257,7 +257,12 @@ impl VideoTrack {
         if due + spread > now {
             return Some(Next::After(head.due + spread));
         }
-        if self.unit.is_none_or(|unit| unit.number != head.unit) {
+        let begins = self.unit.is_none_or(|unit| unit.number != head.unit);
+        // A key frame that is late makes room for the next one, unless it is the first.
+        let is_first = self.counters.units + self.counters.left_out + u64::from(begins) == 1;
+        let known = way.known.filter(|_| head.is_needed && (is_first || !head.is_key));
+        let way = Way { known, ..way };
+        if begins {
             let interval = match self.unit {
                 Some(before) => head.due.saturating_sub(before.due),
                 None => self.interval,
@@ -274,7 +279,8 @@ impl VideoTrack {
             let left = f64::from(parts - part) * head.len as f64;
             // When the first one was begun, nothing was known of the path.
             let is_first = self.counters.units == 1 && head.is_key;
-            if let Some(until) = way.finishes_late(now, due, left).filter(|_| is_first) {
+            let finishes = || way.finishes_late(now, due, left).filter(|_| is_first);
+            if let Some(until) = way.excused_until(now, due).or_else(finishes) {
                 unit.until = Some(until);
                 return None;
             }

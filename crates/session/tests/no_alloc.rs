@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::{Epoch, Input, Instant, Participant, PathId, Rng, Role, WireId, Wires, pump};
@@ -12,10 +14,10 @@ use antiphon_media::voice::{Piece, VoiceKind, VoiceMaterial};
 use antiphon_media::{ChannelGroups, NullSink, Sink, StreamFormat};
 use antiphon_proto::{Substrate, TRANSPORTS, Transport};
 use antiphon_session::{
-    Latency, OpenSink, PartySinks, PlayoutDelay, Policy, ReceiveError, Reflector, ReflectorConfig,
-    Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming, VideoArrived,
-    VideoPayload, VideoSink, VideoSource, VideoTrack, VideoTrackConfig, VideoWay, VoicePort, VoiceReceiving,
-    VoiceRole, VoiceSending, VoiceSink, Written,
+    GroupPaths, Latency, OpenSink, PartySinks, PlayoutDelay, Policy, ReceiveError, Reflector,
+    ReflectorConfig, Repetition, SendTrack, SendTrackConfig, Session, SessionConfig, StreamFraming,
+    VideoArrived, VideoPayload, VideoSink, VideoSource, VideoTrack, VideoTrackConfig, VideoWay, VoicePort,
+    VoiceReceiving, VoiceRole, VoiceSending, VoiceSink, Written,
 };
 use antiphon_testkit::Noise;
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
@@ -293,6 +295,53 @@ impl World {
         let (to, rng, buf) = (&mut self.flights[1 - at], &mut self.rng, &mut self.buf);
         pump(participant, now, &mut Side { to, rng, is_stream: self.is_stream, buf });
     }
+}
+
+/// Wants a key frame after so many packets, until what came since the last one is sent again.
+struct Rejoins {
+    after: u64,
+    repeats: Arc<AtomicU64>,
+}
+
+impl VideoSink for Rejoins {
+    fn on_packet(&mut self, _packet: &VideoArrived<'_>) {
+        self.after = self.after.saturating_sub(1);
+    }
+
+    fn wants_repeats(&self) -> bool {
+        self.after == 0 && self.repeats.load(Ordering::Relaxed) == 0
+    }
+
+    fn on_repeat(&mut self, _packet: &VideoArrived<'_>) {
+        self.repeats.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A sender to a multicast group with a congestion manager, and a member that asks for a key frame in the middle of the film.
+fn rejoined(repeats: Arc<AtomicU64>) -> [Box<dyn Participant>; 2] {
+    let config = SessionConfig { playout_delay: PlayoutDelay::Of(LATENCY), ..session_config("near", 1) };
+    let mut near = Session::new(config, Instant::ZERO);
+    let track = SendTrack::new(endless(format(2)), track_config(format(2), 1)).expect("a track");
+    near.set_send_track(track);
+    let mut near = with_pictures(near);
+    near.set_congestion_manager(Box::new(GroupPaths::new(2)));
+    near.set_group();
+    near.call(Instant::ZERO, WIRE, &[PathId(0)], &*stack("rtp"));
+    let mut far = receiving("rtp", StreamFraming::Rtp, Some(LATENCY), nowhere(), false, Instant::ZERO);
+    far.set_group();
+    far.set_video_sink(Box::new(Rejoins { after: 150, repeats }));
+    [Box::new(near), Box::new(far)]
+}
+
+#[test]
+fn what_a_group_is_sent_again_allocates_nothing() {
+    let repeats = Arc::new(AtomicU64::new(0));
+    let rtp = TRANSPORTS.iter().find(|transport| transport.scheme == "rtp").expect("there is one");
+    let mut world = World::new(rtp, rejoined(repeats.clone()));
+    world.run(1_000, [true; 2]);
+    assert_eq!(repeats.load(Ordering::Relaxed), 0, "nobody has asked yet");
+    assert_no_alloc(|| world.run(4_000, [true; 2]));
+    assert!(repeats.load(Ordering::Relaxed) > 20, "{repeats:?}");
 }
 
 #[test]

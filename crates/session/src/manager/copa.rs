@@ -352,7 +352,7 @@ fn beside(packets: f64) -> Cubic {
 /// trip at any time).
 const INITIAL: f64 = 2.0;
 /// The most that a path gets at the beginning, in bytes (RFC 6928 §2: ten packets).
-const MOST_INITIAL: f64 = 14_600.0;
+pub(super) const MOST_INITIAL: f64 = 14_600.0;
 const LEAST: f64 = 2.0;
 /// Pictures that are cut into short packets have the window of usual ones: payload of an Ethernet's packet, in bytes.
 pub(super) const USUAL_PACKET: f64 = 1_200.0;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use antiphon_core::{Event, Instant};
 use antiphon_media::rtcp::ArrivalReport;
 
+use super::beginning::Beginning;
 use super::shared_path::MeanRate;
 use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId, Uncounted};
 use crate::associations::AssociationId;
@@ -22,10 +23,7 @@ use crate::session::MOST_VIDEO_TRACKS;
 pub struct GroupPaths {
     streams: usize,
     members: Vec<Member>,
-    /// Bounds what is sent before any member has told anything, and until all have had the time to.
-    beginning: SharedPath,
-    /// When one first did.
-    began: Option<Instant>,
+    beginning: Beginning,
     /// When another one last took a member's place.
     replaced: Instant,
     sound: MeanRate,
@@ -94,8 +92,7 @@ impl GroupPaths {
         GroupPaths {
             streams,
             members: Vec::with_capacity(MOST),
-            beginning: SharedPath::new(streams),
-            began: None,
+            beginning: Beginning::default(),
             replaced: Instant::ZERO,
             sound: MeanRate::default(),
             pictures: Pictures::default(),
@@ -130,10 +127,6 @@ impl GroupPaths {
         let own = self.members[at].carries();
         let is_far = |(median, own): (&f64, f64)| FAR as f64 * (own - sound).max(0.0) < median - sound;
         self.pictures.are_few && median.zip(own).is_some_and(is_far)
-    }
-
-    fn is_beginning(&self, now: Instant) -> bool {
-        self.began.is_none_or(|began| now.since(began) < BEGINNING)
     }
 
     /// Where a member is that was not known: a new place, that of one that is gone, or, now and then, that of the fastest.
@@ -173,16 +166,14 @@ impl CongestionManager for GroupPaths {
         if track == TrackId::SOUND {
             self.sound.note(now, packet.len());
         }
-        if self.is_beginning(now) {
-            self.beginning.on_sent(now, on, track, packet);
-        }
+        self.beginning.on_sent(now, track, packet.len());
         self.members.iter_mut().for_each(|member| member.path.on_sent(now, on, track, packet));
     }
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
         let known = self.members.iter().position(|member| member.ssrc == report.ssrc);
         let Some(at) = known.or_else(|| self.place_for(now, report.ssrc)) else { return };
-        self.began.get_or_insert(now);
+        self.beginning.on_told(now);
         let is_far = self.is_far_below(now, at);
         let member = &mut self.members[at];
         member.judge(is_far, now.since(member.heard));
@@ -195,10 +186,11 @@ impl CongestionManager for GroupPaths {
     }
 
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
-        let mut least = match self.is_beginning(now) {
-            true => self.beginning.budget(now, track),
-            false => Budget::All,
-        };
+        if track == TrackId::SOUND {
+            return Budget::All;
+        }
+        let are_known = self.members.iter().all(|member| member.carries().is_some());
+        let mut least = self.beginning.budget(now, are_known);
         for at in 0..self.members.len() {
             let counts = self.counts(now, &self.members[at]);
             // Each is asked: what it may be sent grows with time.
@@ -219,6 +211,10 @@ impl CongestionManager for GroupPaths {
 
     fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
         true
+    }
+
+    fn known_since(&self, now: Instant) -> Option<Instant> {
+        self.beginning.known_since(now)
     }
 
     /// Of the slowest that counts.
@@ -251,8 +247,6 @@ impl CongestionManager for GroupPaths {
 const MOST: usize = 16;
 /// A member that tells nothing for so long has left: while pictures come it tells ten times a second.
 const SILENCE: Duration = Duration::from_secs(3);
-/// By then every member has told something, as each does within a tenth of a second of what comes.
-const BEGINNING: Duration = Duration::from_millis(300);
 /// How often one of those that are not followed takes the place of the fastest.
 const TURN: Duration = Duration::from_secs(1);
 /// Reports that can't be true, of a member that counts no longer: a report that another one has overtaken can look so.

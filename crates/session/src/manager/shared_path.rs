@@ -364,6 +364,11 @@ impl CongestionManager for SharedPath {
         before <= 0.0 || behind <= rate * patience.as_secs_f64()
     }
 
+    /// A single peer tells of the first packet soon.
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
     fn figures(&self) -> PathFigures {
         self.figures
     }

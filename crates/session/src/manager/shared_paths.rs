@@ -65,6 +65,11 @@ impl CongestionManager for SharedPaths {
         self.of(on).is_none_or(|path| path.takes(now, on, bytes, patience))
     }
 
+    /// As for one of them alone.
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
     /// Of the slowest.
     fn figures(&self) -> PathFigures {
         let figures = self.paths.iter().map(|(_, path)| path.figures());

@@ -5,15 +5,12 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, SendError};
-use antiphon_media::packet::renumber;
+use antiphon_core::Instant;
 use antiphon_media::rtcp::PictureLoss;
 
-use super::video::priority_of;
-use super::{Session, tell};
+use super::Session;
+use super::sending_again::{Name, SendingAgain, SentAgain};
 use crate::manager::{Budget, TrackId};
-use crate::observer::{PictureSent, Seen};
-use crate::video_track::{Part, again_tag};
 
 /// What a peer gets of a track of pictures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,26 +110,6 @@ impl PictureFlow {
 }
 
 impl Behind {
-    /// What observers are told of a packet of the track at `track`, sent again under this number.
-    pub(super) fn seen(
-        &self,
-        (track, sequence): (usize, u16),
-        part: Part,
-        len: usize,
-        result: Result<(), SendError>,
-    ) -> Seen {
-        Seen::PictureSent(PictureSent {
-            track,
-            sequence,
-            picture: part.unit,
-            part: (part.part, part.parts),
-            is_again: true,
-            due: self.since,
-            len,
-            result,
-        })
-    }
-
     /// Whether so many more bytes may leave.
     pub(super) fn may_send(&self, now: Instant, bytes: usize) -> bool {
         let passed = now.since(self.since);
@@ -258,40 +235,32 @@ impl Session {
             if to.is_some() && flow.open >= if is_last { MOST_OPEN / 4 } else { MOST_OPEN } {
                 break;
             }
-            let (Some(to), Some((packet, part))) = (to, track.recent_packet(behind.next)) else {
+            let len = track.recent_packet(behind.next).map(|(packet, _)| packet.len());
+            let (Some(to), Some(len)) = (to, len) else {
                 // Where packets are missing, so is a number.
                 let is_cut = to.is_none() || track.since_key_frame().is_none();
                 flow.ahead = flow.ahead.wrapping_add(u16::from(is_cut));
                 flow.behind = None;
                 break;
             };
-            let len = packet.len();
             if *room == 0 || !behind.may_send(now, len) {
                 break;
             }
-            renumber(packet, number);
-            let deadline = useful.map(|useful| behind.since + useful);
-            let message =
-                Message { priority: priority_of(at), ..Message::new(again_tag(at), packet, deadline) };
-            let result = match !bounded || self.associations.may_stream(to, len) {
-                true => self.associations.send_media(now, to, stream, message),
-                false => Err(SendError::Blocked { queued: 0 }),
+            let mut sending = SendingAgain {
+                track: at,
+                to,
+                stream,
+                path,
+                useful,
+                bounded,
+                associations: &mut self.associations,
+                manager: &mut *self.manager,
+                observers: &mut self.observers,
             };
-            match result {
-                Ok(()) => {
-                    if let Some(path) = path.of(&self.associations, to) {
-                        self.manager.on_sent(now, path, TrackId(1 + at as u16), packet);
-                    }
-                    flow.open += 1;
-                }
-                Err(SendError::Blocked { .. }) => break,
-                Err(_) => {}
-            }
-            let sent = behind.seen((at, number), part, len, result);
-            tell(&mut self.observers, now, &sent);
-            track.on_repeated(len, result.is_ok());
+            let sent = sending.send(now, track, &mut behind, Name::OfTrack(number));
+            let SentAgain::Done { len, is_open } = sent else { break };
+            flow.open += usize::from(is_open);
             *room = room.saturating_sub(len);
-            (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
             (flow.ahead, flow.behind) = (flow.ahead.wrapping_add(1), Some(behind));
         }
     }

@@ -46,12 +46,12 @@ impl Arrivals {
         }
     }
 
-    /// A packet of pictures of the peer at `at` came. `is_told`: as a datagram.
+    /// A packet of pictures of the peer at `at` came. `is_told`: as a datagram. `repeating`: so many streams may come that repeat pictures.
     pub fn on_picture(
         &mut self,
         now: Instant,
         (at, id): (usize, AssociationId),
-        is_told: bool,
+        (is_told, repeating): (bool, usize),
         name: (u32, u16),
         received: Received,
     ) {
@@ -63,6 +63,14 @@ impl Arrivals {
         if is_told {
             self.over = Some((id, now));
             self.packets.on_packet(now, name, received, received.len);
+            self.packets.hold_ready(repeating);
+        }
+    }
+
+    /// A packet of pictures that repeats another one to the group at `at`, where they come as datagrams.
+    pub fn on_repeat(&mut self, now: Instant, at: usize, name: (u32, u16), received: Received) {
+        if self.pictures.is_some_and(|(from, _)| from == at) && self.over.is_some() {
+            self.packets.on_repeat(now, name, received, received.len);
         }
     }
 
@@ -78,7 +86,7 @@ impl Arrivals {
         let is_same_peer = self.pictures.is_some_and(|(from, _)| from == at);
         let is_beside = self.over.is_some_and(|(over, last)| over != id && now.since(last) < SILENCE);
         if !is_same_peer || !is_beside {
-            self.on_picture(now, (at, id), is_told, name, received);
+            self.on_picture(now, (at, id), (is_told, 0), name, received);
         } else if is_told {
             self.packets.on_packet(now, name, received, received.len);
         }

@@ -6,13 +6,11 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, Message, SendError};
+use antiphon_core::Instant;
 
+use super::Session;
 use super::catching_up::{LONGEST_ALL, MOST_OPEN, PATIENCE, WITHIN};
-use super::video::priority_of;
-use super::{Session, tell};
-use crate::manager::TrackId;
-use crate::video_track::again_tag;
+use super::sending_again::{Name, SendingAgain, SentAgain};
 
 /// Questions of a group for a key frame.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,30 +97,27 @@ impl Session {
             if flow.open >= MOST_OPEN || *room == 0 || !behind.may_send(now, len) {
                 break;
             }
-            let Some((packet, part, number)) = track.repeated_packet(behind.next) else {
-                flow.repeats = None;
-                break;
+            let mut sending = SendingAgain {
+                track: at,
+                to,
+                stream,
+                path,
+                useful,
+                bounded: false,
+                associations: &mut self.associations,
+                manager: &mut *self.manager,
+                observers: &mut self.observers,
             };
-            let deadline = useful.map(|useful| behind.since + useful);
-            // Behind those that are due, where a transport can choose.
-            let message =
-                Message { priority: priority_of(at + 1), ..Message::new(again_tag(at), packet, deadline) };
-            let result = self.associations.send_media(now, to, stream, message);
-            match result {
-                Ok(()) => {
-                    if let Some(path) = path.of(&self.associations, to) {
-                        self.manager.on_sent(now, path, TrackId(1 + at as u16), packet);
-                    }
-                    flow.open += 1;
+            let (len, is_open) = match sending.send(now, track, &mut behind, Name::OfRepeats) {
+                SentAgain::Done { len, is_open } => (len, is_open),
+                SentAgain::Waits => break,
+                SentAgain::Missing => {
+                    flow.repeats = None;
+                    break;
                 }
-                Err(SendError::Blocked { .. }) => break,
-                Err(_) => {}
-            }
-            let sent = behind.seen((at, number), part, len, result);
-            tell(&mut self.observers, now, &sent);
-            track.on_repeated(len, result.is_ok());
+            };
+            flow.open += usize::from(is_open);
             *room = room.saturating_sub(len);
-            (behind.next, behind.sent) = (behind.next + 1, behind.sent + len);
             flow.repeats = Some((behind, until));
         }
     }

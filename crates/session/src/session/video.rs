@@ -234,6 +234,7 @@ impl Session {
                 false => self.two_way.is_some() && ways.any(|id| !self.associations.is_validated(id)),
             },
             since: self.video_open_since().or(self.proved_since()),
+            known: self.manager.known_since(now).filter(|_| !is_unmanaged),
         }
     }
 
@@ -323,8 +324,13 @@ impl Session {
             return true;
         }
         // Those that nobody wants, and those of several tracks of which one is followed, take as much of the path, and of what the sound needs.
-        let is_told = !self.is_unmanaged(id);
-        self.arrivals.on_picture(now, (at, id), is_told, (view.ssrc, view.sequence), received);
+        let (is_told, name) = (!self.is_unmanaged(id), (view.ssrc, view.sequence));
+        // Only a group is sent packets again beside the others.
+        let repeating = self.video.receive.as_ref().filter(|_| self.group).map_or(0, VideoIn::tracks);
+        match view.video.is_some_and(|video| video.again.is_some()) {
+            true => self.arrivals.on_repeat(now, at, name, received),
+            false => self.arrivals.on_picture(now, (at, id), (is_told, repeating), name, received),
+        }
         let Some(video) = &mut self.video.receive else { return false };
         let followed = video.on_packet(now, (&view, bytes), self.receive.as_ref());
         if followed {

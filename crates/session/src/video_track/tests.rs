@@ -60,6 +60,7 @@ const WAY: Way = Way {
     is_stream: false,
     is_missing: false,
     since: None,
+    known: None,
 };
 
 /// Takes everything that is due at `now`; returns the units.
@@ -184,6 +185,29 @@ fn the_first_pictures_are_of_use_when_the_way_is_there() {
     let since = Some(Instant::from_millis(1_600));
     let mut late = track(b"kppkpppppppp");
     assert_eq!(drain_over(&mut late, 1_600, Way { since, ..WAY }), (3..=11).collect::<Vec<_>>());
+}
+
+/// What waited until the paths of a group were known is sent, as far as those that follow need it; a key frame of which the next one has come is not.
+#[test]
+fn pictures_that_others_need_wait_until_the_paths_of_a_group_are_known() {
+    for (kinds, sent) in [(&b"kpppppppp"[..], (0..=8).collect::<Vec<_>>()), (&b"kkkkkkkkk"[..], vec![0, 8])] {
+        let mut track = track(kinds);
+        for now in (1_000..1_400).step_by(5) {
+            // Only the first packet may leave meanwhile.
+            let way = Way { known: Some(Instant::from_millis(now)), ..WAY };
+            if now == 1_000 {
+                assert_eq!(
+                    track.poll(Instant::from_millis(now), ORIGIN, way).map(|packet| packet.unit),
+                    Some(0)
+                );
+            }
+            track.hold(Instant::from_millis(now + 5));
+            assert!(track.poll(Instant::from_millis(now), ORIGIN, way).is_none());
+        }
+        assert_eq!(track.counters().left_out, 0);
+        let known = Way { known: Some(Instant::from_millis(1_400)), ..WAY };
+        assert_eq!(drain_over(&mut track, 1_400, known), sent);
+    }
 }
 
 /// The next picture waits in front of a slow stream, however late it gets, until there is a newer one.

@@ -19,6 +19,8 @@ pub(crate) struct Way {
     pub is_missing: bool,
     /// When there was one, if pictures had to wait for it: those of shortly before are as if they were due then.
     pub since: Option<Instant>,
+    /// Since when pictures leave as fast as the paths of a group carry, if they had to wait until that was known: the same holds for them.
+    pub known: Option<Instant>,
 }
 
 /// A unit whose turn it is, and which does not wait.
@@ -36,8 +38,20 @@ impl Way {
         let takes = self.rate.map_or(Duration::ZERO, |rate| {
             Duration::from_secs_f64((bytes / rate.max(1.0)).min(LONGEST.as_secs_f64()))
         });
-        let until = due + MOST_WAIT;
+        let until = self.known_at(due).map_or(due, |known| known.max(due)) + MOST_WAIT;
         (now + takes <= until).then_some(until)
+    }
+
+    /// When the paths of a group became known, for a unit that was due at `due`, shortly before that.
+    fn known_at(&self, due: Instant) -> Option<Instant> {
+        self.known.filter(|known| *known <= due + MOST_WAIT)
+    }
+
+    /// Until when a unit that was due at `due` is of use that has waited for too long, as nothing was known of the paths of a group; `None`: it is of none, or has not.
+    pub(super) fn excused_until(&self, now: Instant, due: Instant) -> Option<Instant> {
+        let known = self.known_at(due).filter(|known| *known >= due)?;
+        let until = known + self.patience?;
+        (now <= until).then_some(until)
     }
 
     /// Judges a unit of so many bytes that was due at `due`, and whose follower comes an `interval` later. `is_held`: the transport has not done
@@ -52,7 +66,10 @@ impl Way {
         let waited = match self.is_missing {
             // It may come yet.
             true => due + MOST_WAIT,
-            false => self.since.filter(|since| *since <= due + MOST_WAIT).unwrap_or(due),
+            false => {
+                let since = self.since.filter(|since| *since <= due + MOST_WAIT);
+                since.max(self.known_at(due)).unwrap_or(due)
+            }
         };
         let deadline = self.patience.map(|patience| due.max(waited) + patience);
         let is_late = deadline.is_some_and(|deadline| deadline < now);

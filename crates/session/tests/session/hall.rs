@@ -12,7 +12,7 @@ use antiphon_session::{
 };
 use antiphon_testkit::{Noise, Sent, Skew};
 
-use crate::common::{SILENCE, WIRE, receive_config, session_config, stack_of, track_config};
+use crate::common::{SILENCE, WIRE, opus_config, receive_config, session_config, stack_of, track_config};
 use crate::world::ms;
 
 /// Silence after which a receiver is gone.
@@ -107,7 +107,20 @@ impl Hall {
 
     /// The same to a multicast group over bare RTP.
     pub fn group(link: &'static str, frames: u64, delay: Duration) -> Self {
-        let (mut sender, began) = sender(frames, Some(delay));
+        let (sender, began) = sender(frames, Some(delay));
+        Hall::of_group(link, sender, began)
+    }
+
+    /// The same, not in step, of sound in Opus of 16 kbit/s in packets of 60 ms, as for a slow path.
+    pub fn thin_group(link: &'static str, frames: u64) -> Self {
+        let (mut sender, began) = sender(frames, None);
+        let mut track = opus_config(format(), 2_880, 1);
+        track.packet.bit_rate = Some(16_000);
+        sender.set_send_track(SendTrack::new(Noise::new(format(), frames), track).expect("a track"));
+        Hall::of_group(link, sender, began)
+    }
+
+    fn of_group(link: &'static str, mut sender: Session, began: Instant) -> Self {
         sender.set_group();
         sender.call(began, WIRE, &[PathId(0)], &*stack_of("rtp", 1));
         let shown = Arc::default();

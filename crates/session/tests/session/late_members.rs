@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, Participant, PathId};
 use antiphon_media::rtcp::PictureLoss;
-use antiphon_session::{GroupPaths, Session};
+use antiphon_session::{GroupPaths, Latency, Session};
 
 use crate::common::{WIRE, session_config};
 use crate::hall::Hall;
+use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{datagram, heard, ms};
 
@@ -19,10 +20,16 @@ const PARTS: u32 = 4;
 const RATE: u64 = 25 * PARTS as u64 * 1_044;
 
 fn film(link: &'static str, seconds: u64) -> Hall {
-    let mut hall = Hall::group(link, seconds * 48_000, ms(80));
+    with_film(
+        Hall::group(link, seconds * 48_000, ms(80)),
+        Pictures::new(INTERVAL, PARTS, 25 * seconds).keys(KEYS),
+    )
+}
+
+fn with_film(mut hall: Hall, pictures: Box<Pictures>) -> Hall {
     let nobody = Session::new(session_config("nobody", 1), Instant::ZERO);
     let sender = std::mem::replace(&mut hall.sender, nobody);
-    hall.sender = with_pictures(sender, Pictures::new(INTERVAL, PARTS, 25 * seconds).keys(KEYS));
+    hall.sender = with_pictures(sender, pictures);
     hall
 }
 
@@ -93,6 +100,73 @@ fn a_late_member_of_a_group_has_a_picture_within_a_second() {
         assert!(units == 300 || is_managed && units >= 250, "{units}");
         assert_eq!((seen.numbers.len() as u64, seen.again.len()), (units * u64::from(PARTS), 0));
         assert!((2..=3).contains(&caught_up(&hall)), "{}", caught_up(&hall));
+    }
+}
+
+/// The clip of 264 kbit/s: pictures of 12 kB, with a key frame every 2.2 s.
+fn clip(seconds: u64) -> Box<Pictures> {
+    Pictures::of_parts(Duration::from_micros(363_636), 18, seconds * 11 / 4, 668)
+}
+
+/// The first key frame is sent whole whoever is there, so that it can be sent again.
+#[test]
+fn one_that_joins_in_the_first_second_need_not_wait_for_the_second_key_frame() {
+    for (there, joins) in [0, 1, 3, 16].into_iter().flat_map(|there| [350, 700, 1_100].map(|at| (there, at)))
+    {
+        for is_clip in [true, false] {
+            let hall = Hall::group("delay=10ms,rate=20Mbit/s", 6 * 48_000, ms(80));
+            let pictures = if is_clip { clip(6) } else { Pictures::new(INTERVAL, PARTS, 150).keys(KEYS) };
+            let mut hall = with_film(hall, pictures);
+            hall.sender.set_congestion_manager(Box::new(GroupPaths::new(2)));
+            let members: Vec<_> = (0..there).map(|_| join(&mut hall)).collect();
+            members.iter().for_each(|(_, seen)| seen.0.lock().unwrap().wants_repeats = false);
+            hall.run_until(hall.at(joins));
+            let (number, seen) = join(&mut hall);
+            hall.run_until(hall.at(joins + 1_000));
+            let (unit, _, since) = whole_from(&seen);
+            let took = since.map(|at| at.since(hall.listeners[number].joined));
+            let sent = hall.sender.video_sent().next().unwrap();
+            println!("{there} there, {joins} ms, clip {is_clip}: unit {unit} after {took:?}, {sent:?}");
+            assert_eq!((unit, sent.left_out), (0, 0), "{there} there, {joins} ms, clip {is_clip}");
+            assert!(took.is_some_and(|took| took < ms(900)), "{took:?}");
+            for (number, seen) in members {
+                let playout = heard(&hall.listeners[number].session).playout().expect("it played");
+                assert_eq!((playout.lost, playout.late), (0, 0));
+                let seen = seen.0.lock().unwrap();
+                assert!(seen.order[0] == 0 && seen.again.is_empty());
+            }
+        }
+    }
+}
+
+/// A slow path has no room for the first key frame in that time. Until that is known, little is sent: no sound is later than a playout delay of 240 ms, the bound of
+/// pictures to one receiver on such a path.
+#[test]
+fn the_first_key_frame_delays_no_sound_on_a_slow_path() {
+    let (slow, fast) = ("delay=10ms,rate=100kbit/s,queue=100kB", "delay=10ms,rate=20Mbit/s");
+    for links in [vec![slow], vec![slow; 3], vec![fast, slow, fast], vec![slow; 16]] {
+        let mut hall = with_film(Hall::thin_group(fast, 4 * 48_000), clip(4));
+        hall.latency = Latency::Of(ms(240));
+        hall.sender.set_congestion_manager(Box::new(GroupPaths::new(2)));
+        let mut waits = Vec::new();
+        for (number, link) in links.iter().chain([&slow]).enumerate() {
+            // The last one joins later, and asks for what came since the last key frame.
+            let is_last = number == links.len();
+            if is_last {
+                hall.run_until(hall.at(1_100));
+            }
+            hall.link = link;
+            let (number, seen) = join(&mut hall);
+            seen.0.lock().unwrap().wants_repeats = is_last;
+            waits.push((*link, Transits::of(&mut hall.listeners[number].session)));
+        }
+        hall.run_until(hall.at(4_000));
+        println!("{} members: {:?}", links.len(), hall.sender.video_sent().next().unwrap());
+        for (link, waits) in waits {
+            let (count, wait) = (waits.count(), waits.waited(1.0));
+            println!("{link}: {count} packets, waited {wait:?}");
+            assert!(count >= 40 && wait < ms(240), "{link}: {count} packets, waited {wait:?}");
+        }
     }
 }
 

@@ -284,6 +284,10 @@ impl CongestionManager for Metered {
 
     fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
 
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
     fn figures(&self) -> PathFigures {
         PathFigures::default()
     }
