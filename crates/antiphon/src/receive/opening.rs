@@ -49,8 +49,13 @@ impl Opener {
 
     /// Begins to open a sink of that format, unless it has; returns whether [`Self::take`] has it.
     fn is_done(&mut self, wanted: Wanted) -> bool {
-        if let (None, Ok(done)) = (&self.done, self.opened.try_recv()) {
-            self.done = Some(done);
+        if self.done.is_none() {
+            match self.opened.try_recv() {
+                Ok(done) => self.done = Some(done),
+                Err(mpsc::TryRecvError::Empty) => {}
+                // Only a panic ends the thread; the sink is opened where it is needed then.
+                Err(mpsc::TryRecvError::Disconnected) => return true,
+            }
         }
         match (self.asked, &self.done) {
             (None, _) => self.ask(wanted),
@@ -61,7 +66,6 @@ impl Opener {
 
     fn ask(&mut self, wanted: Wanted) -> bool {
         (self.asked, self.done) = (Some(wanted), None);
-        // Without the thread, which only a panic ends, the sink is opened where it is needed.
         self.ask.send(wanted).is_err()
     }
 
@@ -81,4 +85,22 @@ pub(crate) fn may_open(opener: &SharedOpener, sink: &SinkSpec) -> MayOpen {
         // Opening it says why not.
         Err(_) => true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ended_while_it_opened_a_sink_holds_nobody_up() {
+        let (ask, asked) = mpsc::channel();
+        let (tell, opened) = mpsc::channel();
+        let mut opener = Opener { ask, opened, asked: None, done: None };
+        let wanted = (StreamFormat::new(48_000, 2).unwrap(), SampleFormat::L16);
+        assert!(!opener.is_done(wanted), "it is asked");
+        assert!(!opener.is_done(wanted), "it has not answered");
+        drop((asked, tell));
+        assert!(opener.is_done(wanted));
+        assert!(opener.take(wanted).is_none(), "it is opened where it is needed");
+    }
 }
