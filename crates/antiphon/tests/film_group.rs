@@ -109,6 +109,8 @@ struct Recorded {
 
 /// From one packet of sound to the next, in seconds.
 const PACKET: f64 = 256.0 / 48_000.0;
+/// From one key frame of a clip to the next, in seconds.
+const SINCE_KEY_FRAME: f64 = 2.0;
 
 impl Recorded {
     /// Who is there from the beginning misses the packet that shows that a party streams, and gets every picture as it is due.
@@ -143,6 +145,7 @@ fn is_as_sent(recording: &Path) -> Recorded {
     let missed = -since;
     let packets = (missed / PACKET).round();
     assert!(packets >= 1.0, "{codec}: a party is heard {missed} s before it begins");
+    assert!(missed < SINCE_KEY_FRAME, "{codec}: {missed} s before the first sound");
     assert!((missed - packets * PACKET).abs() < 0.001, "{codec}: {missed} s are no whole packets of sound");
     Recorded { codec, pictures: got.len(), missed }
 }

@@ -107,7 +107,7 @@ fn clip(seconds: u64) -> Box<Pictures> {
     Pictures::of_parts(Duration::from_micros(363_636), 18, seconds * 11 / 4, 668)
 }
 
-/// The first key frame is sent whole whoever is there, so that it can be sent again.
+/// However many members there are, the first key frame is sent whole, so that it can be sent again.
 #[test]
 fn one_that_joins_in_the_first_second_need_not_wait_for_the_second_key_frame() {
     for (there, joins) in [0, 1, 3, 16].into_iter().flat_map(|there| [350, 700, 1_100].map(|at| (there, at)))
