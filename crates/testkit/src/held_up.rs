@@ -36,6 +36,22 @@ pub fn longest_hold_up<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     }
 }
 
+/// Waits until this machine has kept a thread that only waits less than `bears` late for all of `lasts`, or `patience` is over.
+pub fn wait_for_even_time(bears: Duration, lasts: Duration, patience: Duration) {
+    let (begun, turns) = (Instant::now(), lasts.as_nanos() / TURN.as_nanos());
+    let mut even = 0;
+    while even < turns && begun.elapsed() < patience {
+        even = if late_by(TURN) < bears { even + 1 } else { 0 };
+    }
+}
+
+/// How late a thread wakes that waits for `time`.
+fn late_by(time: Duration) -> Duration {
+    let start = Instant::now();
+    std::thread::park_timeout(time);
+    start.elapsed().saturating_sub(time)
+}
+
 /// How a test ended.
 type Ended<T = ()> = Result<T, Box<dyn Any + Send>>;
 
@@ -78,9 +94,7 @@ impl Control {
         let thread = std::thread::spawn(move || {
             let mut latest = Duration::ZERO;
             while !ends.load(Ordering::Relaxed) {
-                let start = Instant::now();
-                std::thread::park_timeout(TURN);
-                latest = latest.max(start.elapsed().saturating_sub(TURN));
+                latest = latest.max(late_by(TURN));
             }
             latest
         });
@@ -133,6 +147,16 @@ mod tests {
         let watched = || Control::watch(|| panic!("what is wrong"));
         let panic = attempt(Duration::MAX, watched, |_| {}).expect_err("it fails");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"what is wrong"));
+    }
+
+    #[test]
+    fn even_time_is_waited_for_and_no_longer_than_one_has_patience() {
+        let begun = Instant::now();
+        wait_for_even_time(Duration::MAX, BOUND, Duration::MAX);
+        assert!(begun.elapsed() >= BOUND, "every turn is even");
+        let begun = Instant::now();
+        wait_for_even_time(Duration::ZERO, BOUND, 2 * BOUND);
+        assert!(begun.elapsed() >= 2 * BOUND, "no turn is even");
     }
 
     #[test]

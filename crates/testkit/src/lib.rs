@@ -23,7 +23,7 @@ mod world;
 
 pub use allocations::Counting;
 pub use group::{GroupMember, GroupWorld, ToMember};
-pub use held_up::{longest_hold_up, unless_held_up};
+pub use held_up::{longest_hold_up, unless_held_up, wait_for_even_time};
 pub use parties::Parties;
 pub use party::{Came, Crossing, Party};
 pub use ports::free_ports;

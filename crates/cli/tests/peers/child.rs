@@ -55,22 +55,40 @@ impl Child {
 
     /// Waits for a line that `is_it`; answers the line.
     pub fn wait_until(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
-        loop {
-            match self.next() {
-                Some((_, line)) if is_it(&line) => return line,
-                Some(_) => {}
-                None => panic!("{} ended without {what}:\n{}", self.name, self.transcript()),
-            }
+        match self.next_that(is_it) {
+            Some(line) => line,
+            None => panic!("{} ended without {what}:\n{}", self.name, self.transcript()),
         }
     }
 
     /// Waits until a receiver with `--json` has played more than so many seconds.
     pub fn wait_until_played(&mut self, seconds: f64) {
-        self.wait_until(&format!("{seconds} s of sound"), |line| {
+        assert!(
+            self.plays(seconds),
+            "{} ended without {seconds} s of sound:\n{}",
+            self.name,
+            self.transcript()
+        );
+    }
+
+    /// Waits until a receiver with `--json` has played more than so many seconds, or ends; answers whether it has.
+    pub fn plays(&mut self, seconds: f64) -> bool {
+        let has_played = |line: &str| {
             // Sentences between the records are none.
-            let Ok(record) = serde_json::from_str::<serde_json::Value>(line) else { return false };
+            let Ok(record) = serde_json::from_str::<Value>(line) else { return false };
             record["played_s"].as_f64().is_some_and(|played| played > seconds)
-        });
+        };
+        self.next_that(has_played).is_some()
+    }
+
+    /// Waits for a line that `is_it`, or the end.
+    fn next_that(&mut self, is_it: impl Fn(&str) -> bool) -> Option<String> {
+        while let Some((_, line)) = self.next() {
+            if is_it(&line) {
+                return Some(line);
+            }
+        }
+        None
     }
 
     /// Waits for its end.

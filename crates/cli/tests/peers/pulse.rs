@@ -182,7 +182,8 @@ fn carry(from: &Server, to: &Server, recording: &Path) -> (Value, Value) {
     ));
     recorder.args(["-d", "hall.monitor"]).arg(recording);
     let recorder = Child::start(&mut recorder, DEADLINE);
-    receiver.wait_until_played(6.0);
+    // A server that lost cycles has not sent so much, which is for the caller to judge.
+    receiver.plays(6.0);
     recorder.interrupt();
     recorder.end();
     let ends = (sender.succeed().summary(), receiver.succeed().summary());
