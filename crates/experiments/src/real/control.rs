@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use antiphon_core::Instant;
 use antiphon_lab::figures::StreamFigures;
-use antiphon_lab::live::{FarRecord, NearRecord, figures};
+use antiphon_lab::live::{FarRecord, NearRecord, StreamRecord, figures};
 use antiphon_lab::setup::{Setup, TrafficKind, TrafficSpec};
 use antiphon_net::{OsClock, Stop};
 use antiphon_proto::{Substrate, Transport, find};
@@ -224,15 +224,15 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error>
 }
 
 fn gather(setup: &Setup, streams: Vec<StreamThreads<'_>>, loads: Vec<Load<'_>>) -> Result<Figures, Error> {
-    let (mut all, mut events) = (Vec::new(), 0);
-    for (stream, spec) in streams.into_iter().zip(&setup.streams) {
+    let (mut records, mut events) = (Vec::new(), 0);
+    for (number, stream) in streams.into_iter().enumerate() {
         let (near, far) = (joined(stream.near), joined(stream.far));
         let ((near, sends), (far, receives)) = (near?, far?);
         events += sends + receives;
-        if let Some(near) = near {
-            all.push((spec.name.clone(), figures(near, &far, stream.transport.substrate)));
-        }
+        let on = stream.transport.substrate;
+        records.extend(near.map(|near| StreamRecord { stream: number, near, far, on }));
     }
+    let mut all = figures(setup, records);
     for load in loads {
         all.extend(load.join()?);
     }

@@ -76,7 +76,27 @@ impl RealOptions {
 /// How long a run takes, unless late packets take longer; an error if it cannot run.
 pub(super) fn length(setup: &Setup) -> Result<Duration, Error> {
     let medium = RealMedium::of(setup, 0).map_err(usage)?;
+    begin_in_time(setup)?;
     Ok(setup.duration + quiet(&medium, setup) + SETTING_UP)
+}
+
+/// Refuses a run that ends before one of its streams, or the pictures beside one, begin: their figures would say nothing.
+fn begin_in_time(setup: &Setup) -> Result<(), Error> {
+    let sound = setup.streams.iter().map(|stream| (&stream.name, stream.start));
+    let with_pictures = setup.streams.iter().filter_map(|stream| {
+        let pictures = stream.pictures.as_ref()?;
+        Some((&pictures.name, stream.start + pictures.start))
+    });
+    let Some((name, start)) = sound.chain(with_pictures).max_by_key(|(_, start)| *start) else {
+        return Ok(());
+    };
+    if start < setup.duration {
+        return Ok(());
+    }
+    let [begins, ends, enough] = [start, setup.duration, start + USUAL].map(format_duration);
+    Err(Error::usage(format!(
+        "'{name}' begins after {begins}, when a run of {ends} is over: use a longer --real-duration, such as {enough}"
+    )))
 }
 
 /// Describes a run on sockets, and how it departs from the model.

@@ -170,6 +170,93 @@ fn loopback_returns_frames_of_datagrams_and_of_byte_streams() {
     assert!(figures.sent >= Some(60.0) && figures.concealed_percent.is_some(), "{figures:?}");
 }
 
+/// A stream and a video beside it, as in the study of two streams, or pictures beside the sound of one session.
+fn two_streams(link: &str, video: &str) -> Job {
+    let text = format!(
+        "title='Two'\nduration='1h'\ndrain='1s'\nnode.a={{}}\nnode.b={{}}\nlink.line={{between=['a','b'],{link}}}\n\
+         [stream.audio]\ntransport='rtp'\nfrom='a'\nto='b'\nlatency='200ms'\nbeside='video'\n{video}"
+    );
+    Job::new("test", "test.toml", &text).unwrap()
+}
+
+/// Twenty frames of four packets, from 0.2 s on.
+const FRAMES: &str = "frame='4000B'\npacket='1000B'\ninterval='50ms'\ncount=20";
+
+/// A video's figures, and those of the audio beside it, are the model's: 4000 bytes take 8.2 ms on a link of 4 Mbit/s, and 5 more.
+#[test]
+fn a_video_is_measured_beside_audio_as_in_the_model() {
+    if !has_router() {
+        return;
+    }
+    let longest = millis(1_500);
+    let mut both = Vec::new();
+    for transport in ["rtp", "tcp", "sctp"] {
+        let video = format!(
+            "frame='96B'\ninterval='20ms'\n[stream.video]\ntransport='{transport}'\nfrom='a'\nto='b'\nstart='200ms'\n\
+             [stream.video.video]\nchoose='all'\n{FRAMES}"
+        );
+        both.push((transport, two_streams("delay='5ms',rate='4Mbit/s'", &video)));
+    }
+    let session = format!(
+        "patience='200ms'\n[stream.audio.sound]\nrate='48kHz'\nchannels=1\nopus='16kbit/s'\nblock=960\n\
+         [stream.audio.pictures]\nname='video'\nstart='200ms'\n{FRAMES}"
+    );
+    both.push(("pictures of a session", two_streams("delay='5ms',rate='4Mbit/s'", &session)));
+    for (what, job) in both {
+        let outcome = on_sockets(&job, longest);
+        let finished = &outcome.finished[0];
+        let setup = Setup { duration: longest, ..job.scenario.setup_of(&finished.run).unwrap() };
+        let model = antiphon_lab::world::run(&setup, finished.run.seed).unwrap();
+        let names = |streams: &[(String, StreamFigures)]| -> Vec<String> {
+            streams.iter().map(|(name, _)| name.clone()).collect()
+        };
+        assert_eq!(names(&finished.streams), ["audio", "video"], "{what}");
+        assert_eq!(names(&model.streams), ["audio", "video"], "{what}");
+        let [(_, audio), (_, video)] = &finished.streams[..] else { unreachable!() };
+        let modelled = model.streams[1].1;
+        assert_eq!(
+            (video.sent, video.frames_sent, video.frames_whole),
+            (Some(80.0), Some(20.0), Some(20.0)),
+            "{what}"
+        );
+        assert_eq!((modelled.sent, modelled.frames_whole), (video.sent, video.frames_whole), "{what}");
+        let delay = video.frame_delay_mean_ms.unwrap();
+        assert!((13.0..100.0).contains(&delay), "{what}: {delay} ms");
+        // Some packets of audio arrive beside one of the video, and others don't.
+        assert!(audio.gap_shared_ms.is_some() && audio.gap_unshared_ms.is_some(), "{what}: {audio:?}");
+        assert_eq!(audio.missed_1000ms_percent, Some(0.0), "{what}");
+    }
+}
+
+/// Where the queue holds two of a frame's four packets no frame is whole.
+#[test]
+fn frames_that_lost_a_packet_are_not_whole() {
+    if !has_router() {
+        return;
+    }
+    let video = format!(
+        "frame='96B'\ninterval='20ms'\n[stream.video]\ntransport='rtp'\nfrom='a'\nto='b'\nstart='200ms'\n\
+         [stream.video.video]\nchoose='all'\n{FRAMES}"
+    );
+    let outcome = on_sockets(&two_streams("up.rate='400kbit/s',up.queue='2packets'", &video), millis(1_500));
+    let (name, video) = &outcome.finished[0].streams[1];
+    assert_eq!((name.as_str(), video.frames_sent, video.frames_whole), ("video", Some(20.0), Some(0.0)));
+    // Of 20 intervals all but the first, which is nobody's fault.
+    assert!(video.freeze_percent >= Some(94.0), "{video:?}");
+}
+
+#[test]
+fn a_run_that_ends_before_a_stream_begins_is_refused() {
+    let results = tempfile::tempdir().unwrap();
+    let job = job("link='ideal'", "transport='rtp'\nstart='2s'");
+    let error = run(&job, &options(results.path(), millis(2_000)), &Stop::new(), &mut |_| {}).unwrap_err();
+    assert!(
+        error.message.contains("'s' begins after 2s") && error.message.contains("--real-duration"),
+        "{error}"
+    );
+    assert_eq!((error.exit_code(), std::fs::read_dir(results.path()).unwrap().count()), (2, 0));
+}
+
 #[test]
 fn what_is_only_modelled_is_refused_before_anything_is_written() {
     let text = "title='x'\nduration='1s'\nnode.a={}\nnode.b={}\ncell.w={access-point='a',stations=['b']}\n\

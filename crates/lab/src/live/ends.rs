@@ -5,14 +5,16 @@ use std::rc::Rc;
 
 use antiphon_core::wire::{TCP_IPV4_HEADERS, UDP_IPV4_HEADERS};
 use antiphon_core::{Counters, Input, Instant, Participant, PathId, Transmit, WireId};
-use antiphon_measure::BufferRule;
+use antiphon_measure::{BufferRule, VideoLayout};
 use antiphon_proto::Substrate;
+use antiphon_session::VideoTrackCounters;
 
 use crate::figures::StreamFigures;
 use crate::setup::Setup;
 use crate::world::WorldError;
 use crate::world::meter::{Arrivals, Meter, SentLog, SharedLog};
 use crate::world::participant::StreamParticipant;
+use crate::world::pictures::Screen;
 use crate::world::routes::Map;
 use crate::world::socket::WIRE;
 use crate::world::stream_figures::Played;
@@ -52,8 +54,16 @@ pub type FarEnd = End<Receiving>;
 /// What a sender has besides its participant.
 pub struct Sending {
     log: SharedLog,
+    layout: Layout,
+}
+
+/// How the frames of a stream are judged.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
     rule: BufferRule,
     frames: usize,
+    /// Of a video, and when its first frame is due at the earliest.
+    video: Option<(VideoLayout, Instant)>,
 }
 
 /// A receiver has nothing besides its participant.
@@ -66,8 +76,9 @@ pub struct NearRecord {
     /// Figures of the frames that came back, if the stream is reflected.
     returns: Option<StreamFigures>,
     counters: Counters,
-    frames: usize,
-    rule: BufferRule,
+    layout: Layout,
+    /// Of pictures beside its sound.
+    pictures: Option<VideoTrackCounters>,
 }
 
 /// Results of a receiver.
@@ -75,6 +86,21 @@ pub struct NearRecord {
 pub struct FarRecord {
     arrivals: Arrivals,
     played: Option<Played>,
+    /// What came of the pictures beside its sound.
+    screen: Option<Screen>,
+}
+
+/// Results of both ends of a stream.
+#[derive(Debug)]
+pub struct StreamRecord {
+    /// The stream's index in its setup.
+    pub stream: usize,
+    /// Of its sender.
+    pub near: NearRecord,
+    /// Of its receiver.
+    pub far: FarRecord,
+    /// What its transport is on.
+    pub on: Substrate,
 }
 
 fn builder<'a>(setup: &'a Setup, frame: &StreamPlacement) -> Result<StreamBuilder<'a>, WorldError> {
@@ -95,7 +121,12 @@ impl End<Sending> {
         let builder = builder(setup, frame)?;
         let log = builder.log()?;
         let participant = builder.near(&log)?;
-        let role = Sending { log, rule: builder.rule()?, frames: builder.frames() as usize };
+        let layout = Layout {
+            rule: builder.rule()?,
+            frames: builder.frames() as usize,
+            video: builder.video().map(|video| (video.layout, builder.start)),
+        };
+        let role = Sending { log, layout };
         Ok(End { participant, wire: WIRE, ended: false, stopped: false, role })
     }
 
@@ -112,9 +143,10 @@ impl End<Sending> {
     /// Its results, which can be sent to another thread.
     pub fn into_record(self) -> NearRecord {
         let (returns, counters) = (self.participant.figures(), self.participant.counters());
-        let Sending { log, rule, frames } = self.role;
+        let pictures = self.participant.pictures_sent();
+        let Sending { log, layout } = self.role;
         let log = std::mem::take(&mut *log.borrow_mut());
-        NearRecord { log, returns, counters, frames, rule }
+        NearRecord { log, returns, counters, layout, pictures }
     }
 }
 
@@ -142,7 +174,7 @@ impl End<Receiving> {
     /// Its results, which can be sent to another thread.
     pub fn into_record(mut self) -> FarRecord {
         let (arrivals, played) = self.participant.take_notes();
-        FarRecord { arrivals, played }
+        FarRecord { arrivals, played, screen: self.participant.into_screen() }
     }
 }
 
@@ -201,26 +233,68 @@ impl<R> Participant for End<R> {
     }
 }
 
-/// The figures of a stream from the results of both ends, counted as in the world. Figures that only a model knows
-/// (whose packet a queue dropped, what a MAC gave up) are missing.
-pub fn figures(near: NearRecord, far: &FarRecord, on: Substrate) -> StreamFigures {
-    let NearRecord { log, returns, counters, frames, rule } = near;
-    let mut figures = returns.unwrap_or_else(|| {
-        let log: SharedLog = Rc::new(RefCell::new(log));
-        let mut meter = Meter::new(&log, frames, rule);
-        far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
-        meter.figures(false)
-    });
-    if let Some(played) = &far.played {
-        played.add_to(&mut figures);
+/// The figures of the streams of a setup from the results of their ends, counted as in the world; those of pictures follow the sound that they
+/// are beside. Figures that only a model knows (whose packet a queue dropped, what a MAC gave up) are missing.
+pub fn figures(setup: &Setup, records: Vec<StreamRecord>) -> Vec<(String, StreamFigures)> {
+    let ended: Vec<Ended> = records.into_iter().map(Ended::of).collect();
+    let mut all = Vec::new();
+    for one in &ended {
+        let spec = &setup.streams[one.stream];
+        let mut figures = one.figures.clone();
+        if let Some(beside) = &spec.beside {
+            one.add_beside(&mut figures, setup, beside, &ended);
+        }
+        all.push((spec.name.clone(), figures));
+        let pictures = one.screen.as_ref().zip(one.pictures);
+        all.extend(pictures.map(|(screen, sent)| (screen.name().into(), screen.figures(sent))));
     }
-    figures.retransmissions = Some(counters.retransmitted as f64);
-    let headers = match on {
-        Substrate::Udp => UDP_IPV4_HEADERS,
-        Substrate::Tcp => TCP_IPV4_HEADERS,
-    };
-    figures.wire_bytes = Some((counters.bytes_sent + counters.datagrams_sent * headers as u64) as f64);
-    figures
+    all
+}
+
+/// A stream that is over.
+struct Ended {
+    stream: usize,
+    figures: StreamFigures,
+    /// Of what arrived at its receiver; `None` if it came back to its sender.
+    meter: Option<Meter>,
+    screen: Option<Screen>,
+    pictures: Option<VideoTrackCounters>,
+}
+
+impl Ended {
+    fn of(record: StreamRecord) -> Self {
+        let StreamRecord { stream, near, far, on } = record;
+        let NearRecord { log, returns, counters, layout, pictures } = near;
+        let log: SharedLog = Rc::new(RefCell::new(log));
+        let meter = returns.is_none().then(|| {
+            let mut meter = Meter::new(&log, layout.frames, layout.rule).of_video(layout.video);
+            far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
+            meter
+        });
+        let mut figures = returns.or_else(|| Some(meter.as_ref()?.figures(false))).unwrap_or_default();
+        if let Some(played) = &far.played {
+            played.add_to(&mut figures);
+        }
+        figures.retransmissions = Some(counters.retransmitted as f64);
+        let headers = match on {
+            Substrate::Udp => UDP_IPV4_HEADERS,
+            Substrate::Tcp => TCP_IPV4_HEADERS,
+        };
+        figures.wire_bytes = Some((counters.bytes_sent + counters.datagrams_sent * headers as u64) as f64);
+        Ended { stream, figures, meter, screen: far.screen, pictures }
+    }
+
+    /// Adds what its arrivals show of those of another stream, or of its own pictures.
+    fn add_beside(&self, figures: &mut StreamFigures, setup: &Setup, other: &str, all: &[Ended]) {
+        let own = self.screen.as_ref().filter(|screen| screen.name() == other);
+        let of_stream = || {
+            let other = all.iter().find(|one| setup.streams[one.stream].name == other)?;
+            Some(other.meter.as_ref()?.times())
+        };
+        if let Some((meter, others)) = self.meter.as_ref().zip(own.map(Screen::times).or_else(of_stream)) {
+            meter.add_beside(figures, &others);
+        }
+    }
 }
 
 /// The wire of an accepted connection, for a participant with a single wire.
@@ -257,9 +331,10 @@ mod tests {
         let log = std::mem::take(&mut *shared.borrow_mut());
         let counters =
             Counters { datagrams_sent: 100, bytes_sent: 1000, retransmitted: 4, ..Counters::default() };
-        let near = NearRecord { log, returns: None, counters, frames: 100, rule };
-        let far = FarRecord { arrivals: apart.take_notes(), played: None };
-        let found = figures(near, &far, Substrate::Udp);
+        let layout = Layout { rule, frames: 100, video: None };
+        let near = NearRecord { log, returns: None, counters, layout, pictures: None };
+        let far = FarRecord { arrivals: apart.take_notes(), ..FarRecord::default() };
+        let found = Ended::of(StreamRecord { stream: 0, near, far, on: Substrate::Udp }).figures;
         assert_eq!((found.lost_percent, found.duplicate), (Some(14.0), Some(8.0)));
         let wire = StreamFigures { wire_bytes: None, retransmissions: None, ..found };
         assert_eq!(wire, expected);

@@ -3,7 +3,7 @@
 //! [`RealMedium`] says which part of a setup a machine can provide: its own loopback, or one link between two groups of
 //! nodes for a live emulator; what is only modelled (an 802.11 cell, an FDDI ring, two links in a row) is an error.
 //! [`NearEnd`] and [`FarEnd`] are the two ends of a stream, to be made on the thread that drives them. Their results
-//! are plain data, from which [`figures`] computes the same figures as the world. [`Departures`] tells when traffic
+//! are plain data, from which [`figures`] computes those of all streams as the world does. [`Departures`] tells when traffic
 //! sends, at the same instants as in the world.
 
 mod departures;
@@ -13,7 +13,9 @@ mod real_medium;
 pub use crate::world::counters::link_figures;
 pub use crate::world::traffic::echo_figures;
 pub use departures::Departures;
-pub use ends::{End, FarEnd, FarRecord, NearEnd, NearRecord, Receiving, Sending, StreamPlacement, figures};
+pub use ends::{
+    End, FarEnd, FarRecord, NearEnd, NearRecord, Receiving, Sending, StreamPlacement, StreamRecord, figures,
+};
 pub use real_medium::{RealMedium, Wire};
 
 use crate::world::WorldError;

@@ -6,9 +6,7 @@ use antiphon_core::BitRate;
 use antiphon_link::{DuplexSpec, LinkSpec, QueueLimit};
 
 use super::LiveError;
-use crate::setup::{
-    Content, Headers, HostCost, MediumKind, MediumSpec, NodeId, Setup, StreamSpec, TrafficKind,
-};
+use crate::setup::{Headers, HostCost, MediumKind, MediumSpec, NodeId, Setup, TrafficKind};
 use crate::world::medium::nodes_of;
 use crate::world::routes::Map;
 use crate::world::{World, WorldError};
@@ -57,13 +55,6 @@ impl RealMedium {
         }
         if let Some(stream) = setup.streams.iter().find(|stream| !stream.further.is_empty()) {
             return Err(refusal(&stream.name, "a stream over several transports"));
-        }
-        let is_video = |stream: &&StreamSpec| {
-            let is_film = matches!(stream.content, Content::Video(_)) || stream.pictures.is_some();
-            is_film || stream.beside.is_some()
-        };
-        if let Some(stream) = setup.streams.iter().find(is_video) {
-            return Err(refusal(&stream.name, "a video, or looked at beside one"));
         }
         let mut notes = host_notes(setup);
         let links: Vec<&MediumSpec> = setup.media.iter().filter(|medium| is_link(&medium.kind)).collect();

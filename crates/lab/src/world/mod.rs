@@ -68,7 +68,7 @@ pub(crate) mod meter;
 mod network;
 pub(crate) mod packet;
 pub(crate) mod participant;
-mod pictures;
+pub(crate) mod pictures;
 mod results;
 mod ring;
 pub(crate) mod routes;

@@ -1,7 +1,7 @@
 //! Participants at the ends of a stream: loads of the laboratory, and sessions.
 
 use antiphon_core::{Counters, OnEndpoint, Participant, Single};
-use antiphon_session::{Reflector, Session};
+use antiphon_session::{Reflector, Session, VideoTrackCounters};
 
 use super::generator::{Generator, Listener};
 use super::medusa::Medusa;
@@ -93,6 +93,17 @@ impl StreamParticipant {
     /// Where pictures are shown, if it receives any.
     pub fn screen(&self) -> Option<&Screen> {
         self.screen.as_ref()
+    }
+
+    /// The same, to be kept after it.
+    pub fn into_screen(self) -> Option<Screen> {
+        self.screen
+    }
+
+    /// What it counts of the pictures beside the sound that it sends.
+    pub fn pictures_sent(&self) -> Option<VideoTrackCounters> {
+        let Kind::Sender(session) = &self.kind else { return None };
+        session.video_sent().next()
     }
 
     /// Its meter, if it measures.

@@ -101,6 +101,7 @@ impl VideoSource for Camera {
 }
 
 /// Where pictures are shown.
+#[derive(Debug)]
 pub struct Screen {
     name: String,
     layout: VideoLayout,
@@ -110,6 +111,7 @@ pub struct Screen {
 }
 
 /// The packets that came. A sink belongs to a thread of its own elsewhere, so that it can't share a plain cell.
+#[derive(Debug)]
 struct Came {
     /// The number of each, and when it came first.
     first: Vec<(u64, Instant)>,

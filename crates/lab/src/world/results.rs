@@ -58,8 +58,7 @@ impl World {
     /// The figures of the pictures beside the sound that this socket sends, by their name.
     fn pictures(&self, sender: usize) -> Option<(String, StreamFigures)> {
         let screen = self.sockets[sender + 1].participant().screen()?;
-        let Kind::Sender(session) = &self.sockets[sender].participant().kind else { return None };
-        Some((screen.name().into(), screen.figures(session.video_sent().next()?)))
+        Some((screen.name().into(), screen.figures(self.sockets[sender].participant().pictures_sent()?)))
     }
 
     /// The outcome of each frame of `stream` at its first receiver so far; `None` if there is no stream of that name. Of pictures beside

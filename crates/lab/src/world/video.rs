@@ -171,7 +171,7 @@ impl StreamBuilder<'_> {
     }
 
     /// The video of this stream, if it is one.
-    pub(super) fn video(&self) -> Option<&VideoSpec> {
+    pub fn video(&self) -> Option<&VideoSpec> {
         match &self.spec.content {
             Content::Video(video) => Some(video),
             _ => None,
