@@ -80,7 +80,7 @@ impl Opener {
 /// Tells when a stream may begin, whose sink has the rate and channels that `sink` asks for, or its own.
 pub(crate) fn may_open(opener: &SharedOpener, sink: &SinkSpec) -> MayOpen {
     let (opener, sink) = (opener.clone(), sink.clone());
-    Box::new(move |format, sample| match super::sink_format(&sink, format) {
+    Box::new(move |format, sample| match super::sinks::sink_format(&sink, format) {
         Ok(wanted) => opener.borrow_mut().is_done((wanted, sample)),
         // Opening it says why not.
         Err(_) => true,
