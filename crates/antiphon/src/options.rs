@@ -10,7 +10,7 @@ use antiphon_core::{BitRate, DEFAULT_LATENCY};
 use antiphon_link::DuplexSpec;
 use antiphon_measure::Purpose;
 use antiphon_media::conceal::Concealment;
-use antiphon_media::{Coding, SampleFormat, StreamDescription};
+use antiphon_media::{Coding, PtpClock, SampleFormat, StreamDescription};
 use antiphon_net::{SocketOptions, WaitStyle};
 use antiphon_session::{LongGaps, PlayoutDelay, Repetition, StreamFraming};
 use antiphon_sound::SinkSpec;
@@ -176,6 +176,8 @@ pub struct SendOptions {
     pub length: Option<Duration>,
     /// File for the SDP description for other players.
     pub sdp: Option<PathBuf>,
+    /// Time stamps count this PTP clock, as AES67 asks: this host's wall clock follows it.
+    pub ptp: Option<PtpClock>,
     /// Packets have no header extensions: some receivers refuse those that have, such as PulseAudio's.
     pub plain: bool,
     /// Announces a stream over RTP to a group, or one that receivers call.
@@ -367,6 +369,7 @@ impl Default for SendOptions {
             protect: Repetition::default(),
             length: None,
             sdp: None,
+            ptp: None,
             plain: false,
             announce: None,
             wait_for_peer: false,

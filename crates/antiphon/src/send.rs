@@ -446,6 +446,12 @@ fn run(
     if skipped > 0 {
         notes.push(format!("{skipped} sample frames of the live source were discarded: too old to send"));
     }
+    let steps = session.sent().track.clock_steps;
+    if steps > 0 {
+        notes.push(format!(
+            "this machine's clock was set {steps} times: the time stamps, which count it, jumped with it"
+        ));
+    }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));
     let files = recorder.map(Recorder::finish).into_iter().chain(captured).collect();
     notes.extend(troubles.notes());

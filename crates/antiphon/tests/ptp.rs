@@ -1,4 +1,4 @@
-//! Receivers of a stream whose time stamps count PTP's clock, as devices of AES67 send it; this machine's clock stands for a steered one.
+//! Streams whose time stamps count PTP's clock, as devices of AES67 send them, and ours; this machine's clock stands for a steered one.
 
 mod common;
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 use antiphon::core::Instant;
 use antiphon::media::StreamDescription;
 use antiphon::net::OsClock;
-use antiphon::{ReceiveOptions, ReceiveStatus, Stop, receive};
+use antiphon::{ReceiveOptions, ReceiveStatus, SendOptions, Stop, receive, send};
 use antiphon_testkit::unless_held_up;
-use common::{HELD_UP, free_port};
+use common::{HELD_UP, free_port, scratch};
 
 const DELAY: Duration = Duration::from_millis(40);
 /// Sample frames of a packet, at 48 kHz: 5 ms.
@@ -99,4 +99,102 @@ fn a_clock_that_is_not_the_senders_is_told_and_not_followed() {
         "{step:?}"
     );
     assert!(told.iter().any(|sentence| sentence.contains("3600.0 s from the one")), "{told:?}");
+}
+
+/// Sends a tone whose time stamps count a PTP clock to `port`, for `seconds`, and describes it in a file; `is_sending` is called once
+/// that is written.
+fn send_counting(
+    port: u16,
+    seconds: u64,
+    name: &str,
+    is_sending: impl FnOnce(&StreamDescription),
+) -> Vec<String> {
+    let sdp = scratch(name).join("stage.sdp");
+    let options = SendOptions {
+        source: "tone:440Hz?channels=2&rate=48kHz&format=l16".into(),
+        target: format!("rtp://127.0.0.1:{port}"),
+        ptp: Some("39a794.fffe.07cbd0:3".parse().expect("a clock")),
+        sdp: Some(sdp.clone()),
+        ptime: Some(Duration::from_millis(1)),
+        length: Some(Duration::from_secs(seconds)),
+        ..SendOptions::default()
+    };
+    let (tells, told) = mpsc::channel();
+    let sender = std::thread::spawn(move || {
+        let notice = &mut |sentence: String| {
+            let _only_the_first_counts = tells.send(sentence);
+        };
+        send(&options, &Stop::new(), notice, &mut |_| {})
+    });
+    let mut heard: Vec<String> = Vec::new();
+    while !heard.iter().any(|sentence| sentence.starts_with("wrote ")) {
+        heard.push(told.recv().expect("it writes the file"));
+    }
+    let text = std::fs::read(&sdp).expect("it is written");
+    let described = StreamDescription::from_sdp(&text).expect("a description");
+    let reference = "ptp=IEEE1588-2008:39-A7-94-FF-FE-07-CB-D0:3";
+    assert_eq!((described.reference_clock.as_deref(), described.ptp_offset()), (Some(reference), Some(0)));
+    is_sending(&described);
+    sender.join().expect("no panic").expect("it sends");
+    heard.extend(told.try_iter());
+    heard
+}
+
+/// A packet of ours leaves when its last sample was captured by the clock, and the next one goes on where it ended.
+#[test]
+fn our_time_stamps_count_the_clock_sample_by_sample() {
+    unless_held_up(HELD_UP, || {
+        let (socket, clock) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), OsClock::new());
+        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket");
+        let port = socket.local_addr().expect("bound").port();
+        let told = send_counting(port, 1, "ptp-stamps", |_| {
+            let (mut next, mut buf) = (None, [0; 1500]);
+            for number in 0..600 {
+                let len = socket.recv(&mut buf).expect("a packet comes");
+                let (at, time) = clock.tai();
+                if buf[1] & 0x7f >= 72 && buf[1] & 0x7f <= 76 {
+                    // RTCP, on the same port.
+                    continue;
+                }
+                let stamp = u32::from_be_bytes([buf[4], buf[5], buf[6], buf[7]]);
+                let ends = stamp.wrapping_add(48);
+                let shown = ((time + clock.now().since(at)).as_nanos() * 48_000 / 1_000_000_000) as u32;
+                let late = i64::from(shown.wrapping_sub(ends) as i32);
+                // In sample frames. The first ones waited in the socket until somebody read them.
+                let most = if number < 300 { 48_000 } else { 48 * 15 };
+                assert!((0..most).contains(&late), "{late} of packet {number}, {len} bytes");
+                assert!(next.is_none_or(|next| next == stamp), "{next:?} {stamp}");
+                next = Some(ends);
+            }
+        });
+        assert!(told.iter().any(|sentence| sentence.contains("39-A7-94-FF-FE-07-CB-D0:3")), "{told:?}");
+    });
+}
+
+#[test]
+fn our_receiver_plays_our_stream_by_the_clock() {
+    unless_held_up(HELD_UP, || {
+        let port = free_port();
+        let mut status = ReceiveStatus::default();
+        send_counting(port, 2, "ptp-ours", |described| {
+            let options = ReceiveOptions {
+                source: format!("rtp://127.0.0.1:{port}"),
+                sink: "null:".into(),
+                description: Some(described.clone()),
+                in_step: Some(DELAY),
+                ..ReceiveOptions::default()
+            };
+            receive(&options, &Stop::new(), &mut |_| {}, &mut |now| {
+                // At the end the clock goes on and the sound doesn't.
+                if now.step.is_some() {
+                    status = now.clone();
+                }
+            })
+            .expect("it plays");
+        });
+        let step = status.step.expect("the clock is read");
+        assert!(step.in_step && step.clocks_apart_ms.is_none(), "{step:?}");
+        assert!((step.capture_to_playout_ms - 40.0).abs() < 1.0, "{step:?}");
+        assert_eq!((status.lost, status.late), (0, 0), "{status:?}");
+    });
 }

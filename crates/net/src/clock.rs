@@ -61,6 +61,11 @@ impl OsClock {
         (before + took / 2, wall + ahead)
     }
 
+    /// Whether a time service has told the kernel how far TAI is ahead of UTC, so that [`Self::tai`] is more than taken to be.
+    pub fn tai_is_told() -> bool {
+        system::tai_ahead().is_some()
+    }
+
     /// For how long the machine has been suspended since it was started: the clock of a run stands still then. Zero where the system
     /// does not tell.
     pub fn suspended() -> Duration {

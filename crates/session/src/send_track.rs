@@ -4,6 +4,8 @@
 //! The channels may be divided into groups: each block then becomes a packet of every group, at the same media time,
 //! each group under an SSRC of its own and, where the transport has enough streams, on a stream of its own.
 
+mod counted_clock;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use crate::protect::{Emit, Protector, Repeat, Repetition};
 use crate::spool::Spool;
 use crate::store::{Store, StoreRoom, Stored};
 use crate::video_track::video_of;
+use counted_clock::CountedClock;
 
 /// How a track is sent.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,8 @@ pub struct SendTrackCounters {
     pub stalls: u64,
     /// Sample frames of a live source that were dropped because they were too old to be sent.
     pub skipped_frames: u64,
+    /// Times a clock that the time stamps count was set while they did: they jumped.
+    pub clock_steps: u64,
 }
 
 impl std::ops::AddAssign for SendTrackCounters {
@@ -63,6 +68,7 @@ impl std::ops::AddAssign for SendTrackCounters {
         self.starved += other.starved;
         self.stalls += other.stalls;
         self.skipped_frames += other.skipped_frames;
+        self.clock_steps += other.clock_steps;
     }
 }
 
@@ -82,6 +88,8 @@ pub struct SendTrack {
     protector: Box<dyn Protector>,
     /// When the first sample of the track was captured; set when it starts.
     start: Option<Instant>,
+    /// What the time stamps count, if they do not begin anywhere.
+    clock: Option<CountedClock>,
     /// Blocks of a live source that leave together where it gives several at once.
     run: u32,
     /// Set for a live source.
@@ -164,6 +172,7 @@ impl SendTrack {
             messages,
             config,
             start: None,
+            clock: None,
             run,
             live: None,
             ask_again: Instant::ZERO,
@@ -185,9 +194,46 @@ impl SendTrack {
         MediaTime::new(self.config.packet.block_frames.into(), self.config.packet.format.rate()).duration()
     }
 
+    /// Has the time stamps count a clock, which was read just now: when, by the run's clock, and what it showed since its epoch. Each is then
+    /// that of its sample frame by that clock, as `mediaclk:direct=0` promises (RFC 7273 §5.2), whatever becomes of the schedule; nothing is
+    /// promised of a live source, which has a clock of its own.
+    pub fn count_clock(&mut self, reading: (Instant, Duration)) {
+        self.clock = Some(CountedClock::new(reading));
+        if let Some(start) = self.start {
+            self.set_start(start);
+        }
+    }
+
+    /// Whether the time stamps count a clock.
+    pub(crate) fn counts_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// That clock is read again: about once a second.
+    pub(crate) fn read_clock(&mut self, reading: (Instant, Duration)) {
+        let was_set = self.clock.as_mut().is_some_and(|clock| clock.read(reading));
+        if let (true, Some(start)) = (was_set, self.start) {
+            self.counters.clock_steps += 1;
+            self.set_start(start);
+        }
+    }
+
     /// Begins at `at`: the first block is due one block later. What a live source gathered before is left out.
     pub fn begin(&mut self, at: Instant) {
-        self.start.get_or_insert(at);
+        if self.start.is_none() {
+            self.set_start(at);
+        }
+    }
+
+    /// Sample frame 0 is captured at `start`, or would have been if the schedule had always been this one.
+    fn set_start(&mut self, start: Instant) {
+        let Some(clock) = &self.clock else {
+            self.start = Some(start);
+            return;
+        };
+        let (stamp, start) = clock.frame_from(start, self.config.packet.format.rate());
+        self.start = Some(start);
+        self.lanes.iter_mut().for_each(|lane| lane.packetiser.set_first_timestamp(stamp));
     }
 
     /// Makes the messages of every block that is due, and hands them to the protector.
@@ -223,7 +269,7 @@ impl SendTrack {
         if !self.source.is_live() {
             if self.live.take().is_some() {
                 // The source had looked live but is a recording: from here on the run's clock paces it.
-                self.start = Some(now - MediaTime::new(self.position, rate).duration());
+                self.set_start(now - MediaTime::new(self.position, rate).duration());
             }
             return self.due().filter(|due| *due <= now);
         }
@@ -248,7 +294,9 @@ impl SendTrack {
     fn starve(&mut self) {
         // Later sound follows directly on earlier sound: the schedule waits, media time does not jump.
         self.counters.starved += 1;
-        self.start = self.start.map(|start| start + TRY_AGAIN);
+        if let Some(start) = self.start {
+            self.set_start(start + TRY_AGAIN);
+        }
     }
 
     fn make(&mut self, now: Instant, due: Instant, frames: usize) {
@@ -324,7 +372,7 @@ impl SendTrack {
         let (Some(start), Some(due)) = (self.start, self.due()) else { return };
         let behind = now.since(due);
         if behind > MOST_BEHIND && !self.source.is_live() {
-            self.start = Some(start + behind);
+            self.set_start(start + behind);
             self.counters.stalls += 1;
         }
     }
@@ -522,3 +570,6 @@ const MOST_BEHIND: Duration = Duration::from_millis(250);
 /// Bits of a tag that hold the message's number: enough for 8900 years of 1 ms packets.
 pub(crate) const NUMBER_BITS: u32 = 48;
 pub(crate) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::Sender;
 
-use antiphon_media::{MediaClock, SdpOptions, StreamDescription, sdp_of};
+use antiphon_media::{MediaClock, PtpClock, SdpOptions, StreamDescription, sdp_of};
 use antiphon_net::{OsClock, Target, source_address};
 use antiphon_session::SendTrack;
 use antiphon_video::VideoDescription;
@@ -31,7 +31,7 @@ pub(super) fn publish(
     runner: &Runner,
     tell: &Sender<String>,
 ) -> Result<Option<Published>, Error> {
-    let describe = |name| describe((track, cname), name, uri, clock, runner);
+    let describe = |name| describe((track, cname, options.ptp), name, uri, clock, runner);
     let with_pictures = |sound: String| match video {
         Some(video) => video.add_to(&sound).map_err(|error| Error::failed(error.to_string())),
         None => Ok(sound),
@@ -71,7 +71,7 @@ struct Described {
 }
 
 fn describe(
-    (track, cname): (&SendTrack, &str),
+    (track, cname, ptp): (&SendTrack, &str, Option<PtpClock>),
     name: &str,
     uri: &StreamUri,
     clock: OsClock,
@@ -84,9 +84,9 @@ fn describe(
             address,
             port,
             rtcp_mux,
-            // The wall clock of this machine, of which it is not known what it follows.
-            reference_clock: Some("local".into()),
-            media_clock: Some(MediaClock::Sender),
+            // The wall clock of this machine, of which it is not known what it follows; or that which the user names.
+            reference_clock: Some(ptp.map_or_else(|| "local".into(), |clock| clock.reference())),
+            media_clock: Some(ptp.map_or(MediaClock::Sender, |_| MediaClock::Direct(0))),
             ..StreamDescription::of(packet)?
         })
     };

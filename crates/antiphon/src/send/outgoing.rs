@@ -4,6 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use antiphon_core::MediaTime;
+use antiphon_media::PtpClock;
+use antiphon_net::OsClock;
 use antiphon_session::{GroupPaths, SendTrack, Session, SessionConfig, SharedPaths};
 
 use super::described::{Published, publish};
@@ -53,6 +55,10 @@ impl Outgoing {
         let programmes = plan.take_programmes(options, runner.max_packet())?;
         let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
         let mut track = SendTrack::new(meter.source(plan.source), track)?;
+        if let Some(ptp) = options.ptp {
+            track.count_clock(clock.tai());
+            let _main_thread_is_gone = tell.send(counts(ptp));
+        }
         // A pipe shows only by its pace whether it is live.
         let may_be_live = is_live || !has_length;
         let keeper = if may_be_live { keep_in_spool(options, runner, &mut track, tell)? } else { None };
@@ -100,6 +106,18 @@ impl Outgoing {
         }
         Ok(Outgoing { session, calls, troubles, recorder, keeper, announcer })
     }
+}
+
+/// That time stamps count `ptp`, in a sentence.
+fn counts(ptp: PtpClock) -> String {
+    let told = if OsClock::tai_is_told() {
+        ""
+    } else {
+        "; the kernel was not told how far TAI is ahead of UTC, and 37 s are taken"
+    };
+    format!(
+        "time stamps count the PTP clock {ptp} by this machine's clock: have ptp4l and phc2sys steer it{told}"
+    )
 }
 
 /// Gives a sender of pictures or data to several receivers its congestion manager; that to one receiver has its own.

@@ -16,7 +16,7 @@ use antiphon_session::{
 use antiphon_sound::{DeviceMeter, Notes, open_source};
 use antiphon_video::VideoDescription;
 
-use checks::{check_data, check_described, check_step, check_video, for_one_receiver};
+use checks::{check_data, check_described, check_ptp, check_step, check_video, for_one_receiver};
 
 use super::programmes::{Further, check_programmes, frames_of, further_programmes};
 use crate::backup::{BackedUp, Backup, BackupMeter};
@@ -115,6 +115,7 @@ impl SendPlan {
         let (format, map) = stream_format(options, keys, has)?;
         let mut source = converted(opened.source, format, map)?;
         let coding = keys.coding.or(options.coding).unwrap_or(source.sample_format().into());
+        check_ptp(&uri, &*source, options)?;
         let mut meter = None;
         if let Some(backup) = &options.backup {
             let (both, plays) = back_up(source, backup, block_frames(options, keys, coding), clock)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use antiphon::core::BitRate;
 use antiphon::core::units::parse_duration;
 use antiphon::measure::Purpose;
+use antiphon::media::PtpClock;
 use antiphon::session::PlayoutDelay;
 use antiphon::{
     ANNOUNCEMENT_GROUPS, Announce, Backup, Error, MOST_RECEIVERS, ProgrammeSource, SendOptions, SpoolPlace,
@@ -122,6 +123,11 @@ pub struct SendArgs {
     /// port of their own, two above the sound's
     #[arg(long, value_name = "FILE", value_parser = values::new_file, value_hint = ValueHint::FilePath, help_heading = "Stream")]
     pub sdp: Option<PathBuf>,
+    /// Have RTP time stamps count a PTP clock, for AES67 devices that insist on
+    /// one: its grandmaster and domain, 39-A7-94-FF-FE-07-CB-D0:0, or traceable.
+    /// ptp4l and phc2sys must steer this machine's clock to it
+    #[arg(long, value_name = "CLOCK", value_parser = str::parse::<PtpClock>, help_heading = "Stream")]
+    pub ptp: Option<PtpClock>,
     /// Leave out RTP header extensions, for receivers that refuse them, such as
     /// PulseAudio and PipeWire
     #[arg(long, conflicts_with = "groups", help_heading = "Stream")]
@@ -191,6 +197,7 @@ impl SendArgs {
             in_step: self.in_step,
             latency: self.latency,
             sdp: self.sdp.clone(),
+            ptp: self.ptp,
             plain: self.plain,
             announce: self.announce.clone().map(|name| Announce { group: self.announce_to, name }),
             wait_for_peer: self.wait_for_peer,

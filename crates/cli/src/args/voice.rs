@@ -72,7 +72,7 @@ pub struct VoiceReceiveArgs {
 }
 
 /// Options of `send` that mean nothing for voice channels.
-const NOT_WITH_VOICE_SENT: [&str; 25] = [
+const NOT_WITH_VOICE_SENT: [&str; 26] = [
     "video",
     "most_receivers",
     "in_step",
@@ -92,6 +92,7 @@ const NOT_WITH_VOICE_SENT: [&str; 25] = [
     "payload_type",
     "protect",
     "sdp",
+    "ptp",
     "plain",
     "announce",
     "spool",

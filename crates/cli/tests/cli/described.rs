@@ -1,8 +1,9 @@
 //! Sound and pictures by an SDP file: `send --sdp` writes it, `receive FILE.sdp` reads it.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use antiphon::video::{Clip, Frame, OpenOptions, VideoReader};
 use antiphon_testkit::unless_held_up;
@@ -176,4 +177,23 @@ fn a_file_that_tells_the_format_goes_with_no_other_word_on_it() {
     let ended = run(&["receive", &missing, "null:"]);
     assert!(ended.code == Some(2) && ended.err.contains(&missing), "{}", ended.err);
     assert!(!ended.err.contains(&format!("--sdp {missing}")), "as it was given: {}", ended.err);
+}
+
+/// What comes through a pipe comes at another program's pace, and its time stamps can't promise those of a PTP clock.
+#[test]
+fn a_pipe_promises_no_ptp_clock() {
+    let mut wav = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\x02\0\x10\0data\xff\xff\xff\xff".to_vec();
+    wav.resize(wav.len() + 9_600, 0);
+    let mut command = antiphon();
+    command.args(["send", "-", "rtp://127.0.0.1:9", "--ptp", "traceable"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    // It may end before it has read all of it.
+    let _whatever_was_read = child.stdin.take().expect("piped").write_all(&wav);
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        ended.status.code() == Some(2) && said.contains("--ptp: - comes as another program gives it"),
+        "{said}"
+    );
 }

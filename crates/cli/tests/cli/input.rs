@@ -85,6 +85,11 @@ fn addresses_that_make_no_sense_are_refused() {
     refused(&["send", "clip:demo", "xtp://239.1.2.3:9?parity=20%"], &["write %25"]);
     refused(&["send", "clip:demo", "rtp://@239.1.2.3:9"], &["write rtp://239.1.2.3:9 to send to it"]);
     refused(&["send", "clip:demo", "rtp://:9", "--in-step", "1ms"], &["--in-step", "5ms"]);
+    refused(&["send", "clip:demo", "rtp://:9", "--ptp", "traceable"], &["--ptp", "rtp://HOST:PORT"]);
+    refused(
+        &["send", "clip:demo", "rtp://127.0.0.1:9", "--ptp", "eth0"],
+        &["'eth0' is no PTP clock", "ptp4l"],
+    );
     refused(&["send", "clip:demo", "rtp://:9", "--also", "tcp://127.0.0.1:9"], &["--also", "rtp://HOST:9"]);
     refused(&["send", "clip:demo", "rtp://:9", "--most-receivers", "0"], &["--most-receivers"]);
     for (listen, to) in [("127.0.0.1:7000", "127.0.0.1:7000"), (":7000", "127.0.0.1:7000")] {

@@ -107,6 +107,12 @@ impl Packetiser {
         Ok(made)
     }
 
+    /// Sample frame 0 has the time stamp `stamp`, and those that follow the ones after it. A packet after a jump is marked as one after
+    /// a pause.
+    pub fn set_first_timestamp(&mut self, stamp: u32) {
+        self.marker |= std::mem::replace(&mut self.timestamp_offset, stamp) != stamp;
+    }
+
     /// Makes the packets of `block` (whole sample frames; any number, though the split is made for a full block), each
     /// in `buf`, and lends each to `each`. `ntp` is the time of sending for the header extension.
     ///

@@ -125,12 +125,15 @@ impl Session {
     }
 
     /// Reads the shared clock with `read`, which says when it did and what time since its epoch the clock showed then. Call it about
-    /// once a second. A session that does not follow that clock does not read it.
+    /// once a second. A session that does not follow that clock, and whose time stamps do not count it, does not read it.
     pub fn set_shared_time(&mut self, read: impl FnOnce() -> (Instant, Duration)) {
-        if let Some(shared) = &mut self.following.shared {
-            let (at, time) = read();
-            shared.set(at, time);
+        let counts = self.send.as_ref().is_some_and(SendTrack::counts_clock);
+        if self.following.shared.is_none() && !counts {
+            return;
         }
+        let (at, time) = read();
+        self.following.shared.iter_mut().for_each(|shared| shared.set(at, time));
+        self.send.iter_mut().for_each(|track| track.read_clock((at, time)));
     }
 
     /// How long sound takes from the sink until it is heard.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use antiphon_core::units::format_duration;
+use antiphon_media::Source;
 use antiphon_net::Target;
 use antiphon_session::{PlayoutDelay, StreamFraming};
 
@@ -99,6 +100,27 @@ pub(super) fn check_step(in_step: Option<Duration>, told: Option<PlayoutDelay>) 
         return Err(Error::usage("a recording waits for every packet and plays at no time: omit --in-step"));
     }
     Ok(())
+}
+
+/// Refuses to promise time stamps of a clock that the sound does not keep.
+pub(super) fn check_ptp(uri: &StreamUri, source: &dyn Source, options: &SendOptions) -> Result<(), Error> {
+    if options.ptp.is_none() {
+        return Ok(());
+    }
+    let why = if source.is_live() {
+        format!("{} has a clock of its own: send a file, a clip or a tone", options.source)
+    } else if source.length().is_none() && !options.source.starts_with("tone:") {
+        format!("{} comes as another program gives it: send a file, a clip or a tone", options.source)
+    } else if options.backup.is_some() || !options.programmes.is_empty() {
+        "it is for one source: omit --backup and --programme".into()
+    } else if options.complete.is_some() {
+        "a recording is completed by time stamps that never jump, and these follow a clock that may be set: omit --complete".into()
+    } else if matches!(uri.target, Target::Listen(_)) {
+        "it is for a stream that is sent to an address or a group: write rtp://HOST:PORT".into()
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(format!("--ptp: {why}, or omit it")))
 }
 
 /// From a few packets to what receivers' buffers hold beside their own delay.
