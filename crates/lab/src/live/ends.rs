@@ -240,7 +240,7 @@ pub fn figures(setup: &Setup, records: Vec<StreamRecord>) -> Vec<(String, Stream
     let mut all = Vec::new();
     for one in &ended {
         let spec = &setup.streams[one.stream];
-        let mut figures = one.figures.clone();
+        let mut figures = one.figures;
         if let Some(beside) = &spec.beside {
             one.add_beside(&mut figures, setup, beside, &ended);
         }
