@@ -15,7 +15,7 @@ use antiphon_proto::{Substrate, Transport, find};
 use super::load::{self, Load};
 use super::stream::{Link, Seen};
 use super::testbed::Testbed;
-use super::{LOOK, wait_until};
+use super::{LONGEST_DRAIN, LOOK, wait_until};
 use crate::engine::no_thread;
 use antiphon::Error;
 
@@ -173,7 +173,7 @@ impl Control<'_> {
             Substrate::Udp => quiet,
             Substrate::Tcp => ended.load(Ordering::Relaxed) || (arrived >= sent && quiet),
         };
-        let too_long = now > sending_ended + self.setup.drain.max(self.quiet);
+        let too_long = is_given_up(now, sending_ended, progress.heard, (self.setup.drain, self.quiet));
         if over || too_long {
             // A near end that waits for returns does not end by itself.
             stream.stops[0].ask();
@@ -193,6 +193,18 @@ struct Progress {
     heard: Instant,
     /// When sending ended.
     sent: Option<Instant>,
+}
+
+/// Whether late packets are no longer waited for: a queue may take as long as the scenario says while something still comes out of it, and a silence
+/// is shorter.
+fn is_given_up(
+    now: Instant,
+    sending_ended: Instant,
+    heard: Instant,
+    (drain, quiet): (Duration, Duration),
+) -> bool {
+    let silence = drain.min(LONGEST_DRAIN).max(quiet);
+    now > heard.max(sending_ended) + silence || now > sending_ended + drain.max(quiet)
 }
 
 fn spawn<'s, T: Send + 's>(
@@ -241,3 +253,24 @@ fn gather(setup: &Setup, streams: Vec<StreamThreads<'_>>, loads: Vec<Load<'_>>) 
 
 /// From the start signal to the beginning: building the stations of a run of a day takes less.
 const LEAD: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_out_of_a_long_queue_is_waited_for() {
+        let at = |s: u64| Instant::from_millis(1_000 * s);
+        let given_up = |now: u64, heard: u64, drain: u64| {
+            is_given_up(at(now), at(100), at(heard), (Duration::from_secs(drain), Duration::from_secs(2)))
+        };
+        // Two minutes after the last was sent packets still come, as a queue of ten minutes has them.
+        assert!(!given_up(220, 219, 600));
+        // None for a minute; none for as long as a shorter scenario waits; and the queue's time is over.
+        assert!(given_up(281, 220, 600) && !given_up(279, 220, 600));
+        assert!(given_up(111, 100, 10) && !given_up(109, 100, 10));
+        assert!(given_up(701, 700, 600));
+        // A link's own delay is waited for in any case.
+        assert!(!given_up(102, 100, 1) && given_up(103, 100, 1));
+    }
+}

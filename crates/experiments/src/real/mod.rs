@@ -47,7 +47,7 @@ pub struct RealOptions {
 pub const USUAL: Duration = Duration::from_secs(60);
 /// Repetitions of a modelled scenario by default: enough for a confidence interval, however wide.
 pub const USUAL_REPETITIONS: u32 = 3;
-/// The longest wait for late packets; a TCP in back-off might take an hour.
+/// The longest silence in which late packets are waited for; a TCP in back-off might take an hour.
 const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 /// Time to open sockets, namespaces and connections.
 const SETTING_UP: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ impl RealOptions {
     /// `setup` as it runs on sockets.
     pub(super) fn shorten(&self, job: &Job, setup: &Setup) -> Setup {
         let duration = setup.duration.min(self.duration_of(job));
-        Setup { duration, drain: setup.drain.min(LONGEST_DRAIN), ..setup.clone() }
+        Setup { duration, ..setup.clone() }
     }
 }
 
