@@ -1,7 +1,7 @@
 //! A TCP connection as a line: called, with reconnection, or accepted (see [`crate::TcpListening`]).
 //!
-//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`), so that messages wait in the endpoint, where a
-//! deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`, and a segment for each write, since Linux fills the last one however
+//! long the buffer is), so that messages wait in the endpoint, where a deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
 //! is never truncated.
 
 use std::io::{self, ErrorKind};
@@ -31,6 +31,8 @@ pub struct TcpLine {
     pending: Vec<u8>,
     given: usize,
     taken: usize,
+    /// Bytes of a full segment, which the participant is asked for at a time.
+    segment: usize,
     receive: Vec<u8>,
     timeout: ReceiveTimeout,
     /// The kernel takes no more for now.
@@ -95,6 +97,7 @@ impl TcpLine {
             pending: vec![0; WRITE_ROOM],
             given: 0,
             taken: 0,
+            segment: WRITE_ROOM,
             receive: vec![0; READ_ROOM],
             timeout: ReceiveTimeout::new(),
             blocked: false,
@@ -127,10 +130,17 @@ impl TcpLine {
             // It was watched for the connection's completion; from now on for input.
             self.common.note_watch_changed();
             self.show_opened(now);
+            self.learn_segment();
             self.congestion =
                 self.stream.as_ref().and_then(|stream| system::congestion(stream).ok()).map(name_of);
             participant.handle_input(now, Input::Connected);
         }
+    }
+
+    /// One that does not fit into a segment would go as a full one and the rest.
+    fn learn_segment(&mut self) {
+        let segment = self.stream.as_ref().and_then(system::segment_of);
+        self.segment = segment.unwrap_or(WRITE_ROOM).clamp(LEAST_SEGMENT, WRITE_ROOM);
     }
 
     /// Reports the new connection to the tap.
@@ -321,7 +331,9 @@ impl Line for TcpLine {
         while self.is_ready() && !self.blocked {
             if self.taken == self.given {
                 self.taken = 0;
-                self.given = participant.poll_transmit(now, &mut self.pending).map_or(0, |given| given.len);
+                self.given = participant
+                    .poll_transmit(now, &mut self.pending[..self.segment])
+                    .map_or(0, |given| given.len);
                 if self.given == 0 {
                     break;
                 }
@@ -342,6 +354,8 @@ impl Line for TcpLine {
             return;
         }
         self.next_report = now + REPORT_EVERY;
+        // The path may carry less than it did.
+        self.learn_segment();
         let stream = self.stream.as_ref().filter(|_| self.connected_told);
         if let Some(report) = stream.and_then(system::kernel_report) {
             participant.handle_input(now, Input::Report(report));
@@ -424,8 +438,10 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// How often the kernel is asked for its figures.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// Bytes asked of the participant at a time: one full segment, so that the choice is made late.
-const WRITE_ROOM: usize = 1_448;
+/// The most bytes asked of the participant at a time: one full segment of Ethernet, so that the choice is made late.
+const WRITE_ROOM: usize = antiphon_core::wire::TCP_SEGMENT;
+/// A peer may ask for segments of a few bytes; calls for less than this would cost more than they are worth (536: RFC 9293 §3.7.1).
+const LEAST_SEGMENT: usize = 536;
 /// Bytes read at a time.
 const READ_ROOM: usize = 16_384;
 /// The most reads in one round (128 KiB, 0.1 ms here), so that a fast peer cannot delay the media thread's other work.

@@ -30,12 +30,17 @@ pub(crate) const MAY_WAIT: bool = false;
 /// Whether a raw socket receives before it is bound.
 pub(crate) const RECEIVES_UNBOUND: bool = true;
 /// Flags for writing to a stream without waiting, and without a signal if the peer is gone.
-pub(crate) const WRITE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+pub(crate) const WRITE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | super::ENDS_SEGMENT;
 /// The error by which a datagram socket tells that no socket is bound at the peer's port.
 pub(crate) const UDP_REFUSED: i32 = libc::ECONNREFUSED;
 
 /// What holds a name, see `hold_name`.
 pub(crate) type HeldName = std::os::unix::net::UnixDatagram;
+
+/// The longest payload of a segment of this connection, in bytes.
+pub(crate) fn segment_of(socket: &socket2::Socket) -> Option<usize> {
+    socket.tcp_mss().ok().and_then(|bytes| bytes.try_into().ok())
+}
 
 /// Nanoseconds of the clock that never goes back.
 pub(crate) fn monotonic_nanos() -> u64 {

@@ -125,6 +125,11 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
+/// The longest payload of a segment is not asked for.
+pub(crate) fn segment_of(_socket: &socket2::Socket) -> Option<usize> {
+    None
+}
+
 /// Windows does not tell it.
 pub(crate) fn tai_ahead() -> Option<Duration> {
     None

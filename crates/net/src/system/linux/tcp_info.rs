@@ -6,8 +6,8 @@ use std::time::Duration;
 use antiphon_core::{ByteCount, KernelReport};
 use socket2::Socket;
 
-/// The kernel's figures of a connection.
-pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
+/// `struct tcp_info` of a connection; `None` if it has none.
+pub(crate) fn tcp_info_of(socket: &Socket) -> Option<[u8; TCP_INFO_ROOM]> {
     let mut info = [0u8; TCP_INFO_ROOM];
     let mut len = info.len() as libc::socklen_t;
     // SAFETY: both pointers are to live values; the kernel writes at most `len` bytes.
@@ -20,10 +20,13 @@ pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
             &raw mut len,
         )
     };
-    if result != 0 {
-        return None;
-    }
     // Older kernels write a shorter structure; unknown fields stay zero.
+    (result == 0).then_some(info)
+}
+
+/// The kernel's figures of a connection.
+pub(crate) fn kernel_report(socket: &Socket) -> Option<KernelReport> {
+    let info = tcp_info_of(socket)?;
     let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().expect("eight bytes"));
     let micros = |at: usize| Duration::from_micros(u64::from(word(at)));
