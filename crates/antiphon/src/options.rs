@@ -114,7 +114,8 @@ pub struct SendOptions {
     pub backup: Option<Backup>,
     /// URI of the transport: `rtp://HOST:PORT?…`.
     pub target: String,
-    /// A file whose pictures are sent beside the sound; several are versions of one film, the lowest bit rate first.
+    /// A file whose pictures are sent beside the sound, or a bundled clip such as `clip:h264-100`; several are versions of one film, the lowest bit
+    /// rate first.
     pub video: Vec<PathBuf>,
     /// Frames a second of a raw H.264 or JPEG stream, which holds no times.
     pub video_rate: Option<FrameRate>,

@@ -24,7 +24,7 @@ const SECONDS: u64 = 5;
 /// The clip's sound and pictures as files.
 fn clip(directory: &Path, clip: Clip) -> (PathBuf, PathBuf) {
     let (sound, pictures) = (directory.join("sound.ogg"), directory.join("pictures.mkv"));
-    std::fs::write(&sound, Clip::sound()).unwrap();
+    std::fs::write(&sound, antiphon::sound::Clip::Clapper.bytes(48_000)).unwrap();
     std::fs::write(&pictures, clip.file()).unwrap();
     (sound, pictures)
 }

@@ -37,7 +37,7 @@ fn record(directory: &Path, (sends, expects): (&str, Option<&str>), of: Clip) ->
 /// The same where `sends` gets the port at which pictures are expected.
 fn record_over(directory: &Path, (sends, expects): (&dyn Fn(u16) -> String, Option<&str>), of: Clip) -> Ran {
     let (sound, pictures) = (directory.join("sound.ogg"), directory.join("pictures.mkv"));
-    std::fs::write(&sound, Clip::sound()).unwrap();
+    std::fs::write(&sound, antiphon::sound::Clip::Clapper.bytes(48_000)).unwrap();
     std::fs::write(&pictures, of.file()).unwrap();
     // For the sound, and two above it for the pictures.
     let (recording, port) = (directory.join("film.mkv"), free_ports(4));

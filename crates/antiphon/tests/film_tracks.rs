@@ -43,7 +43,7 @@ fn carry(
     let (scheme, query) =
         scheme.split_once('?').map_or((scheme, String::new()), |(name, q)| (name, format!("?{q}")));
     let sound = directory.join("sound.ogg");
-    std::fs::write(&sound, Clip::sound()).unwrap();
+    std::fs::write(&sound, antiphon::sound::Clip::Clapper.bytes(48_000)).unwrap();
     for (track, clip) in TRACKS.iter().enumerate() {
         std::fs::write(place(directory, "sent", track), clip.file()).unwrap();
     }
@@ -215,7 +215,7 @@ fn a_group_has_all_tracks_and_its_sender_knows_their_paths() {
                 ..ReceiveOptions::default()
             })
         });
-        std::fs::write(directory.join("sound.ogg"), Clip::sound()).unwrap();
+        std::fs::write(directory.join("sound.ogg"), antiphon::sound::Clip::Clapper.bytes(48_000)).unwrap();
         for (track, clip) in TRACKS.iter().enumerate().take(2) {
             std::fs::write(place("sent", track), clip.file()).unwrap();
         }

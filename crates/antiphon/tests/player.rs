@@ -48,7 +48,7 @@ fn show_and_look(
     change: impl Fn(&mut ReceiveOptions),
 ) -> (Result<ReceiveSummary, Error>, Option<f64>) {
     let (sound, pictures) = (directory.join("sound.ogg"), directory.join("pictures.mkv"));
-    fs::write(&sound, Clip::sound()).unwrap();
+    fs::write(&sound, antiphon::sound::Clip::Clapper.bytes(48_000)).unwrap();
     let video = clip.map(|clip| {
         fs::write(&pictures, clip.file()).unwrap();
         pictures

@@ -20,11 +20,14 @@ pub enum Clip {
     SpeechFemale,
     /// Tabla, then guitar: 48 kHz, stereo, 20.6 s.
     Demo,
+    /// Speech, and a click of 5 ms every 2 s: the sound of the bundled clips with pictures. 48 kHz, mono, 76.0 s.
+    Clapper,
 }
 
 impl Clip {
     /// All of them, in the order that lists show.
-    pub const ALL: [Clip; 5] = [Clip::Demo, Clip::Tabla, Clip::Guitar, Clip::SpeechMale, Clip::SpeechFemale];
+    pub const ALL: [Clip; 6] =
+        [Clip::Demo, Clip::Tabla, Clip::Guitar, Clip::SpeechMale, Clip::SpeechFemale, Clip::Clapper];
 
     /// As in `clip:NAME`.
     pub fn name(self) -> &'static str {
@@ -34,6 +37,7 @@ impl Clip {
             Clip::SpeechMale => "speech-male",
             Clip::SpeechFemale => "speech-female",
             Clip::Demo => "demo",
+            Clip::Clapper => "clapper",
         }
     }
 
@@ -45,6 +49,7 @@ impl Clip {
             Clip::SpeechMale => "a male voice; 48 kHz mono, or ?rate=8kHz as mu-law; 13.2 s",
             Clip::SpeechFemale => "a female voice; 48 kHz mono, or ?rate=8kHz as mu-law; 12.0 s",
             Clip::Demo => "tabla, then guitar; 48 kHz stereo, 20.6 s",
+            Clip::Clapper => "speech, and a click every 2 s for --video clip:h264-100; 48 kHz mono, 76.0 s",
         }
     }
 
@@ -64,16 +69,19 @@ impl Clip {
             Clip::SpeechMale => 633_332,
             Clip::SpeechFemale => 576_923,
             Clip::Demo => Clip::Tabla.length() + Clip::Guitar.length(),
+            Clip::Clapper => 3_647_959,
         }
     }
 
-    fn bytes(self, rate: u32) -> &'static [u8] {
+    /// The file at one of its rates; of [`Self::Demo`] the first part.
+    pub fn bytes(self, rate: u32) -> &'static [u8] {
         match (self, rate) {
             (Clip::Guitar, _) => include_bytes!("../assets/music-guitar.flac"),
             (Clip::SpeechMale, 8_000) => include_bytes!("../assets/speech-male-8k.wav"),
             (Clip::SpeechMale, _) => include_bytes!("../assets/speech-male.flac"),
             (Clip::SpeechFemale, 8_000) => include_bytes!("../assets/speech-female-8k.wav"),
             (Clip::SpeechFemale, _) => include_bytes!("../assets/speech-female.flac"),
+            (Clip::Clapper, _) => include_bytes!("../assets/clapper.ogg"),
             (Clip::Tabla | Clip::Demo, _) => include_bytes!("../assets/music-tabla.flac"),
         }
     }

@@ -1,4 +1,4 @@
-//! The bundled clip with a clapper, so that video can be tried, and skew measured, without a file.
+//! The bundled clip with a clapper, so that video can be tried, and skew measured, without a file. Its sound is the clip `clapper` of `antiphon-sound`.
 //!
 //! `scripts/make-clip` made it and can make further rates; `assets/LICENSES.md` says of what.
 
@@ -70,11 +70,6 @@ impl Clip {
     pub fn open(self) -> Result<VideoReader, VideoFileError> {
         VideoReader::open(Cursor::new(self.file()), OpenOptions::default())
     }
-
-    /// The sound of all versions: speech, and a click of 5 ms every 2 s. Ogg Vorbis, 48 kHz mono.
-    pub fn sound() -> &'static [u8] {
-        include_bytes!("../assets/sound.ogg")
-    }
 }
 
 impl FromStr for Clip {
@@ -129,7 +124,6 @@ mod tests {
             let of_rate = bytes as f64 * 8.0 / 76.0 / f64::from(rate);
             assert!((0.88..1.03).contains(&of_rate), "{clip:?}: {of_rate}");
         }
-        assert!(Clip::sound().starts_with(b"OggS"));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use antiphon_session::{
     Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
 };
 use antiphon_video::{
-    CLOCK_RATE, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, VideoDescription, VideoReader,
+    CLOCK_RATE, Clip, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, UnknownClip, VideoDescription,
+    VideoReader,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -80,16 +81,20 @@ struct Unit {
 impl VideoFile {
     /// Opens it on the thread that will read it. `rate`: for raw streams, which hold no times.
     pub fn open(path: &Path, rate: Option<FrameRate>) -> Result<Self, Error> {
+        let clip = bundled(path)?;
         let (told, opened) = mpsc::channel();
         let (begin, order) = mpsc::channel();
         let trouble = ReadTrouble::default();
         let (name, own, to) = (path.display().to_string(), path.to_owned(), trouble.clone());
         spawn("video-read", move || {
             let open = || {
+                if let Some(clip) = clip {
+                    return clip.open();
+                }
                 let file = File::open(&own).map_err(antiphon_video::VideoFileError::from)?;
                 VideoReader::open(BufReader::new(file), OpenOptions { rate })
             };
-            let is_file = std::fs::metadata(&own).is_ok_and(|data| data.is_file());
+            let is_file = clip.is_some() || std::fs::metadata(&own).is_ok_and(|data| data.is_file());
             let mean = is_file.then(|| open().ok().and_then(mean_rate)).flatten();
             match open() {
                 Ok(reader) => {
@@ -218,6 +223,12 @@ impl VideoFile {
             .map_err(|_| Error::failed("the thread that reads the video has ended"))?;
         Ok((Box::new(Queue { ready, give_back, unit: None, part: 0 }), self.trouble))
     }
+}
+
+/// The bundled clip of a path that names one, such as `clip:h264-100`.
+fn bundled(path: &Path) -> Result<Option<Clip>, Error> {
+    let name = path.to_str().and_then(|text| text.strip_prefix("clip:"));
+    name.map(|name| name.parse().map_err(|error: UnknownClip| Error::usage(error.to_string()))).transpose()
 }
 
 /// Bytes a second in the beginning of a file.

@@ -197,3 +197,24 @@ fn a_pipe_promises_no_ptp_clock() {
         "{said}"
     );
 }
+
+/// Sound and pictures can be tried without a file.
+#[test]
+fn the_bundled_clip_is_sent_by_its_name() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let take = directory.path().join("take.mkv");
+    let listen = format!("tcp://127.0.0.1:{}", free_ports(1));
+    let (mut receiver, said) = listening(&["receive", &listen, &take.display().to_string()], "listening on");
+    let sent = run(&["send", "clip:clapper", &listen, "--video", "clip:vp8-100", "--seconds", "2s"]);
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+    let ended = receiver.wait().expect("it ends");
+    let said = said.join().expect("it is read");
+    assert_eq!(ended.code(), Some(0), "{said}");
+    let mut clip = Clip::Vp8.open().expect("it is bundled");
+    let took = frames(&take);
+    assert!(took.len() >= 49, "{} of 50 pictures: {said}", took.len());
+    for frame in &took {
+        let wanted = clip.next_frame().expect("it is whole").expect("it is longer");
+        assert_eq!(frame.data, wanted.data);
+    }
+}

@@ -85,6 +85,7 @@ fn addresses_that_make_no_sense_are_refused() {
     refused(&["send", "clip:demo", "xtp://239.1.2.3:9?parity=20%"], &["write %25"]);
     refused(&["send", "clip:demo", "rtp://@239.1.2.3:9"], &["write rtp://239.1.2.3:9 to send to it"]);
     refused(&["send", "clip:demo", "rtp://:9", "--in-step", "1ms"], &["--in-step", "5ms"]);
+    refused(&["send", "clip:clapper", "rtp://127.0.0.1:9", "--video", "clip:h264"], &["'h264'", "av1-100"]);
     refused(&["send", "clip:demo", "rtp://:9", "--ptp", "traceable"], &["--ptp", "rtp://HOST:PORT"]);
     refused(
         &["send", "clip:demo", "rtp://127.0.0.1:9", "--ptp", "eth0"],

@@ -94,7 +94,7 @@ pub(super) fn clip_sound(rate: u32) -> Vec<f32> {
     let sound = SOUND.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("sound.ogg");
-        std::fs::write(&path, Clip::sound()).expect("room");
+        std::fs::write(&path, antiphon_sound::Clip::Clapper.bytes(48_000)).expect("room");
         let mut opened = antiphon_sound::open_source(&path.display().to_string()).expect("a good file");
         let (mut all, mut block) = (Vec::new(), [0.0; 512]);
         loop {
