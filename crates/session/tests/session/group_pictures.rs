@@ -1,12 +1,13 @@
 //! Pictures and data to a multicast group: at a rate that its slowest member carries, as long as that has room for any.
 
 use antiphon_core::Instant;
-use antiphon_session::{GroupPaths, Session, SharedPath};
+use antiphon_session::{GroupPaths, Latency, Session, SharedPath};
 
 use antiphon_testkit::{Kept, Noise, World};
 
 use crate::data_beside::{Sink, add_data, content};
 use crate::hall::{Hall, format};
+use crate::late_members::{clip, with_film};
 use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
 use crate::world::{heard, ms, receive_session, send_session_within, track_config};
@@ -21,8 +22,9 @@ struct Fared {
     whole: usize,
     /// Bytes of data.
     data: usize,
-    /// The most members at once that the sender found far below the others.
+    /// The most members at once that the sender found far below the others, and without room for pictures.
     far_below: u16,
+    without_room: u16,
 }
 
 /// What is sent to a group beside its sound of 0.83 Mbit/s.
@@ -69,10 +71,12 @@ impl<'a> Group<'a> {
             session.set_data_sink(Box::new(sink.clone()));
             members.push((seen, sink, Transits::of(session)));
         }
-        let mut far_below = 0;
+        let (mut far_below, mut without_room) = (0, 0);
         for second in 1..=self.seconds {
             hall.run_until(hall.at(1_000 * second));
-            far_below = far_below.max(hall.sender.path_figures().uncounted.far_below);
+            let uncounted = hall.sender.path_figures().uncounted;
+            far_below = far_below.max(uncounted.far_below);
+            without_room = without_room.max(uncounted.without_room);
         }
         let of = |(number, (seen, sink, transits)): (usize, &(Shared, Sink, Transits))| {
             let playout = heard(&hall.listeners[number].session).playout().expect("it played");
@@ -88,6 +92,7 @@ impl<'a> Group<'a> {
                 whole: seen.whole(5).len(),
                 data,
                 far_below,
+                without_room,
             }
         };
         let all = members.iter().enumerate().map(of).collect::<Vec<_>>();
@@ -128,7 +133,73 @@ fn a_member_without_room_for_pictures_holds_up_nobody() {
         assert_eq!((fast.missing, fast.late), (0, 0));
         // All but those of the first three seconds, until that is known.
         assert!(fast.whole >= 295, "{}", fast.whole);
+        assert_eq!((fast.without_room, fast.far_below), (1, 0), "the sender knows it");
     }
+}
+
+/// How a member of a group with sound in Opus fared.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    /// Packets of sound, those that waited for longer than a playout delay of 240 ms, and those of them in the first two seconds.
+    count: usize,
+    late: usize,
+    late_at_first: usize,
+    whole: usize,
+}
+
+/// Sound in Opus of 16 kbit/s and pictures of 264 kbit/s, for so many seconds to these links; and the most members at once that the sender found without room.
+fn thin(links: &[&'static str], seconds: u64) -> (Vec<Slow>, u16) {
+    let mut hall = with_film(Hall::thin_group(links[0], seconds * 48_000), clip(seconds));
+    hall.latency = Latency::Of(ms(240));
+    hall.sender.set_congestion_manager(Box::new(GroupPaths::new(2)));
+    let mut members = Vec::new();
+    for link in links {
+        hall.link = link;
+        let number = hall.join(0.0, ms(0));
+        let session = &mut hall.listeners[number].session;
+        let seen = Shared::default();
+        session.set_video_sink(Box::new(seen.clone()));
+        members.push((seen, Transits::of(session), 0));
+    }
+    let mut without_room = 0;
+    for second in 1..=seconds {
+        hall.run_until(hall.at(1_000 * second));
+        without_room = without_room.max(hall.sender.path_figures().uncounted.without_room);
+        if second == 2 {
+            members.iter_mut().for_each(|(_, waits, late)| *late = waits.longer_than(ms(240)));
+        }
+    }
+    let of = |(seen, waits, late_at_first): &(Shared, Transits, usize)| {
+        let (count, late) = (waits.count(), waits.longer_than(ms(240)));
+        Slow { count, late, late_at_first: *late_at_first, whole: seen.whole(18).len() }
+    };
+    let fared = members.iter().map(of).collect();
+    println!("{links:?}: {fared:?}, {without_room} without room");
+    (fared, without_room)
+}
+
+/// There is room for 78 kbit/s of pictures beside the sound, or for too little: what has room is sent, and no more.
+#[test]
+fn pictures_fill_no_link_of_a_group_of_slow_members() {
+    let slow = ["delay=10ms,rate=100kbit/s,queue=100kB", "delay=10ms,rate=80kbit/s,queue=100kB"];
+    for links in [vec![slow[0]], vec![slow[0]; 3], vec![slow[1]], vec![slow[1]; 3], vec![slow[1]; 16]] {
+        let (fared, without_room) = thin(&links, 20);
+        for Slow { count, late, late_at_first, .. } in fared {
+            // Two packets of 74 ms leave before anything is known of such a path.
+            let most = if links[0] == slow[0] { 0 } else { 10 };
+            assert!(count >= 320 && late == late_at_first, "{links:?}: {late} of {count} are late");
+            assert!(late <= most, "{links:?}: {late} are late in the beginning");
+        }
+        assert_eq!(without_room, 0, "there is no other that has any");
+    }
+}
+
+/// One that has room is not taken for one without, whatever is measured for a moment. After ten seconds and more it is found far below the others, which is told.
+#[test]
+fn a_slow_member_with_room_for_pictures_counts() {
+    let (fared, without_room) = thin(&[FAST, "delay=10ms,rate=120kbit/s,queue=100kB", FAST], 11);
+    assert_eq!((fared[1].late, without_room), (0, 0), "{fared:?}");
+    assert!(fared.iter().all(|one| one.count >= 175 && one.whole >= 3), "{fared:?}");
 }
 
 /// One that has room for a tenth of the pictures slows them for some twenty seconds. Of two members neither is the measure of the other.
