@@ -211,15 +211,25 @@ impl CongestionManager for GroupPaths {
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
         let known = self.members.iter().position(|member| member.ssrc == report.ssrc);
+        let is_placed = known.is_none();
         let Some(at) = known.or_else(|| self.place_for(now, report.ssrc)) else { return };
         self.beginning.on_told(now);
         let is_far = self.is_far_below(now, at);
         let member = &mut self.members[at];
+        let told = member.path.told();
+        member.path.on_report(now, on, report);
+        if member.path.told() == told && !is_placed {
+            // It is as if it were silent.
+            return;
+        }
         member.judge(is_far, now.since(member.heard));
         member.heard = now;
-        member.path.on_report(now, on, report);
-        if let Some(carries) = member.carries() {
-            member.room.note(now, carries < self.sound.rate(now) + LEAST_PICTURES);
+        let PathFigures { rate, delivered, .. } = member.path.figures();
+        if let Some(rate) = rate {
+            let needs = self.sound.rate(now) + LEAST_PICTURES;
+            // One that tells of few packets holds up the pictures, whatever rate follows from these.
+            let is_little = rate < needs || member.path.delivers_little();
+            member.room.note(now, is_little && delivered.is_none_or(|delivered| delivered < needs));
         }
     }
 

@@ -1,16 +1,22 @@
 //! Pictures and data to a multicast group: at a rate that its slowest member carries, as long as that has room for any.
 
-use antiphon_core::Instant;
-use antiphon_session::{GroupPaths, Latency, Session, SharedPath};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{Instant, Participant, PathId};
+use antiphon_media::rtcp::{ArrivalReportWriter, PacketArrival};
+use antiphon_session::{Arrived, GroupPaths, Latency, Seen, Session, SharedPath};
 
 use antiphon_testkit::{Kept, Noise, World};
 
+use crate::common::WIRE;
 use crate::data_beside::{Sink, add_data, content};
 use crate::hall::{Hall, format};
 use crate::late_members::{clip, with_film};
 use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
-use crate::world::{heard, ms, receive_session, send_session_within, track_config};
+use crate::world::{datagram, heard, ms, receive_session, send_session_within, track_config};
 
 /// How a member fared.
 struct Fared {
@@ -200,6 +206,78 @@ fn a_slow_member_with_room_for_pictures_counts() {
     let (fared, without_room) = thin(&[FAST, "delay=10ms,rate=120kbit/s,queue=100kB", FAST], 11);
     assert_eq!((fared[1].late, without_room), (0, 0), "{fared:?}");
     assert!(fared.iter().all(|one| one.count >= 175 && one.whole >= 3), "{fared:?}");
+}
+
+/// What a false member tells after two seconds in which it tells the truth.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// The same again and again.
+    Stale,
+    /// Of ten packets one has come.
+    OneOfTen,
+    /// A single packet in 1.2 s.
+    Seldom,
+}
+
+/// A report of a member that is not there on the newest packets of these streams.
+fn report(streams: [(u32, u16); 2], came: impl Fn(u16) -> bool) -> Vec<u8> {
+    let mut buf = [0; 600];
+    let mut writer = ArrivalReportWriter::new(0x1234, &mut buf).expect("room for a header");
+    for (ssrc, newest) in streams {
+        let first = newest.wrapping_sub(39);
+        writer.stream(
+            ssrc,
+            first,
+            (0..40).map(|n| match came(first.wrapping_add(n)) {
+                true => PacketArrival::Arrived(Some(Duration::ZERO)),
+                false => PacketArrival::Missing,
+            }),
+        );
+    }
+    let len = writer.finish(0);
+    buf[..len].to_vec()
+}
+
+/// Reports that tell of few packets, or of none that were not told of before, stop the pictures for some seconds, and no longer.
+#[test]
+fn a_member_that_tells_of_few_packets_stops_no_pictures() {
+    for lie in [Lie::Stale, Lie::OneOfTen, Lie::Seldom] {
+        let mut hall = Group::of(&[FAST]).hall();
+        let seen: Vec<Shared> = [(); 2].map(|()| Shared::default()).into();
+        let newest = Rc::new(Cell::new(0));
+        for seen in &seen {
+            let (number, noted) = (hall.join(0.0, ms(0)), newest.clone());
+            let session = &mut hall.listeners[number].session;
+            session.set_video_sink(Box::new(seen.clone()));
+            session.observe(Box::new(move |_: Instant, seen: &Seen| {
+                if let Seen::Arrived(Arrived { sequence, .. }) = *seen {
+                    noted.set(sequence);
+                }
+            }));
+        }
+        let mut told = Vec::new();
+        for n in 1..=150 {
+            hall.run_until(hall.at(100 * n));
+            let Some(number) = seen[0].0.lock().unwrap().numbers.last().copied() else { continue };
+            let sound = hall.sender.send_track().expect("it sends").packetiser().ssrc();
+            let streams = [(sound, newest.get()), (seen[0].0.lock().unwrap().ssrc, number)];
+            let is_true = n <= 20;
+            match (is_true, lie) {
+                (true, _) => told = report(streams, |_| true),
+                (false, Lie::Stale) => {}
+                (false, Lie::Seldom) if n % 12 > 0 => continue,
+                (false, Lie::Seldom) => told = report(streams, |of| streams.iter().any(|(_, n)| *n == of)),
+                (false, Lie::OneOfTen) => told = report(streams, |number| number % 10 == 0),
+            }
+            let (now, mut bytes) = (hall.now, told.clone());
+            hall.sender.handle_input(now, WIRE, datagram(&mut bytes, PathId(7), now));
+        }
+        for seen in &seen {
+            let whole = seen.whole(5).len();
+            println!("{lie:?}: {whole} of 375 pictures");
+            assert!(whole >= 280, "{lie:?}: {whole}");
+        }
+    }
 }
 
 /// One that has room for a tenth of the pictures slows them for some twenty seconds. Of two members neither is the measure of the other.
