@@ -101,6 +101,8 @@ pub struct Uncounted {
     pub contradicting: u16,
     /// What they tell was far below what the others carry for too long.
     pub far_below: u16,
+    /// Their paths have no room for pictures beside the sound, and others' have.
+    pub without_room: u16,
 }
 
 /// Leaves congestion to the endpoint of each association: with a single track there is nothing to share out.

@@ -13,7 +13,12 @@ pub(super) fn newly_uncounted(before: Uncounted, now: Uncounted) -> impl Iterato
          late; give it a faster path, or send a --video of a lower rate"
             .to_string()
     });
-    false_reports.into_iter().chain(slow)
+    let without_room = (now.without_room > before.without_room).then(|| {
+        "the path of a member of the group has no room for pictures beside the sound: it does not limit their rate, and its sound may be late; give \
+         it a faster path, or send sound alone"
+            .to_string()
+    });
+    false_reports.into_iter().chain(slow).chain(without_room)
 }
 
 #[cfg(test)]
@@ -22,7 +27,8 @@ mod tests {
 
     #[test]
     fn members_that_slow_pictures_no_longer_are_told_once() {
-        let of = |contradicting, far_below| Uncounted { contradicting, far_below };
+        let of = |contradicting, far_below| Uncounted { contradicting, far_below, without_room: 0 };
+        let short = |without_room| Uncounted { without_room, ..of(0, 0) };
         let told = |before, now| newly_uncounted(before, now).collect::<Vec<_>>();
         let (lies, slow) = ("sends false reports", "carries far less than the others");
         for (before, now, expected) in [
@@ -33,6 +39,8 @@ mod tests {
             // One that counts again, and then does not.
             (of(1, 1), of(0, 0), &[]),
             (of(0, 0), of(2, 1), &[lies, slow]),
+            (short(0), short(1), &["has no room for pictures"]),
+            (short(2), short(1), &[]),
         ] {
             let sentences = told(before, now);
             assert_eq!(sentences.len(), expected.len(), "{sentences:?}");

@@ -1,7 +1,8 @@
 //! The paths to the members of a multicast group: one stream goes to all, at a rate that the slowest of them carries.
 //!
 //! Each member tells when packets arrived, and has a [`SharedPath`] here. What may leave is what the fullest of these paths has room for. A
-//! member whose path has no room for pictures beside the sound holds up nobody: it could not show them at any rate. Nor does one whose reports can't be
+//! member whose path has no room for pictures beside the sound holds up no other that has: it could not show them at any rate. Where no member has room, all
+//! count, since pictures that nobody can show would only delay the sound. Nor does one count whose reports can't be
 //! true, or that stays far below the others for long while most pictures are left out for it: a member can send false reports.
 
 use std::time::Duration;
@@ -38,6 +39,25 @@ struct Member {
     /// For how long it has been far below the others, less a part of the time in which it was not.
     below: Duration,
     is_left_behind: bool,
+    room: Room,
+}
+
+/// Whether a path has room for pictures beside the sound. A measured rate swings, so what it says holds when it has said so for a while.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    is_lacking: bool,
+    /// Since when it has been the other way round.
+    changed: Option<Instant>,
+}
+
+impl Room {
+    fn note(&mut self, now: Instant, is_lacking: bool) {
+        if is_lacking == self.is_lacking {
+            self.changed = None;
+        } else if now.since(*self.changed.get_or_insert(now)) >= SURE {
+            *self = Room { is_lacking, changed: None };
+        }
+    }
 }
 
 /// How many pictures leave.
@@ -70,6 +90,15 @@ impl Member {
         Some(rate?.max(delivered.unwrap_or(0.0)))
     }
 
+    /// Whether what its path carries has been measured.
+    fn is_known(&self) -> bool {
+        self.path.figures().delivered.is_some()
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.room.is_lacking && self.is_known()
+    }
+
     fn contradicts(&self) -> bool {
         self.path.contradictions() >= CONTRADICTIONS
     }
@@ -99,13 +128,21 @@ impl GroupPaths {
         }
     }
 
-    /// Whether pictures are sent at a rate that this member carries: it tells what arrives, and has room for some beside the sound. Before
-    /// a second of it has arrived, nobody knows.
+    /// Whether pictures are sent at a rate that this member carries: it tells what arrives, and has room for some beside the sound, or no other member
+    /// has.
     fn counts(&self, now: Instant, member: &Member) -> bool {
-        let Some(carries) = member.carries() else { return false };
-        let is_known = member.path.figures().delivered.is_some();
-        let has_room = !is_known || carries >= self.sound.rate(now) + LEAST_PICTURES;
-        now.since(member.heard) < SILENCE && has_room && !member.contradicts() && !member.is_left_behind
+        self.is_believed(now, member) && (!member.lacks_room() || !self.has_room(now))
+    }
+
+    fn is_believed(&self, now: Instant, member: &Member) -> bool {
+        let is_heard = member.carries().is_some() && now.since(member.heard) < SILENCE;
+        is_heard && !member.contradicts() && !member.is_left_behind
+    }
+
+    /// Whether any member is known to have room for pictures.
+    fn has_room(&self, now: Instant) -> bool {
+        let mut members = self.members.iter().filter(|member| member.is_known() && !member.room.is_lacking);
+        members.any(|member| self.is_believed(now, member))
     }
 
     /// Whether the member at `at` carries far less beside the sound than the others in the median, while most pictures are left out. One other member is no
@@ -139,6 +176,7 @@ impl GroupPaths {
                 heard: now,
                 below: Duration::ZERO,
                 is_left_behind: false,
+                room: Room::default(),
             });
             return Some(self.members.len() - 1);
         }
@@ -154,6 +192,7 @@ impl GroupPaths {
         let member = &mut self.members[at];
         (member.ssrc, member.heard) = (ssrc, now);
         (member.below, member.is_left_behind) = (Duration::ZERO, false);
+        member.room = Room::default();
         member.path.forget();
         Some(at)
     }
@@ -172,13 +211,26 @@ impl CongestionManager for GroupPaths {
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
         let known = self.members.iter().position(|member| member.ssrc == report.ssrc);
+        let is_placed = known.is_none();
         let Some(at) = known.or_else(|| self.place_for(now, report.ssrc)) else { return };
         self.beginning.on_told(now);
         let is_far = self.is_far_below(now, at);
         let member = &mut self.members[at];
+        let told = member.path.told();
+        member.path.on_report(now, on, report);
+        if member.path.told() == told && !is_placed {
+            // It is as if it were silent.
+            return;
+        }
         member.judge(is_far, now.since(member.heard));
         member.heard = now;
-        member.path.on_report(now, on, report);
+        let PathFigures { rate, delivered, .. } = member.path.figures();
+        if let Some(rate) = rate {
+            let needs = self.sound.rate(now) + LEAST_PICTURES;
+            // One that tells of few packets holds up the pictures, whatever rate follows from these.
+            let is_little = rate < needs || member.path.delivers_little();
+            member.room.note(now, is_little && delivered.is_none_or(|delivered| delivered < needs));
+        }
     }
 
     fn on_pictures(&mut self, now: Instant, begun: u64, left_out: u64) {
@@ -234,6 +286,10 @@ impl CongestionManager for GroupPaths {
         let uncounted = Uncounted {
             contradicting: many(Member::contradicts),
             far_below: many(|member| member.is_left_behind && !member.contradicts()),
+            without_room: match self.has_room(now) {
+                true => many(|member| member.lacks_room() && !member.is_left_behind && !member.contradicts()),
+                false => 0,
+            },
         };
         match slowest {
             Some(figures) => PathFigures { uncounted, ..figures },
@@ -260,99 +316,10 @@ const FORGIVES: u32 = 4;
 const LONGEST_STEP: Duration = Duration::from_millis(500);
 /// Over which pictures are counted.
 const PICTURES_OVER: Duration = Duration::from_secs(2);
+/// For how long a path that had room must lack it, or the other way round.
+const SURE: Duration = Duration::from_secs(1);
 /// A path that has less room than this beside the sound, in bytes a second, is too slow for pictures: 64 kbit/s.
 const LEAST_PICTURES: f64 = 8_000.0;
 
 #[cfg(test)]
-mod tests {
-    use antiphon_core::Rng;
-    use antiphon_media::rtcp::{ArrivalReportWriter, PacketArrival};
-
-    use super::*;
-
-    const ON: AssociationId = AssociationId(0);
-
-    fn packet(ssrc: u32, number: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 1_000];
-        bytes[2..4].copy_from_slice(&number.to_be_bytes());
-        bytes[8..12].copy_from_slice(&ssrc.to_be_bytes());
-        bytes
-    }
-
-    /// A member tells that packets from the number `first` on have come.
-    fn tell(paths: &mut GroupPaths, now: Instant, member: u32, first: u16, count: usize) {
-        let mut buf = [0; 600];
-        let mut writer = ArrivalReportWriter::new(member, &mut buf).unwrap();
-        let came = (0..count).map(|_| PacketArrival::Arrived(Some(Duration::ZERO)));
-        writer.stream(7, first, came);
-        let len = writer.finish(0);
-        paths.on_report(now, ON, &ArrivalReport::parse(&buf[..len]).unwrap());
-    }
-
-    #[test]
-    fn a_thousand_members_take_the_memory_of_a_few() {
-        let (mut paths, mut rng) = (GroupPaths::new(2), Rng::new(1));
-        for n in 0..1_000u16 {
-            let now = Instant::from_millis(20 * u64::from(n));
-            paths.on_sent(now, ON, TrackId::FIRST_PICTURES, &packet(7, n));
-            for _ in 0..10 {
-                tell(&mut paths, now + Duration::from_millis(10), rng.next_u32() % 1_000, n, 1);
-            }
-            let _any = paths.budget(now, TrackId::FIRST_PICTURES);
-        }
-        assert_eq!(paths.members.len(), MOST);
-    }
-
-    /// One that tells of packets that were not sent yet holds the pictures up for three reports, and then no longer.
-    #[test]
-    fn a_member_whose_reports_are_false_counts_no_longer() {
-        let (mut paths, mut reports) = (GroupPaths::new(2), 0);
-        for n in 0..40u16 {
-            let now = Instant::from_millis(100 * u64::from(n));
-            (0..5).for_each(|k| paths.on_sent(now, ON, TrackId::FIRST_PICTURES, &packet(7, 5 * n + k)));
-            let later = now + Duration::from_millis(20);
-            tell(&mut paths, later, 1, 5 * n, 5);
-            tell(&mut paths, later, 2, 5 * n, 5);
-            if n >= 10 {
-                // Of the next packet, too.
-                tell(&mut paths, later, 3, 5 * n, 6);
-                reports += 1;
-            } else {
-                tell(&mut paths, later, 3, 5 * n, 5);
-            }
-            if n == 0 {
-                // Nobody was known when these packets were sent.
-                continue;
-            }
-            let member = paths.members.iter().find(|member| member.ssrc == 3).unwrap();
-            assert_eq!(paths.counts(later, member), reports < CONTRADICTIONS, "{n}");
-            let told = paths.figures().uncounted;
-            let expected = u16::from(reports >= CONTRADICTIONS);
-            assert_eq!(told, Uncounted { contradicting: expected, far_below: 0 }, "{n}");
-        }
-        let honest = paths.members.iter().filter(|member| member.ssrc != 3);
-        assert!(
-            honest.clone().count() == 2
-                && honest.clone().all(|member| paths.counts(Instant::from_millis(3_920), member))
-        );
-    }
-
-    #[test]
-    fn nobody_who_tells_nothing_bounds_anything() {
-        let mut paths = GroupPaths::new(2);
-        for n in 0..300 {
-            let now = Instant::from_millis(20 * u64::from(n));
-            paths.on_sent(now, ON, TrackId::FIRST_PICTURES, &packet(7, n));
-            let budget = paths.budget(now, TrackId::FIRST_PICTURES);
-            assert_eq!(budget == Budget::All, n >= 50, "{n}: {budget:?}");
-        }
-        // One that told something, and then no more, is gone.
-        tell(&mut paths, Instant::from_millis(6_000), 1, 290, 10);
-        paths.on_sent(Instant::from_millis(6_010), ON, TrackId::FIRST_PICTURES, &packet(7, 300));
-        let now = Instant::from_millis(6_400);
-        tell(&mut paths, now, 1, 300, 1);
-        assert_ne!(paths.budget(now, TrackId::FIRST_PICTURES), Budget::All);
-        assert_eq!(paths.budget(now, TrackId::SOUND), Budget::All);
-        assert_eq!(paths.budget(now + SILENCE, TrackId::FIRST_PICTURES), Budget::All);
-    }
-}
+mod tests;

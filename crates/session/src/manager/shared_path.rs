@@ -50,7 +50,8 @@ pub struct SharedPath {
     delivered: Delivered,
     sound: MeanRate,
     figures: PathFigures,
-    /// Reports that can't be true.
+    /// Reports that tell something new, and those that can't be true.
+    told: u64,
     contradictions: u32,
 }
 
@@ -77,6 +78,7 @@ impl SharedPath {
             delivered: Delivered::default(),
             sound: MeanRate::default(),
             figures: PathFigures::default(),
+            told: 0,
             contradictions: 0,
         }
     }
@@ -85,6 +87,16 @@ impl SharedPath {
     /// after they had come.
     pub(super) fn contradictions(&self) -> u32 {
         self.contradictions
+    }
+
+    /// Reports of the peer that tell of packets of which nothing was told before.
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Whether less than half of what was sent in the last second has arrived.
+    pub(super) fn delivers_little(&self) -> bool {
+        self.delivered.is_little
     }
 
     /// Another peer takes the place of this one: nothing is known of its path.
@@ -285,7 +297,8 @@ impl CongestionManager for SharedPath {
             return;
         }
         self.reported = Some(now);
-        self.delivered.note(now, arrived);
+        self.told += 1;
+        self.delivered.note(now, arrived, self.sent);
         let smoothed = match (self.answer, answer) {
             (Some(before), Some(answer)) => Some(before * 7 / 8 + answer / 8),
             (before, answer) => before.or(answer),

@@ -1,15 +1,22 @@
 //! Pictures and data to a multicast group: at a rate that its slowest member carries, as long as that has room for any.
 
-use antiphon_core::Instant;
-use antiphon_session::{GroupPaths, Session, SharedPath};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use antiphon_core::{Instant, Participant, PathId};
+use antiphon_media::rtcp::{ArrivalReportWriter, PacketArrival};
+use antiphon_session::{Arrived, GroupPaths, Latency, Seen, Session, SharedPath};
 
 use antiphon_testkit::{Kept, Noise, World};
 
+use crate::common::WIRE;
 use crate::data_beside::{Sink, add_data, content};
 use crate::hall::{Hall, format};
+use crate::late_members::{clip, with_film};
 use crate::transits::Transits;
 use crate::video::{Pictures, Shared, with_pictures};
-use crate::world::{heard, ms, receive_session, send_session_within, track_config};
+use crate::world::{datagram, heard, ms, receive_session, send_session_within, track_config};
 
 /// How a member fared.
 struct Fared {
@@ -21,8 +28,9 @@ struct Fared {
     whole: usize,
     /// Bytes of data.
     data: usize,
-    /// The most members at once that the sender found far below the others.
+    /// The most members at once that the sender found far below the others, and without room for pictures.
     far_below: u16,
+    without_room: u16,
 }
 
 /// What is sent to a group beside its sound of 0.83 Mbit/s.
@@ -69,10 +77,12 @@ impl<'a> Group<'a> {
             session.set_data_sink(Box::new(sink.clone()));
             members.push((seen, sink, Transits::of(session)));
         }
-        let mut far_below = 0;
+        let (mut far_below, mut without_room) = (0, 0);
         for second in 1..=self.seconds {
             hall.run_until(hall.at(1_000 * second));
-            far_below = far_below.max(hall.sender.path_figures().uncounted.far_below);
+            let uncounted = hall.sender.path_figures().uncounted;
+            far_below = far_below.max(uncounted.far_below);
+            without_room = without_room.max(uncounted.without_room);
         }
         let of = |(number, (seen, sink, transits)): (usize, &(Shared, Sink, Transits))| {
             let playout = heard(&hall.listeners[number].session).playout().expect("it played");
@@ -88,6 +98,7 @@ impl<'a> Group<'a> {
                 whole: seen.whole(5).len(),
                 data,
                 far_below,
+                without_room,
             }
         };
         let all = members.iter().enumerate().map(of).collect::<Vec<_>>();
@@ -128,6 +139,144 @@ fn a_member_without_room_for_pictures_holds_up_nobody() {
         assert_eq!((fast.missing, fast.late), (0, 0));
         // All but those of the first three seconds, until that is known.
         assert!(fast.whole >= 295, "{}", fast.whole);
+        assert_eq!((fast.without_room, fast.far_below), (1, 0), "the sender knows it");
+    }
+}
+
+/// How a member of a group with sound in Opus fared.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    /// Packets of sound, those that waited for longer than a playout delay of 240 ms, and those of them in the first two seconds.
+    count: usize,
+    late: usize,
+    late_at_first: usize,
+    whole: usize,
+}
+
+/// Sound in Opus of 16 kbit/s and pictures of 264 kbit/s, for so many seconds to these links; and the most members at once that the sender found without room.
+fn thin(links: &[&'static str], seconds: u64) -> (Vec<Slow>, u16) {
+    let mut hall = with_film(Hall::thin_group(links[0], seconds * 48_000), clip(seconds));
+    hall.latency = Latency::Of(ms(240));
+    hall.sender.set_congestion_manager(Box::new(GroupPaths::new(2)));
+    let mut members = Vec::new();
+    for link in links {
+        hall.link = link;
+        let number = hall.join(0.0, ms(0));
+        let session = &mut hall.listeners[number].session;
+        let seen = Shared::default();
+        session.set_video_sink(Box::new(seen.clone()));
+        members.push((seen, Transits::of(session), 0));
+    }
+    let mut without_room = 0;
+    for second in 1..=seconds {
+        hall.run_until(hall.at(1_000 * second));
+        without_room = without_room.max(hall.sender.path_figures().uncounted.without_room);
+        if second == 2 {
+            members.iter_mut().for_each(|(_, waits, late)| *late = waits.longer_than(ms(240)));
+        }
+    }
+    let of = |(seen, waits, late_at_first): &(Shared, Transits, usize)| {
+        let (count, late) = (waits.count(), waits.longer_than(ms(240)));
+        Slow { count, late, late_at_first: *late_at_first, whole: seen.whole(18).len() }
+    };
+    let fared = members.iter().map(of).collect();
+    println!("{links:?}: {fared:?}, {without_room} without room");
+    (fared, without_room)
+}
+
+/// There is room for 78 kbit/s of pictures beside the sound, or for too little: what has room is sent, and no more.
+#[test]
+fn pictures_fill_no_link_of_a_group_of_slow_members() {
+    let slow = ["delay=10ms,rate=100kbit/s,queue=100kB", "delay=10ms,rate=80kbit/s,queue=100kB"];
+    for links in [vec![slow[0]], vec![slow[0]; 3], vec![slow[1]], vec![slow[1]; 3], vec![slow[1]; 16]] {
+        let (fared, without_room) = thin(&links, 20);
+        for Slow { count, late, late_at_first, .. } in fared {
+            // Two packets of 74 ms leave before anything is known of such a path.
+            let most = if links[0] == slow[0] { 0 } else { 10 };
+            assert!(count >= 320 && late == late_at_first, "{links:?}: {late} of {count} are late");
+            assert!(late <= most, "{links:?}: {late} are late in the beginning");
+        }
+        assert_eq!(without_room, 0, "there is no other that has any");
+    }
+}
+
+/// One that has room is not taken for one without, whatever is measured for a moment. After ten seconds and more it is found far below the others, which is told.
+#[test]
+fn a_slow_member_with_room_for_pictures_counts() {
+    let (fared, without_room) = thin(&[FAST, "delay=10ms,rate=120kbit/s,queue=100kB", FAST], 11);
+    assert_eq!((fared[1].late, without_room), (0, 0), "{fared:?}");
+    assert!(fared.iter().all(|one| one.count >= 175 && one.whole >= 3), "{fared:?}");
+}
+
+/// What a false member tells after two seconds in which it tells the truth.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// The same again and again.
+    Stale,
+    /// Of ten packets one has come.
+    OneOfTen,
+    /// A single packet in 1.2 s.
+    Seldom,
+}
+
+/// A report of a member that is not there on the newest packets of these streams.
+fn report(streams: [(u32, u16); 2], came: impl Fn(u16) -> bool) -> Vec<u8> {
+    let mut buf = [0; 600];
+    let mut writer = ArrivalReportWriter::new(0x1234, &mut buf).expect("room for a header");
+    for (ssrc, newest) in streams {
+        let first = newest.wrapping_sub(39);
+        writer.stream(
+            ssrc,
+            first,
+            (0..40).map(|n| match came(first.wrapping_add(n)) {
+                true => PacketArrival::Arrived(Some(Duration::ZERO)),
+                false => PacketArrival::Missing,
+            }),
+        );
+    }
+    let len = writer.finish(0);
+    buf[..len].to_vec()
+}
+
+/// Reports that tell of few packets, or of none that were not told of before, stop the pictures for some seconds, and no longer.
+#[test]
+fn a_member_that_tells_of_few_packets_stops_no_pictures() {
+    for lie in [Lie::Stale, Lie::OneOfTen, Lie::Seldom] {
+        let mut hall = Group::of(&[FAST]).hall();
+        let seen: Vec<Shared> = [(); 2].map(|()| Shared::default()).into();
+        let newest = Rc::new(Cell::new(0));
+        for seen in &seen {
+            let (number, noted) = (hall.join(0.0, ms(0)), newest.clone());
+            let session = &mut hall.listeners[number].session;
+            session.set_video_sink(Box::new(seen.clone()));
+            session.observe(Box::new(move |_: Instant, seen: &Seen| {
+                if let Seen::Arrived(Arrived { sequence, .. }) = *seen {
+                    noted.set(sequence);
+                }
+            }));
+        }
+        let mut told = Vec::new();
+        for n in 1..=150 {
+            hall.run_until(hall.at(100 * n));
+            let Some(number) = seen[0].0.lock().unwrap().numbers.last().copied() else { continue };
+            let sound = hall.sender.send_track().expect("it sends").packetiser().ssrc();
+            let streams = [(sound, newest.get()), (seen[0].0.lock().unwrap().ssrc, number)];
+            let is_true = n <= 20;
+            match (is_true, lie) {
+                (true, _) => told = report(streams, |_| true),
+                (false, Lie::Stale) => {}
+                (false, Lie::Seldom) if n % 12 > 0 => continue,
+                (false, Lie::Seldom) => told = report(streams, |of| streams.iter().any(|(_, n)| *n == of)),
+                (false, Lie::OneOfTen) => told = report(streams, |number| number % 10 == 0),
+            }
+            let (now, mut bytes) = (hall.now, told.clone());
+            hall.sender.handle_input(now, WIRE, datagram(&mut bytes, PathId(7), now));
+        }
+        for seen in &seen {
+            let whole = seen.whole(5).len();
+            println!("{lie:?}: {whole} of 375 pictures");
+            assert!(whole >= 280, "{lie:?}: {whole}");
+        }
     }
 }
 

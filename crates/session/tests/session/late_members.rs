@@ -26,7 +26,7 @@ fn film(link: &'static str, seconds: u64) -> Hall {
     )
 }
 
-fn with_film(mut hall: Hall, pictures: Box<Pictures>) -> Hall {
+pub fn with_film(mut hall: Hall, pictures: Box<Pictures>) -> Hall {
     let nobody = Session::new(session_config("nobody", 1), Instant::ZERO);
     let sender = std::mem::replace(&mut hall.sender, nobody);
     hall.sender = with_pictures(sender, pictures);
@@ -103,7 +103,7 @@ fn a_late_member_of_a_group_has_a_picture_within_a_second() {
 }
 
 /// The clip of 264 kbit/s: pictures of 12 kB, with a key frame every 2.2 s.
-fn clip(seconds: u64) -> Box<Pictures> {
+pub fn clip(seconds: u64) -> Box<Pictures> {
     Pictures::of_parts(Duration::from_micros(363_636), 18, seconds * 11 / 4, 668)
 }
 

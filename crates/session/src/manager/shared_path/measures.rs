@@ -22,7 +22,11 @@ pub(super) struct RoundTrip {
 pub(super) struct Delivered {
     since: Instant,
     bytes: u64,
+    /// What had been sent by then.
+    sent: u64,
     pub rate: Option<f64>,
+    /// Less than half of what was sent meanwhile has arrived.
+    pub is_little: bool,
 }
 
 /// Bytes a second, over all of the time.
@@ -87,12 +91,15 @@ impl RoundTrip {
 }
 
 impl Delivered {
-    pub fn note(&mut self, now: Instant, bytes: u64) {
+    /// So many bytes have arrived, of all those that were `sent`.
+    pub fn note(&mut self, now: Instant, bytes: u64, sent: u64) {
         self.bytes += bytes;
         let time = now.since(self.since);
         if time >= RATE_OVER {
-            self.rate = (self.since > Instant::ZERO).then(|| self.bytes as f64 / time.as_secs_f64());
-            (self.since, self.bytes) = (now, 0);
+            let is_measured = self.since > Instant::ZERO;
+            self.rate = is_measured.then(|| self.bytes as f64 / time.as_secs_f64());
+            self.is_little = is_measured && 2 * self.bytes < sent - self.sent;
+            (self.since, self.bytes, self.sent) = (now, 0, sent);
         }
     }
 }
