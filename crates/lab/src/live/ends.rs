@@ -266,12 +266,14 @@ impl Ended {
         let StreamRecord { stream, near, far, on } = record;
         let NearRecord { log, returns, counters, layout, pictures } = near;
         let log: SharedLog = Rc::new(RefCell::new(log));
-        let meter = returns.is_none().then(|| {
-            let mut meter = Meter::new(&log, layout.frames, layout.rule).of_video(layout.video);
-            far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
-            meter
-        });
-        let mut figures = returns.or_else(|| Some(meter.as_ref()?.figures(false))).unwrap_or_default();
+        let (mut figures, meter) = match returns {
+            Some(figures) => (figures, None),
+            None => {
+                let mut meter = Meter::new(&log, layout.frames, layout.rule).of_video(layout.video);
+                far.arrivals.came.iter().for_each(|arrival| meter.on_arrival(*arrival));
+                (meter.figures(false), Some(meter))
+            }
+        };
         if let Some(played) = &far.played {
             played.add_to(&mut figures);
         }
