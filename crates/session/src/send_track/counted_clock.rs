@@ -22,7 +22,8 @@ impl CountedClock {
     pub fn frame_from(&self, start: Instant, rate: u32) -> (u32, Instant) {
         let rate = i128::from(rate.max(1));
         let time = self.time.as_nanos() as i128 + i128::from(start.signed_nanos_since(self.at));
-        let frame = ceil(time * rate, SECOND);
+        // One that began at this very nanosecond is meant, though its beginning was rounded up to it.
+        let frame = ceil((time - 1) * rate, SECOND);
         let begins = ceil(frame * SECOND, rate);
         // Less than a sample frame.
         let wait = Duration::from_nanos(u64::try_from(begins - time).unwrap_or(0));

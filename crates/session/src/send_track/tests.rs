@@ -86,10 +86,11 @@ fn time_stamps_count_the_clock_through_a_stall_and_a_step() {
         assert_eq!(stamps, [(next, n == 1)]);
         next = next.wrapping_add(48);
     }
-    // A second in which nothing ran: the schedule moves, and the stamps with it.
+    // A second in which nothing ran: the schedule moves, to the beginning of a sample frame, and the stamps with it.
     let later = Instant::from_millis(1_107);
-    let stamps = sent(&mut track, later);
-    assert_eq!((stamps.len(), track.counters().stalls), (1, 1));
+    assert_eq!((sent(&mut track, later).len(), track.counters().stalls), (0, 1));
+    let stamps = sent(&mut track, later + Duration::from_micros(21));
+    assert_eq!(stamps.len(), 1);
     let (after, marked) = stamps[0];
     let due = frame(later, Duration::ZERO).wrapping_sub(48);
     assert!(marked && after.wrapping_sub(due) <= 1, "{after} for {due}");
