@@ -1,7 +1,6 @@
 //! A TCP connection as a line: called, with reconnection, or accepted (see [`crate::TcpListening`]).
 //!
-//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`, and a segment for each write, since Linux fills the last one however
-//! long the buffer is), so that messages wait in the endpoint, where a deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`, which is asked before each write), so that messages wait in the endpoint, where a deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
 //! is never truncated.
 
 use std::io::{self, ErrorKind};
@@ -15,7 +14,7 @@ use crate::capture::{Direction, Ending, Ends};
 use crate::clock::OsClock;
 use crate::line::{Line, LineCommon, LineError, Wait};
 use crate::options::SocketOptions;
-use crate::poll::{NO_FD, Readiness};
+use crate::poll::{self, NO_FD, Readiness};
 use crate::receive_timeout::{ReceiveTimeout, Sleep};
 use crate::system;
 use crate::system::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -240,6 +239,12 @@ impl TcpLine {
     /// Writes what the participant gave; returns whether it may give more.
     fn write(&mut self, now: Instant, participant: &mut WireView<'_>) -> bool {
         let Some(stream) = &self.stream else { return false };
+        // A write alone would be taken into the last unsent segment, up to 64 KiB, whatever `TCP_NOTSENT_LOWAT` says: Linux looks at
+        // that only when it begins a segment (`tcp_sendmsg`).
+        if !poll::wait(stream.as_raw_fd(), Readiness::WRITABLE, Duration::ZERO).writable {
+            self.blocked = true;
+            return false;
+        }
         match tcp_io::write(stream, &self.pending[self.taken..self.given]) {
             Ok(n) => {
                 self.common.stats.sent += 1;

@@ -41,10 +41,6 @@ pub(crate) fn suspended() -> Duration {
     }
 }
 
-/// What is written next goes into another segment. Without it Linux adds to the last unsent one up to 64 KiB for segmentation by the network device, and
-/// looks at `TCP_NOTSENT_LOWAT` only when it begins one (`tcp_sendmsg`, Linux 4.7 and later; 64 620 bytes unsent with a bound of 2048 on Linux 6.18).
-pub(crate) const ENDS_SEGMENT: i32 = libc::MSG_EOR;
-
 /// By how much TAI is ahead of the wall clock, in whole seconds, if a time service has told the kernel.
 pub(crate) fn tai_ahead() -> Option<Duration> {
     let read = |clock| clock_gettime(clock).map(Duration::from).ok();

@@ -47,9 +47,6 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
-/// No flag of a write keeps what is written next out of a segment.
-pub(crate) const ENDS_SEGMENT: i32 = 0;
-
 /// These systems do not tell it.
 pub(crate) fn tai_ahead() -> Option<Duration> {
     None

@@ -30,7 +30,7 @@ pub(crate) const MAY_WAIT: bool = false;
 /// Whether a raw socket receives before it is bound.
 pub(crate) const RECEIVES_UNBOUND: bool = true;
 /// Flags for writing to a stream without waiting, and without a signal if the peer is gone.
-pub(crate) const WRITE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | super::ENDS_SEGMENT;
+pub(crate) const WRITE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// The error by which a datagram socket tells that no socket is bound at the peer's port.
 pub(crate) const UDP_REFUSED: i32 = libc::ECONNREFUSED;
 
