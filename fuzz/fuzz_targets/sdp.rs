@@ -2,11 +2,14 @@
 #![no_main]
 
 use antiphon_media::sap::Announcement;
-use antiphon_media::{SdpOptions, StreamDescription, session_name};
+use antiphon_media::{PtpClock, SdpOptions, StreamDescription, session_name};
 use antiphon_video::VideoDescription;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    if let Ok(clock) = String::from_utf8_lossy(data).parse::<PtpClock>() {
+        assert_eq!(clock.reference().parse(), Ok(clock));
+    }
     // An announcement, or a description alone.
     let data = match Announcement::read(data) {
         Ok(announced) => {

@@ -1,15 +1,17 @@
-//! A participant for unit tests of lines, which does nothing by itself.
+//! A participant for unit tests of lines, which does nothing by itself but send, if it is to.
 
 use antiphon_core::OneWire;
 use antiphon_core::{Input, Instant, PathId, Single, Transmit, WireId, WireView};
 
-/// Sends nothing, and counts what it is told of connections.
+/// Counts what it is told of connections.
 #[derive(Default)]
 pub(crate) struct Inert {
     pub connected: u32,
     pub broken: u32,
     /// It has this many paths, from 0 on.
     pub known: u32,
+    /// It always has a message of so many bytes to send; 0: none.
+    pub message: usize,
 }
 
 impl OneWire for Inert {
@@ -20,8 +22,10 @@ impl OneWire for Inert {
 
     fn advance(&mut self, _now: Instant) {}
 
-    fn poll_transmit(&mut self, _now: Instant, _buf: &mut [u8]) -> Option<Transmit> {
-        None
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let len = self.message.min(buf.len());
+        buf[..len].fill(7);
+        (len > 0).then_some(Transmit { path: PathId::default(), len })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -63,6 +63,21 @@ fn flac_is_exact() {
     assert_eq!((samples.len(), sum(&samples, 3)), (9_600, SUM_24BIT));
 }
 
+/// It is compressed with losses: the clicks of 5 ms and 1 kHz every 2 s are what it is for.
+#[test]
+fn the_clappers_sound_is_as_long_as_it_says_and_clicks() {
+    let mut clip = open_source("clip:clapper").unwrap();
+    assert_eq!(clip.source.format(), StreamFormat::new(48_000, 1).unwrap());
+    assert_eq!(clip.source.length(), Some(3_647_959));
+    let samples = drain(&mut clip);
+    assert_eq!((samples.len(), clip.notes.list().len()), (3_647_959, 0));
+    for (number, two_seconds) in samples.chunks_exact(96_000).enumerate() {
+        let click = amplitude(&two_seconds[..240], 1, 0, 48_000.0, 1_000.0);
+        let before = amplitude(&two_seconds[96_000 - 480..96_000 - 240], 1, 0, 48_000.0, 1_000.0);
+        assert!(click > 0.5 && before < click / 2.0, "click {number}: {click}, {before} before the next");
+    }
+}
+
 #[test]
 fn bundled_clips_are_exact_and_as_long_as_they_say() {
     for (name, frames, channels, expected) in [

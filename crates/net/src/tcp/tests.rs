@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use socket2::{Domain, Type};
 
 use super::*;
-use antiphon_core::{OneWire, Single, Transmit, WireId};
+use antiphon_core::Single;
 
 use crate::inert::{Inert, on};
 use crate::poll::{self, Readiness};
@@ -85,35 +85,6 @@ fn a_socket_that_called_itself_is_no_connection() {
     assert!(settle(&socket).is_err());
 }
 
-/// Always has a message of 200 bytes to send.
-struct Talkative;
-
-impl OneWire for Talkative {
-    fn handle_input(&mut self, _now: Instant, _input: Input<'_>) {}
-
-    fn advance(&mut self, _now: Instant) {}
-
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let len = buf.len().min(200);
-        buf[..len].fill(7);
-        Some(Transmit { path: PathId::default(), len })
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn stop(&mut self, _now: Instant) {}
-
-    fn is_finished(&self) -> bool {
-        false
-    }
-
-    fn knows(&self, _path: PathId) -> bool {
-        true
-    }
-}
-
 /// Bytes that the kernel holds and has not sent (`tcpi_notsent_bytes`, linux/tcp.h).
 #[cfg(target_os = "linux")]
 fn unsent(line: &TcpLine) -> u32 {
@@ -128,13 +99,13 @@ fn a_peer_that_reads_nothing_leaves_little_unsent_in_the_kernel() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let to = listener.local_addr().expect("bound");
     let mut line = TcpLine::call(to, &SocketOptions::default()).expect("it listens");
-    let mut participant = Single::new(Talkative);
+    let mut participant = Single::new(Inert { message: 200, ..Inert::default() });
     let _reads_nothing = listener.accept().expect("the call");
     let mut most = 0;
     // Until the peer's buffer is full, and then on.
     for round in 0..50 {
         let now = Instant::from_millis(round);
-        let view = &mut WireView::new(&mut participant, WireId::default());
+        let view = &mut on(&mut participant);
         line.tend(now, view);
         line.blocked = false;
         line.transmit(now, view).expect("it goes on");

@@ -83,8 +83,8 @@ fn a_peer_that_does_not_read_is_left_after_two_seconds() {
         lines.set_observer(Box::new(Ends(tell)));
     });
     let mut caller = small(&running);
-    // Reads nothing, so that there is no room for most of what it is sent.
-    caller.peek(&mut [0; 1_000]).expect("the beginning");
+    // Reads so little that there is no room for most of what it is sent.
+    caller.read_exact(&mut [0; 1_000]).expect("the beginning");
     let clock = OsClock::new();
     let mut commands = running.call();
     commands.write_all(CLOSE_THE_FIRST).expect("a connection");

@@ -1,4 +1,5 @@
-use antiphon_media::{Coding, NullSink, Ready, SampleFormat, Sink, StreamFormat, Wake};
+use antiphon_media::{Coding, SampleFormat, StreamFormat};
+use antiphon_testkit::Noise;
 
 use super::*;
 
@@ -6,44 +7,9 @@ const RATE: u32 = 48_000;
 /// What the clock shows at the run's beginning: 2026-11-28, as PTP counts, 10 µs into a sample frame.
 const SHOWN: Duration = Duration::new(1_795_824_037, 250_010_000);
 
-/// A recording of silence.
-struct Silence;
-
-impl Source for Silence {
-    fn format(&self) -> StreamFormat {
-        NullSink::new(StreamFormat::new(RATE, 1).unwrap()).format()
-    }
-
-    fn sample_format(&self) -> SampleFormat {
-        SampleFormat::L16
-    }
-
-    fn pull(&mut self, block: &mut [f32]) -> Pull {
-        block.fill(0.0);
-        Pull::Frames(block.len())
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
-    }
-
-    fn is_live(&self) -> bool {
-        false
-    }
-
-    fn ready(&self) -> Ready {
-        Ready::ALWAYS
-    }
-
-    fn keep_newest(&mut self, _frames: usize) -> u64 {
-        0
-    }
-
-    fn set_waker(&mut self, _wake: Wake) {}
-}
-
 fn counting() -> SendTrack {
-    let packet = PacketConfig::new(StreamFormat::new(RATE, 1).unwrap(), Coding::Pcm(SampleFormat::L16), 48);
+    let format = StreamFormat::new(RATE, 1).unwrap();
+    let packet = PacketConfig::new(format, Coding::Pcm(SampleFormat::L16), 48);
     let config = SendTrackConfig {
         packet,
         groups: ChannelGroups::whole(1),
@@ -53,7 +19,7 @@ fn counting() -> SendTrack {
         woken: false,
         keeps: 0,
     };
-    let mut track = SendTrack::new(Box::new(Silence), config).unwrap();
+    let mut track = SendTrack::new(Noise::endless(format), config).unwrap();
     track.count_clock((Instant::ZERO, SHOWN));
     track
 }
