@@ -448,8 +448,9 @@ fn run(
     }
     let steps = session.sent().track.clock_steps;
     if steps > 0 {
+        let often = if steps == 1 { "once".into() } else { format!("{steps} times") };
         notes.push(format!(
-            "this machine's clock was set {steps} times: the time stamps, which count it, jumped with it"
+            "this machine's clock was set {often}: the time stamps, which count it, jumped with it"
         ));
     }
     let captured = finish_capture(capture).map(|ended| ended.unwrap_or_else(|why| why));

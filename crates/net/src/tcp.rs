@@ -1,7 +1,8 @@
 //! A TCP connection as a line: called, with reconnection, or accepted (see [`crate::TcpListening`]).
 //!
-//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`, which is asked before each write), so that messages wait in the endpoint, where a deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a message
-//! is never truncated.
+//! The kernel's send buffer is kept short (`TCP_NOTSENT_LOWAT`, which is asked before each write), so that messages wait in the
+//! endpoint, where a deadline can still drop them. The rest of a write that the kernel did not take stays here until it does: a
+//! message is never truncated.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
