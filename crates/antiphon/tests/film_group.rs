@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use antiphon::net::OsClock;
 use antiphon::video::{Clip, Codec, Frame, OpenOptions, VideoReader};
-use antiphon::{Error, ErrorKind, ReceiveOptions, SendOptions, Stop, TalkOptions, TalkSummary, talk};
+use antiphon::{
+    Error, ErrorKind, PartyRecording, ReceiveOptions, SendOptions, Stop, TalkOptions, TalkSummary, talk,
+};
 use common::{assert_claps_in_step, free_port, scratch};
 
 fn frames(mut reader: VideoReader) -> Vec<Frame> {
@@ -211,23 +213,43 @@ fn pause(clock: &OsClock, time: Duration) {
 /// One that joins in the middle of two seconds between key frames is sent what came since the last one: it need not wait for the next.
 #[test]
 fn one_that_joins_late_has_pictures_from_a_key_frame_before_that() {
-    let group = Group::new("late-film-group", 6);
+    one_joins_late(&Group::new("late-film-group", 6), Who::Sends);
+}
+
+/// The same where a party without pictures is likely to be heard first.
+#[test]
+fn one_that_joins_late_and_hears_another_first_has_them_as_well() {
+    one_joins_late(&Group::new("later-film-group", 7), Who::Listens);
+}
+
+/// Who calls first.
+#[derive(PartialEq)]
+enum Who {
+    Sends,
+    Listens,
+}
+
+fn one_joins_late(group: &Group, first: Who) {
+    let listener = || group.calls(None, 6, group.sink("first.mkv"));
+    let early = (first == Who::Listens).then(listener);
     let sends = group.calls(Some(Clip::H264), 6, "null:".into());
-    let listens = group.calls(None, 6, group.sink("first.mkv"));
+    let listens = early.unwrap_or_else(listener);
     let clock = OsClock::new();
     pause(&clock, Duration::from_millis(700));
     let late = group.calls(None, 3, group.sink("late.mkv"));
     let began = clock.now();
-    let film = group.file("late-1.mkv");
-    // The header waits for the first key frame that can be decoded.
-    while fs::metadata(&film).map_or(0, |file| file.len()) == 0 {
+    // The first one that is heard is the first file. A header waits for the first key frame that can be decoded, or, without any, for five seconds of sound.
+    let files = [1, 2].map(|number| group.file(&format!("late-{number}.mkv")));
+    let has_begun = |film: &PathBuf| fs::metadata(film).is_ok_and(|file| file.len() > 0);
+    while !files.iter().any(has_begun) {
         assert!(clock.now().since(began) < Duration::from_secs(3), "no picture came");
         pause(&clock, Duration::from_millis(5));
     }
     println!("the file has begun after {:?}", clock.now().since(began));
     let (summary, told) = late.ends();
-    let recording = &summary.recordings[0];
-    let Recorded { pictures: written, missed, .. } = is_as_sent(&film);
+    let with_pictures = |recording: &&PartyRecording| recording.pictures.written > 0;
+    let recording = summary.recordings.iter().find(with_pictures).expect("it records the one that sends");
+    let Recorded { pictures: written, missed, .. } = is_as_sent(&recording.sound.file);
     let pictures = &recording.pictures;
     assert_eq!((pictures.written, pictures.packets_missing), (written as u64, 0), "{told:?}");
     // It leaves while they go on, perhaps in the middle of one.
