@@ -111,7 +111,6 @@ impl ReceivePlan {
     /// Over what `uri` names.
     pub fn over(uri: StreamUri, also: Vec<StreamUri>, options: &ReceiveOptions) -> Result<Self, Error> {
         let sink: SinkSpec = options.sink.parse()?;
-        sink.check()?;
         let is_file = matches!(sink.kind, SinkKind::File { .. });
         let overs = overs(&uri, &sink, options)?;
         let further = further_films(&sink, options)?;
@@ -134,6 +133,8 @@ impl ReceivePlan {
             over.check(&uri, true)?;
         }
         let shared_clock = shared_clock(&uri, &sink, options)?;
+        // What this machine lacks is of interest where it would be used.
+        sink.check()?;
         let latency = uri.keys.latency.or(options.latency);
         let asked = asked_latency(latency.or(options.in_step.map(Latency::Of)), &sink);
         let framing = framing_of(&uri, options);
