@@ -60,6 +60,9 @@ pub trait CongestionManager {
     /// The peer of an association tells which packets have arrived.
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>);
 
+    /// A receiver says that it leaves, of which reports came under this SSRC. Anybody can say that of it: its next report shows that it is there.
+    fn on_left(&mut self, ssrc: u32);
+
     /// How the first track of pictures has fared by now: pictures that were begun, and that were left out.
     fn on_pictures(&mut self, now: Instant, begun: u64, left_out: u64);
 
@@ -115,6 +118,8 @@ impl CongestionManager for GrantAll {
     fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
 
     fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
+
+    fn on_left(&mut self, _ssrc: u32) {}
 
     fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 

@@ -1,4 +1,4 @@
-//! When the packets of a peer's streams arrived: what is told to a sender of pictures, which shares out the path by it (RFC 8888).
+//! When the packets of a peer's streams arrived, or those of all parties of a group: what is told to senders of pictures, which share out the path by it (RFC 8888).
 
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ struct Stream {
     /// The number after the highest one, and what it was at each of the last reports, the newest first.
     next: u64,
     told: [u64; TIMES],
+    /// When the last one came.
+    last: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +71,20 @@ impl PacketArrivals {
     /// A packet of `len` bytes came, and was looked at now.
     pub fn on_packet(&mut self, now: Instant, (ssrc, sequence): (u32, u16), received: Received, len: usize) {
         let at = self.streams.iter().position(|stream| stream.ssrc == ssrc).or_else(|| {
-            // Other streams than these are none of one session's.
-            (self.streams.len() < MOST_STREAMS).then(|| self.streams.push(Stream::new(ssrc)))?;
-            Some(self.streams.len() - 1)
+            if self.streams.len() < MOST_STREAMS {
+                self.streams.push(Stream::new(ssrc));
+                return Some(self.streams.len() - 1);
+            }
+            // Other streams than these are none of one session's; of a group's parties some leave.
+            let gone = self.streams.iter().position(|stream| now.since(stream.last) >= GONE)?;
+            self.streams[gone].begin(ssrc);
+            Some(gone)
         });
         let Some(at) = at else { return };
         // What a machine that can't keep up lets wait, waits for all the same.
         let is_behind = now.since(received.received_at) > BEHIND;
         let came = if is_behind { now } else { received.received_at };
+        self.streams[at].last = now;
         self.streams[at].on_packet(sequence, (!received.repaired).then_some(came));
         self.has_news = true;
         self.first.get_or_insert(received.received_at);
@@ -93,8 +101,10 @@ impl PacketArrivals {
     /// Writes the report of `ssrc`, whose clock reads `written`. Returns its length.
     pub fn write(&mut self, now: Instant, ssrc: u32, written: u32, buf: &mut [u8]) -> Option<usize> {
         let mut writer = ArrivalReportWriter::new(ssrc, buf)?;
-        for stream in &mut self.streams {
-            stream.write(now, &mut writer);
+        let full = self.streams.iter_mut().position(|stream| !stream.write(now, &mut writer));
+        // Those that found no room come first in the next one.
+        if let Some(full) = full {
+            self.streams.rotate_left(full);
         }
         let len = writer.finish(written);
         (self.has_news, self.told) = (false, Some(now));
@@ -106,14 +116,20 @@ impl PacketArrivals {
 
 impl Stream {
     fn new(ssrc: u32) -> Self {
-        let none = Arrival { number: u64::MAX, at: None };
         Stream {
             ssrc,
             numbers: Unwrapper::default(),
-            ring: vec![none; REMEMBERED],
+            ring: vec![NONE; REMEMBERED],
             next: 0,
             told: [0; TIMES],
+            last: Instant::ZERO,
         }
+    }
+
+    /// Another one takes its place.
+    fn begin(&mut self, ssrc: u32) {
+        self.ring.fill(NONE);
+        (self.ssrc, self.numbers, self.next, self.told) = (ssrc, Unwrapper::default(), 0, [0; TIMES]);
     }
 
     fn on_packet(&mut self, sequence: u16, at: Option<Instant>) {
@@ -130,11 +146,14 @@ impl Stream {
         self.next = self.next.max(number + 1);
     }
 
-    /// What has come since the last reports but two, as one may be lost.
-    fn write(&mut self, now: Instant, writer: &mut ArrivalReportWriter<'_>) {
+    /// What has come since the last reports but two, as one may be lost. Returns whether there was room for it.
+    fn write(&mut self, now: Instant, writer: &mut ArrivalReportWriter<'_>) -> bool {
         let least = self.next.saturating_sub(REMEMBERED as u64 / 2);
         let first = self.told[TIMES - 1].max(least).max(self.next.saturating_sub(writer.room() as u64));
         if self.told[0] < self.next {
+            if writer.room() == 0 {
+                return false;
+            }
             let packets = (0..(self.next - first) as usize).map(|n| {
                 let number = first + n as u64;
                 let arrival = self.ring[(number % REMEMBERED as u64) as usize];
@@ -147,11 +166,16 @@ impl Stream {
         }
         self.told.copy_within(..TIMES - 1, 1);
         self.told[0] = self.next;
+        true
     }
 }
 
-/// Streams of one peer: 32 channel groups and pictures.
+const NONE: Arrival = Arrival { number: u64::MAX, at: None };
+
+/// Streams of one peer: 32 channel groups and pictures; or those of the 16 parties of a group.
 const MOST_STREAMS: usize = 40;
+/// A stream that has been silent for so long makes room for another.
+const GONE: Duration = Duration::from_secs(5);
 /// Packets of a stream that are remembered.
 const REMEMBERED: usize = 1024;
 /// How often each packet is told of.
@@ -240,5 +264,35 @@ mod tests {
             // Ten in a second there are in any case.
             assert!(reports <= 24 || bytes * 20 <= came, "{bytes} of {came}");
         }
+    }
+
+    /// With more streams than a report has room for, each is told of in one of the next ones.
+    #[test]
+    fn streams_without_room_come_first_in_the_next_report() {
+        let mut arrivals = PacketArrivals::default();
+        let mut told_of = std::collections::BTreeSet::new();
+        for round in 0..8u16 {
+            let now = 1_000 * u64::from(round);
+            for (ssrc, n) in (0..30).flat_map(|ssrc| (0..40).map(move |n| (ssrc, n))) {
+                arrivals.on_packet(at(now), (ssrc, 40 * round + n), received(now, false), 1_000);
+            }
+            let mut buf = [0; 1_100];
+            let len = arrivals.write(at(now + 20), 9, 0, &mut buf).unwrap();
+            told_of.extend(ArrivalReport::parse(&buf[..len]).unwrap().packets().map(|(ssrc, ..)| ssrc));
+        }
+        assert_eq!(told_of.len(), 30, "{told_of:?}");
+    }
+
+    /// Forty streams have places; those of parties that have left are taken by others.
+    #[test]
+    fn a_stream_that_is_gone_makes_room() {
+        let mut arrivals = PacketArrivals::default();
+        (0..41).for_each(|ssrc| arrivals.on_packet(at(0), (ssrc, 7), received(0, false), 100));
+        assert!(arrivals.streams.len() == MOST_STREAMS && arrivals.streams.iter().all(|one| one.ssrc != 40));
+        (1..40).for_each(|ssrc| arrivals.on_packet(at(6_000), (ssrc, 8), received(6_000, false), 100));
+        arrivals.on_packet(at(6_000), (99, 30_000), received(6_000, false), 100);
+        let packets = told(&mut arrivals, 6_010);
+        assert!(packets.iter().any(|(number, _)| *number == 30_000), "{packets:?}");
+        assert!(arrivals.streams.iter().all(|one| one.ssrc != 0));
     }
 }

@@ -325,6 +325,11 @@ impl Parties {
         }
     }
 
+    /// Whether the sound of this SSRC is a party's, which comes on this path.
+    pub(crate) fn has(&self, ssrc: u32, path: PathId) -> bool {
+        self.list.iter().any(|party| party.ssrc == ssrc && party.path == path)
+    }
+
     /// Whether packets of a party come on this path.
     pub(crate) fn knows(&self, path: PathId) -> bool {
         self.list.iter().any(|party| party.path == path)

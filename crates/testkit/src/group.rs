@@ -42,6 +42,10 @@ pub struct GroupMember<P> {
     pub cut_off: bool,
     /// Datagrams that it sent, and those of others that came to it.
     pub counts: [u64; 2],
+    /// What comes to it from others comes through a link of so many bytes a second, before which so many bytes may wait; what finds no room is lost.
+    pub narrow: Option<(f64, usize)>,
+    /// When that link is free.
+    free: Instant,
 }
 
 const WIRE: WireId = WireId(0);
@@ -65,7 +69,14 @@ impl<P: Participant> GroupWorld<P> {
 
     /// Adds a member; returns its number.
     pub fn join(&mut self, participant: P, ppm: i64) -> usize {
-        self.members.push(GroupMember { participant, ppm, cut_off: false, counts: [0; 2] });
+        self.members.push(GroupMember {
+            participant,
+            ppm,
+            cut_off: false,
+            counts: [0; 2],
+            narrow: None,
+            free: Instant::ZERO,
+        });
         self.members.len() - 1
     }
 
@@ -141,7 +152,13 @@ impl<P: Participant> GroupWorld<P> {
                     continue;
                 }
                 let delay = self.delay + self.jitter.mul_f64(self.rng.unit());
-                let arrives = self.now + if to == at { Duration::ZERO } else { delay };
+                let delay = if to == at {
+                    Some(Duration::ZERO)
+                } else {
+                    self.members[to].passes(self.now + delay, bytes.len()).map(|waits| delay + waits)
+                };
+                let Some(delay) = delay else { continue };
+                let arrives = self.now + delay;
                 self.sent += 1;
                 self.flights.insert((arrives, self.sent), (Self::path_of(at), to, bytes.clone()));
             }
@@ -150,6 +167,17 @@ impl<P: Participant> GroupWorld<P> {
 }
 
 impl<P> GroupMember<P> {
+    /// How long a datagram of `len` bytes that comes at `at` takes through the link before this member; `None` if it is lost there.
+    fn passes(&mut self, at: Instant, len: usize) -> Option<Duration> {
+        let Some((rate, room)) = self.narrow else { return Some(Duration::ZERO) };
+        let waits = self.free.since(at);
+        if waits.as_secs_f64() * rate + len as f64 > room as f64 {
+            return None;
+        }
+        self.free = self.free.max(at) + Duration::from_secs_f64(len as f64 / rate);
+        Some(self.free.since(at))
+    }
+
     fn local(&self, now: Instant) -> Instant {
         now.offset_nanos((i128::from(now.as_nanos()) * i128::from(self.ppm) / 1_000_000) as i64)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use antiphon_core::{Profile, Wire};
 use antiphon_media::packet::{EncodingName, ExtensionIds, VIDEO_HEADER};
 use antiphon_session::{
-    Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
+    GroupPaths, Session, SharedPath, VideoPayload, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
 };
 use antiphon_video::{
     CLOCK_RATE, Clip, Frame, FrameCutter, FrameRate, OpenOptions, StreamInfo, UnknownClip, VideoDescription,
@@ -162,9 +162,12 @@ impl VideoFile {
     ) -> Result<Vec<ReadTrouble>, Error> {
         let films: Vec<Vec<Self>> = films.into_iter().filter(|versions| !versions.is_empty()).collect();
         let streams = session.send_track().map_or(0, |track| track.ssrcs().count()) + films.len();
-        // The parties of a call over a group tell nothing of their paths; other programs tell nothing either.
-        if !films.is_empty() && !session.is_group() && described.is_none() {
-            session.set_congestion_manager(Box::new(SharedPath::new(streams)));
+        // Other programs tell nothing of their paths.
+        if !films.is_empty() && described.is_none() {
+            session.set_congestion_manager(match session.is_group() {
+                true => Box::new(GroupPaths::of_call(streams)),
+                false => Box::new(SharedPath::new(streams)),
+            });
         }
         let mut troubles = Vec::new();
         for versions in films {

@@ -15,6 +15,8 @@ use super::{Budget, TrackId};
 /// The first second of pictures or data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beginning {
+    /// Pictures wait for no member.
+    is_at_once: bool,
     /// When the first packet was sent.
     first: Option<Instant>,
     /// When a member first told something.
@@ -31,6 +33,11 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
+    /// Of a call, in which pictures that wait are of no use, and all have heard the sound of the others before.
+    pub fn of_call() -> Self {
+        Beginning { is_at_once: true, ..Beginning::default() }
+    }
+
     /// A packet of so many bytes was sent.
     pub fn on_sent(&mut self, now: Instant, track: TrackId, bytes: usize) {
         if track != TrackId::SOUND {
@@ -52,11 +59,12 @@ impl Beginning {
     /// What may be sent of pictures and data, as far as the members that are known take it. `are_known`: all that have told something have a known rate.
     pub fn budget(&mut self, now: Instant, are_known: bool) -> Budget {
         let Some(first) = self.first else {
-            // One packet shows how long they are.
-            return Budget::Bytes(1, now);
+            let packets = if self.is_at_once { MOST_INITIAL as usize } else { 1 };
+            return Budget::Bytes(packets, now);
         };
         let quiet = first + ALL_TOLD;
         let is_over = match self.told.map(|told| told.max(first)) {
+            Some(_) if self.is_at_once => are_known,
             // Who comes later finds what is sent to those who tell nothing.
             Some(told) if told >= quiet => now >= first + LONGEST,
             Some(told) => are_known && now >= (told + ALL_TOLD).min(first + LONGEST),
@@ -67,7 +75,8 @@ impl Beginning {
             return Budget::All;
         }
         let interval = self.turn_to(now);
-        let left = match now < quiet || self.told.is_some_and(|told| told < quiet) {
+        let is_quiet = now < quiet || self.told.is_some_and(|told| told < quiet);
+        let left = match is_quiet && !self.is_at_once {
             true => {
                 let packets = (FIRST_PACKETS * self.packet as f64).max(USUAL_PACKET) as usize;
                 (packets * (interval as usize + 1)).saturating_sub(self.all)

@@ -53,6 +53,8 @@ pub(super) struct Copa {
     /// goes down by delay until it is.
     first_drained: Option<(f64, Instant)>,
     losses: Losses,
+    /// It goes by delay whoever fills the queue.
+    yields: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,7 +119,15 @@ impl Copa {
             credit: 0,
             first_drained: None,
             losses: Losses::default(),
+            yields: false,
         }
+    }
+
+    /// The same that takes no other sender for one that minds losses alone. `sound`: bytes of the sound that are on their way; it was there before.
+    pub fn yielding(packet: f64, takes: f64, sound: f64) -> Self {
+        let window = sound + INITIAL * packet.max(USUAL_PACKET);
+        let copa = Copa::new(packet, takes);
+        Copa { yields: true, window: window.max(copa.window), ..copa }
     }
 
     /// Bytes that may be on their way.
@@ -221,7 +231,7 @@ impl Copa {
 
     /// Nothing was heard for long: the path begins anew.
     pub fn on_silence(&mut self, packet: f64) {
-        *self = Copa { window: LEAST * packet, ..Copa::new(packet, 0.0) };
+        *self = Copa { window: LEAST * packet, yields: self.yields, ..Copa::new(packet, 0.0) };
     }
 
     /// Reports come in steps: a short span would count one report more or less.
@@ -250,6 +260,9 @@ impl Copa {
 
     /// Whether the queue empties when we let it.
     fn look_for_others(&mut self, now: Instant, told: &Told) {
+        if self.yields {
+            return;
+        }
         let longest = self.longest.iter().fold(self.round.longest, |most, one| most.max(*one));
         let is_empty = told.standing <= STEP.max(longest / 10).max(told.meant);
         let drains = Mode::Draining(now + told.answer + self.drains_in(told), told.standing, told.standing);

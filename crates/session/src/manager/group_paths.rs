@@ -14,6 +14,7 @@ use super::beginning::Beginning;
 use super::shared_path::MeanRate;
 use super::{Budget, CongestionManager, PathFigures, SharedPath, TrackId, Uncounted};
 use crate::associations::AssociationId;
+use crate::packet_arrivals::LATEST;
 use crate::session::MOST_VIDEO_TRACKS;
 
 /// Shares out what the slowest path to a group carries. Where no member tells anything, everything is sent when it is due, after a first second.
@@ -23,6 +24,7 @@ use crate::session::MOST_VIDEO_TRACKS;
 #[derive(Debug)]
 pub struct GroupPaths {
     streams: usize,
+    yields: bool,
     members: Vec<Member>,
     beginning: Beginning,
     /// When another one last took a member's place.
@@ -36,6 +38,10 @@ struct Member {
     ssrc: u32,
     path: SharedPath,
     heard: Instant,
+    /// When the first packet was sent since then.
+    untold: Option<Instant>,
+    /// It has said that it leaves, and told nothing since.
+    has_left: bool,
     /// For how long it has been far below the others, less a part of the time in which it was not.
     below: Duration,
     is_left_behind: bool,
@@ -99,6 +105,16 @@ impl Member {
         self.room.is_lacking && self.is_known()
     }
 
+    /// Whether it tells what comes as soon as any member does: it has left, or its path takes nothing, if it does not.
+    fn tells(&self, now: Instant) -> bool {
+        let within = LATEST + self.path.answer().unwrap_or_default().max(LATEST / 2);
+        !self.has_left && self.untold.is_none_or(|since| now.since(since) < within)
+    }
+
+    fn is_heard(&self, now: Instant) -> bool {
+        !self.has_left && now.since(self.heard) < SILENCE
+    }
+
     fn contradicts(&self) -> bool {
         self.path.contradictions() >= CONTRADICTIONS
     }
@@ -117,11 +133,22 @@ impl Member {
 impl GroupPaths {
     /// For so many streams: the channel groups of the sound, and the pictures. There is room for those that are sent again beside them.
     pub fn new(streams: usize) -> Self {
+        GroupPaths::with(streams, false)
+    }
+
+    /// The same for a party of a call: those who send as well, with such managers, fill the paths of the others. None takes another for a TCP and fills
+    /// the queue as that does; beside a TCP its pictures have what that leaves.
+    pub fn of_call(streams: usize) -> Self {
+        GroupPaths::with(streams, true)
+    }
+
+    fn with(streams: usize, yields: bool) -> Self {
         let streams = streams + MOST_VIDEO_TRACKS;
         GroupPaths {
             streams,
+            yields,
             members: Vec::with_capacity(MOST),
-            beginning: Beginning::default(),
+            beginning: if yields { Beginning::of_call() } else { Beginning::default() },
             replaced: Instant::ZERO,
             sound: MeanRate::default(),
             pictures: Pictures::default(),
@@ -135,8 +162,13 @@ impl GroupPaths {
     }
 
     fn is_believed(&self, now: Instant, member: &Member) -> bool {
-        let is_heard = member.carries().is_some() && now.since(member.heard) < SILENCE;
-        is_heard && !member.contradicts() && !member.is_left_behind
+        let is_known = member.carries().is_some() && member.is_heard(now);
+        is_known && self.is_there(now, member) && !member.contradicts() && !member.is_left_behind
+    }
+
+    /// Whether it tells what comes, or none does: then the sender's own way may be what takes nothing.
+    fn is_there(&self, now: Instant, member: &Member) -> bool {
+        member.tells(now) || !self.members.iter().any(|other| other.tells(now))
     }
 
     /// Whether any member is known to have room for pictures.
@@ -150,7 +182,7 @@ impl GroupPaths {
     fn is_far_below(&self, now: Instant, at: usize) -> bool {
         let (mut others, mut count) = ([0.0; MOST], 0);
         for (other, member) in self.members.iter().enumerate() {
-            let is_heard = now.since(member.heard) < SILENCE && !member.contradicts();
+            let is_heard = member.is_heard(now) && !member.contradicts();
             if let Some(carries) = member.carries().filter(|_| other != at && is_heard) {
                 others[count] = carries;
                 count += 1;
@@ -169,18 +201,20 @@ impl GroupPaths {
     /// Where a member is that was not known: a new place, that of one that is gone, or, now and then, that of the fastest.
     fn place_for(&mut self, now: Instant, ssrc: u32) -> Option<usize> {
         if self.members.len() < MOST {
-            let path = SharedPath::new(self.streams);
+            let path = SharedPath::new(self.streams).of_group(self.yields, self.sound);
             self.members.push(Member {
                 ssrc,
                 path,
                 heard: now,
+                untold: None,
+                has_left: false,
                 below: Duration::ZERO,
                 is_left_behind: false,
                 room: Room::default(),
             });
             return Some(self.members.len() - 1);
         }
-        let gone = self.members.iter().position(|member| now.since(member.heard) >= SILENCE);
+        let gone = self.members.iter().position(|member| !member.is_heard(now));
         let turn = || {
             let rate = |member: &Member| member.path.figures().rate.unwrap_or(0.0);
             let all = self.members.iter().enumerate();
@@ -190,7 +224,7 @@ impl GroupPaths {
         let at = gone.or_else(turn)?;
         self.replaced = now;
         let member = &mut self.members[at];
-        (member.ssrc, member.heard) = (ssrc, now);
+        (member.ssrc, member.heard, member.untold, member.has_left) = (ssrc, now, None, false);
         (member.below, member.is_left_behind) = (Duration::ZERO, false);
         member.room = Room::default();
         member.path.forget();
@@ -206,7 +240,10 @@ impl CongestionManager for GroupPaths {
             self.sound.note(now, packet.len());
         }
         self.beginning.on_sent(now, track, packet.len());
-        self.members.iter_mut().for_each(|member| member.path.on_sent(now, on, track, packet));
+        for member in &mut self.members {
+            member.untold.get_or_insert(now);
+            member.path.on_sent(now, on, track, packet);
+        }
     }
 
     fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>) {
@@ -223,13 +260,19 @@ impl CongestionManager for GroupPaths {
             return;
         }
         member.judge(is_far, now.since(member.heard));
-        member.heard = now;
+        (member.heard, member.untold, member.has_left) = (now, None, false);
         let PathFigures { rate, delivered, .. } = member.path.figures();
         if let Some(rate) = rate {
             let needs = self.sound.rate(now) + LEAST_PICTURES;
             // One that tells of few packets holds up the pictures, whatever rate follows from these.
             let is_little = rate < needs || member.path.delivers_little();
             member.room.note(now, is_little && delivered.is_none_or(|delivered| delivered < needs));
+        }
+    }
+
+    fn on_left(&mut self, ssrc: u32) {
+        for member in self.members.iter_mut().filter(|member| member.ssrc == ssrc) {
+            member.has_left = true;
         }
     }
 
@@ -280,7 +323,7 @@ impl CongestionManager for GroupPaths {
         let rate = |one: &PathFigures| one.rate.unwrap_or(f64::INFINITY);
         let slowest = figures.min_by(|a, b| rate(a).total_cmp(&rate(b)));
         let many = |is: fn(&Member) -> bool| {
-            let heard = self.members.iter().filter(|member| now.since(member.heard) < SILENCE);
+            let heard = self.members.iter().filter(|member| member.is_heard(now));
             heard.filter(|member| is(member)).count() as u16
         };
         let uncounted = Uncounted {

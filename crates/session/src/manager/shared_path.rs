@@ -53,6 +53,8 @@ pub struct SharedPath {
     /// Reports that tell something new, and those that can't be true.
     told: u64,
     contradictions: u32,
+    /// Other senders are like this one.
+    yields: bool,
 }
 
 impl SharedPath {
@@ -80,7 +82,13 @@ impl SharedPath {
             figures: PathFigures::default(),
             told: 0,
             contradictions: 0,
+            yields: false,
         }
+    }
+
+    /// The same that takes no other sender of the path for one that minds losses alone, if `yields`, beside sound that was there before.
+    pub(super) fn of_group(self, yields: bool, sound: MeanRate) -> Self {
+        SharedPath { yields, sound, ..self }
     }
 
     /// Reports of the peer that can't be true: of packets that were not sent, or not yet when they are told to have come, or that are missing
@@ -92,6 +100,11 @@ impl SharedPath {
     /// Reports of the peer that tell of packets of which nothing was told before.
     pub(super) fn told(&self) -> u64 {
         self.told
+    }
+
+    /// From sending to the report of it, smoothed; nothing before a report.
+    pub(super) fn answer(&self) -> Option<Duration> {
+        self.answer
     }
 
     /// Whether less than half of what was sent in the last second has arrived.
@@ -307,7 +320,11 @@ impl CongestionManager for SharedPath {
         let Some(answer) = smoothed else { return };
         let Some((shortest, standing)) = self.round_trip.get() else { return };
         let takes = self.slow.proved() * answer.as_secs_f64();
-        let copa = self.copa.get_or_insert_with(|| Copa::new(self.packet, takes));
+        let (packet, yields, sound) = (self.packet, self.yields, self.sound.rate(now));
+        let copa = self.copa.get_or_insert_with(|| match yields {
+            true => Copa::yielding(packet, takes, sound * answer.as_secs_f64()),
+            false => Copa::new(packet, takes),
+        });
         let told = Told {
             arrived: arrived as f64,
             packets,
@@ -332,6 +349,8 @@ impl CongestionManager for SharedPath {
         figures.queueing = Some(standing.saturating_sub(shortest));
         figures.lost += u64::from(packets.1);
     }
+
+    fn on_left(&mut self, _ssrc: u32) {}
 
     fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 

@@ -8,6 +8,7 @@ use antiphon_core::{Instant, Received};
 use antiphon_media::packet::{RtpView, VIDEO_CLOCK};
 use antiphon_media::rtcp::{Cname, Reception, RemoteReport, RtcpSession};
 
+use super::congestion::OfParty;
 use super::{Session, tell};
 use crate::associations::AssociationId;
 use crate::observer::Seen;
@@ -61,7 +62,13 @@ impl Session {
     }
 
     /// An RTP packet from the group. Returns whether this is a call over a group.
-    pub(super) fn on_party_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) -> bool {
+    pub(super) fn on_party_rtp(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        received: Received,
+        bytes: &[u8],
+    ) -> bool {
         let Some(ssrc) = bytes.first_chunk::<12>().map(|header| u32_at(header, 8)) else { return false };
         let own = self.send.as_ref().map_or(self.ssrc == ssrc, |track| track.ssrcs().any(|own| own == ssrc));
         let Some(conference) = &mut self.conference else { return false };
@@ -73,6 +80,7 @@ impl Session {
             return true;
         }
         let (peer, observers) = (&mut self.peers[at], &mut self.observers);
+        let (arrivals, parties) = (&mut self.arrivals, conference.parties.len());
         conference.parties.on_rtp(now, received, bytes, &mut |party, told| match told {
             Told::Began { rate } => {
                 peer.iter_mut().for_each(|peer| peer.rtcp.begin_source(party, rate));
@@ -85,6 +93,8 @@ impl Session {
                 if let Some(peer) = peer.as_mut().filter(|_| !arrived.duplicate && !behind) {
                     peer.rtcp.on_received(arrived.at, ssrc, arrived.sequence, arrived.timestamp);
                 }
+                let name = (ssrc, arrived.sequence);
+                arrivals.on_party(now, (at, id), (OfParty::Sound, parties), name, received);
                 tell(observers, now, &Seen::Arrived(*arrived));
             }
         });
@@ -98,7 +108,7 @@ impl Session {
     pub(super) fn on_party_picture(
         &mut self,
         now: Instant,
-        at: usize,
+        (at, id): (usize, AssociationId),
         received: Received,
         (view, bytes): (&RtpView<'_>, &[u8]),
     ) -> bool {
@@ -107,6 +117,12 @@ impl Session {
         if is_own {
             conference.parties.on_own();
             return true;
+        }
+        // Those that are not shown take as much of the path.
+        if let Some(video) = view.video.filter(|video| conference.parties.has(video.sound, received.path)) {
+            let what = if video.again.is_some() { OfParty::Repeats } else { OfParty::Pictures };
+            let (parties, name) = (conference.parties.len(), (view.ssrc, view.sequence));
+            self.arrivals.on_party(now, (at, id), (what, parties), name, received);
         }
         let peer = &mut self.peers[at];
         conference.parties.on_picture(now, received, (view, bytes), &mut |told| {

@@ -1,5 +1,5 @@
 //! What the two ends of a path tell each other for congestion control: a receiver of pictures when packets arrived, over any transport
-//! but one of a byte stream.
+//! but one of a byte stream. Each party of a call over a group tells it of the packets of all others, to the group.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use antiphon_core::{Instant, Received, Wire};
 use antiphon_media::rtcp::ArrivalReport;
 
 use super::Session;
+use super::end::State;
 use crate::associations::AssociationId;
 use crate::manager::PathFigures;
 use crate::packet_arrivals::{LATEST, PacketArrivals};
@@ -21,6 +22,15 @@ pub(super) struct Arrivals {
     over: Option<(AssociationId, Instant)>,
     /// When a receiver of ours last told of its own.
     heard: Option<Instant>,
+}
+
+/// What a packet of a party of a call is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfParty {
+    Sound,
+    Pictures,
+    /// Pictures that are sent again beside those.
+    Repeats,
 }
 
 impl Arrivals {
@@ -74,6 +84,30 @@ impl Arrivals {
         }
     }
 
+    /// A packet of another party of the group at `at` came. So many parties tell of theirs, and share what reports may have.
+    pub fn on_party(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        (what, parties): (OfParty, usize),
+        name: (u32, u16),
+        received: Received,
+    ) {
+        if what == OfParty::Pictures {
+            (self.pictures, self.over) = (Some((at, now)), Some((id, now)));
+            self.packets.hold_ready(parties);
+        }
+        // Where nobody sends pictures, nobody needs to know.
+        if self.pictures.is_none() {
+            return;
+        }
+        let share = received.len / parties.max(1);
+        match what {
+            OfParty::Repeats => self.packets.on_repeat(now, name, received, share),
+            OfParty::Sound | OfParty::Pictures => self.packets.on_packet(now, name, received, share),
+        }
+    }
+
     /// A piece of data of the peer at `at` came: it is told of where pictures are, if there are any.
     pub fn on_data(
         &mut self,
@@ -111,6 +145,10 @@ impl Session {
         if self.next_arrivals().is_none_or(|due| due > now) {
             return;
         }
+        if self.conference.is_some() && self.state != State::Open {
+            // It has said goodbye, so nobody is to count it any more.
+            return self.arrivals.pictures = None;
+        }
         let written = self.config.epoch.ntp(now).middle_bits();
         let Some(len) = self.arrivals.packets.write(now, self.ssrc, written, &mut self.report[..MOST_BYTES])
         else {
@@ -140,6 +178,12 @@ impl Session {
         }
     }
 
+    /// Whether we send a stream under this SSRC.
+    fn is_sent_by_us(&self, ssrc: u32) -> bool {
+        self.video.has_ssrc(ssrc)
+            || self.send.as_ref().is_some_and(|track| track.ssrcs().any(|own| own == ssrc))
+    }
+
     pub(super) fn next_arrivals(&self) -> Option<Instant> {
         self.arrivals.pictures.and_then(|_| self.arrivals.packets.due())
     }
@@ -147,6 +191,13 @@ impl Session {
     /// A message of an association: returns whether it tells when packets arrived.
     pub(super) fn on_arrivals_told(&mut self, now: Instant, id: AssociationId, bytes: &[u8]) -> bool {
         let Some(report) = ArrivalReport::parse(bytes) else { return false };
+        // What is told to a group comes back, and what others tell of each other is no path of ours.
+        let is_call = self.conference.is_some();
+        if is_call
+            && (report.ssrc == self.ssrc || !report.packets().any(|(ssrc, ..)| self.is_sent_by_us(ssrc)))
+        {
+            return true;
+        }
         self.arrivals.heard = Some(now);
         let peer = self.peer_at(id).and_then(|at| self.peers[at].as_ref());
         let path = peer.and_then(|peer| Self::path_of(&self.associations, peer, id));

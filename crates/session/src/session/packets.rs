@@ -59,7 +59,7 @@ impl Session {
                     self.on_rtcp(now, (at, came), bytes, received.repaired, ReportFrom::Media(received.path));
                 }
                 Some(PacketKind::Rtp) if self.on_video(now, (at, id), received, bytes) => {}
-                Some(PacketKind::Rtp) => self.on_rtp(now, at, received, bytes),
+                Some(PacketKind::Rtp) => self.on_rtp(now, (at, id), received, bytes),
                 None => self.on_malformed(),
             }
             self.look_for_framing(bytes);
@@ -112,8 +112,14 @@ impl Session {
         self.foreign += u64::from(self.config.reflected.is_some());
     }
 
-    pub(super) fn on_rtp(&mut self, now: Instant, at: usize, received: Received, bytes: &[u8]) {
-        if self.on_party_rtp(now, at, received, bytes) {
+    pub(super) fn on_rtp(
+        &mut self,
+        now: Instant,
+        (at, id): (usize, AssociationId),
+        received: Received,
+        bytes: &[u8],
+    ) {
+        if self.on_party_rtp(now, (at, id), received, bytes) {
             return;
         }
         let tells_receipts = self.tells_receipts(at);

@@ -62,7 +62,7 @@ impl Session {
         let (reports, members, longest_gap) = (&mut peer.reports, &mut peer.members, &mut self.longest_gap);
         let reflected = self.config.reflected.is_some();
         let (mut left, mut collided, mut asked) = (false, false, None);
-        let conference = &mut self.conference;
+        let (conference, manager) = (&mut self.conference, &mut self.manager);
         let endpoint = peer.association.and_then(|id| self.associations.endpoint(id));
         let longest = endpoint.map_or(Duration::MAX, |endpoint| longest_round_trip(&endpoint.stats()));
         // The RTCP session checks a whole compound before it reports events of it, and counts broken ones, which change
@@ -87,6 +87,7 @@ impl Session {
             RtcpEvent::Playout { from, delay } => members.on_playout(now, from, delay),
             RtcpEvent::Bye { ssrc } if !reflected => {
                 members.on_bye(ssrc);
+                manager.on_left(ssrc);
                 left = true;
                 video.iter_mut().for_each(|video| video.on_bye(ssrc));
                 receive.iter_mut().for_each(|track| match from {

@@ -314,7 +314,7 @@ impl Session {
             self.on_data(now, (at, id), received, &view, piece);
             return true;
         }
-        if self.on_party_picture(now, at, received, (&view, bytes)) {
+        if self.on_party_picture(now, (at, id), received, (&view, bytes)) {
             return true;
         }
         // Only our own packets come back from a reflector.

@@ -1,14 +1,18 @@
 //! Pictures in a call over a group: everybody sends them once and is given those of all others, each with its own sound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use antiphon_core::{Instant, Participant, PathId};
+use antiphon_core::{Event, Instant, Participant, PathId};
+use antiphon_media::packet::{ExtensionIds, parse_rtp};
+use antiphon_media::rtcp::ArrivalReport;
 use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{
-    Latency, OpenSink, PartyNotice, PartySinks, ReceiveError, Session, VideoArrived, VideoPayload, VideoSink,
-    VideoSource, VideoTrack, VideoTrackConfig, VideoWay, WhyGone, Written,
+    AssociationId, Budget, CongestionManager, GroupPaths, Latency, OpenSink, PartyNotice, PartySinks,
+    PathFigures, ReceiveError, Session, TrackId, VideoArrived, VideoPayload, VideoSink, VideoSource,
+    VideoTrack, VideoTrackConfig, VideoWay, WhyGone, Written,
 };
 use antiphon_testkit::{GroupWorld, Kept, Noise, expected, ms, stereo};
 
@@ -27,6 +31,8 @@ struct Film {
     party: u8,
     next: (u64, u32),
     bytes: Vec<u8>,
+    /// Each picture can be decoded by itself.
+    is_independent: bool,
 }
 
 /// It begins with whose picture it is, its number, and the number of the part.
@@ -40,14 +46,14 @@ impl VideoSource for Film {
     fn next(&mut self) -> Option<VideoPayload<'_>> {
         let (unit, part) = self.next;
         self.bytes = payload_of(self.party, unit, part);
-        let (due, is_key) = (INTERVAL * unit as u32, unit.is_multiple_of(KEYS));
+        let (due, is_key) = (INTERVAL * unit as u32, self.is_independent || unit.is_multiple_of(KEYS));
         Some(VideoPayload {
             unit,
             part: (part, PARTS),
             due,
             shown: due,
             is_key,
-            is_needed: true,
+            is_needed: !self.is_independent,
             layer: 0,
             bytes: &self.bytes,
         })
@@ -159,12 +165,12 @@ fn party(number: u8, sinks: &Sinks, now: Instant) -> Session {
     let seed = u64::from(number) + 1;
     let sound = Noise::endless(stereo());
     let session = conferring_apart(sound, (Latency::Of(DELAY), seed), Box::new(sinks.clone()), now);
-    with_film(session, number)
+    with_film(session, number, false)
 }
 
-fn with_film(mut session: Session, party: u8) -> Session {
+fn with_film(mut session: Session, party: u8, is_independent: bool) -> Session {
     let sound = session.send_track().expect("it sends").packetiser().ssrc();
-    let film = Film { party, next: (0, 0), bytes: Vec::new() };
+    let film = Film { party, next: (0, 0), bytes: Vec::new(), is_independent };
     let config = VideoTrackConfig { seed: 900 + u64::from(party), ..config(sound) };
     session.add_video_track(VideoTrack::new(Box::new(film), config));
     session
@@ -205,9 +211,9 @@ fn each_of_three_gets_the_pictures_of_the_two_others_with_their_sound() {
         }
         let sent = world.member(member).video_sent().next().expect("pictures");
         assert_eq!((sent.left_out, sent.refused), (0, 0), "{sent:?}");
-        // 1875 packets of sound and 1004 of pictures, each once; reports.
+        // 1875 packets of sound and 1004 of pictures, each once; reports, fifty a second of them on what came.
         let count = world.members[member].counts[0];
-        assert!((2_879..2_920).contains(&count), "{count} packets");
+        assert!((3_360..3_420).contains(&count), "{count} packets");
         assert_eq!(notices(world.member(member)).len(), 2);
     }
 }
@@ -268,6 +274,145 @@ fn losses_of_two_percent_leave_the_sound_as_without_pictures() {
             sinks.is_in_step(at);
         }
     }
+}
+
+/// How the pictures and the sound of the parties of a call fare of which the last one's link carries `kbit_per_s`: for each party how many of its pictures come
+/// whole to the first that is not it, and how many packets of sound the last one lacks or has late: in the first two seconds, in which the windows are found, and after these.
+fn thin_call(kbit_per_s: f64, is_managed: bool) -> (Vec<usize>, [u64; 2]) {
+    let (mut world, sinks) = (GroupWorld::new(ms(5), 7), [(); 3].map(|()| Sinks::default()));
+    for (number, sinks) in (0..).zip(&sinks) {
+        let (sound, seed) = (Noise::endless(stereo()), u64::from(number) + 1);
+        let sinks = Box::new(sinks.clone());
+        let session = conferring_apart(sound, (Latency::Of(DELAY), seed), sinks, Instant::ZERO);
+        let mut session = with_film(session, number, true);
+        if is_managed {
+            session.set_congestion_manager(Box::new(GroupPaths::of_call(2)));
+        }
+        world.join(session, 0);
+    }
+    world.members[2].narrow = Some((kbit_per_s * 125.0, 60_000));
+    let mut lacking_at = |at| {
+        world.run_until(at);
+        heard_by(&mut world, 2).iter().map(|one| one.playout.lost + one.playout.late).sum::<u64>()
+    };
+    let at_first = lacking_at(seconds(2));
+    let lacks = [at_first, lacking_at(seconds(20)) - at_first];
+    let whole = |party: u8| {
+        let sinks = &sinks[usize::from(party == 0)];
+        (0..2).find(|at| sinks.party(*at) == party).map_or(0, |at| sinks.whole(at).len())
+    };
+    let whole: Vec<usize> = (0..3).map(whole).collect();
+    println!("{kbit_per_s} kbit/s, managed {is_managed}: whole {whole:?}, the last one lacks {lacks:?}");
+    (whole, lacks)
+}
+
+/// Two sounds take 3.3 Mbit/s of the last one's link, and their pictures 1.2: they have room for half.
+#[test]
+fn pictures_of_a_call_leave_the_sound_of_a_party_with_a_thin_link() {
+    let (_, lacks) = thin_call(3_900.0, false);
+    assert!(lacks[0] > 80 && lacks[1] > 1_000, "the link is too thin for all: {lacks:?}");
+    let (whole, lacks) = thin_call(3_900.0, true);
+    // Of 750 packets, and of 6750.
+    assert!(lacks[0] <= 20 && lacks[1] == 0, "{lacks:?}");
+    for party in [0, 1] {
+        assert!((100..450).contains(&whole[party]), "{whole:?} of 500");
+    }
+    // What the others send to it delays their reports as well, which it takes for a queue of its own.
+    assert!(whole[2] >= 100, "{whole:?}");
+}
+
+#[test]
+fn a_call_with_room_for_all_has_all_pictures() {
+    let (whole, lacks) = thin_call(20_000.0, true);
+    assert!(lacks == [0, 0] && whole.iter().all(|whole| *whole >= 490), "{whole:?}, {lacks:?}");
+}
+
+/// A call of three with congestion managers.
+fn managed_call(manager: impl Fn() -> Box<dyn CongestionManager>) -> (GroupWorld<Session>, Vec<Sinks>) {
+    let (mut world, sinks) = group_of(3);
+    (0..3).for_each(|member| world.member(member).set_congestion_manager(manager()));
+    (world, sinks)
+}
+
+/// Who leaves, or is gone, tells nothing more of what comes to it, and the pictures of the others go on.
+#[test]
+fn a_party_that_leaves_holds_up_no_pictures() {
+    for says_goodbye in [true, false] {
+        let (mut world, sinks) = managed_call(|| Box::new(GroupPaths::of_call(2)));
+        world.run_until(seconds(4));
+        match says_goodbye {
+            true => world.member(2).stop(seconds(4)),
+            false => world.members[2].cut_off = true,
+        }
+        world.run_until(Instant::from_millis(8_030));
+        for member in [0, 1] {
+            let sent = world.member(member).video_sent().next().expect("pictures");
+            // What waits until it is clear that one is gone is too late, with what can't be decoded without it.
+            let most = if says_goodbye { 0 } else { KEYS };
+            assert!(sent.left_out <= most && sent.units + sent.left_out == 201, "{says_goodbye}: {sent:?}");
+            let at = (0..2).find(|at| sinks[member].party(*at) == 1 - member as u8).expect("the other");
+            let whole = sinks[member].whole(at);
+            assert!(
+                whole.ends_with(&units(5, 8)) || whole.ends_with(&[units(5, 8), vec![200]].concat()),
+                "{whole:?}"
+            );
+            assert!(whole.len() as u64 >= 200 - most, "{whole:?}");
+        }
+    }
+}
+
+/// Counts the reports that a party takes for those on its own streams.
+#[derive(Default)]
+struct Told {
+    own: HashSet<u32>,
+    reports: Arc<AtomicU64>,
+}
+
+impl CongestionManager for Told {
+    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
+
+    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, packet: &[u8]) {
+        self.own.insert(parse_rtp(packet, ExtensionIds::default()).expect("one of ours").ssrc);
+    }
+
+    fn on_report(&mut self, _now: Instant, _on: AssociationId, report: &ArrivalReport<'_>) {
+        assert!(!self.own.contains(&report.ssrc), "it comes back");
+        assert!(report.packets().any(|(ssrc, ..)| self.own.contains(&ssrc)), "it is on others' streams");
+        self.reports.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_left(&mut self, _ssrc: u32) {}
+
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
+
+    fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
+        Budget::All
+    }
+
+    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
+        true
+    }
+
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn figures(&self) -> PathFigures {
+        PathFigures::default()
+    }
+}
+
+#[test]
+fn a_party_is_told_of_its_own_streams_alone() {
+    let reports = Arc::<AtomicU64>::default();
+    let (mut world, _sinks) = managed_call(|| Box::new(Told { reports: reports.clone(), ..Told::default() }));
+    world.run_until(seconds(2));
+    let all = reports.swap(0, Ordering::Relaxed);
+    // The others tell of each other alone.
+    world.passes = Some(Box::new(|from, _, _| from != 2));
+    world.run_until(seconds(4));
+    let of_two = reports.load(Ordering::Relaxed);
+    assert!(all > 200 && of_two > 50 && of_two < all / 2, "{all}, {of_two}");
 }
 
 #[test]

@@ -296,6 +296,37 @@ fn a_member_far_below_the_others_slows_the_pictures_for_a_while() {
     assert!(with[0].whole < 250, "{}", with[0].whole);
 }
 
+/// One that leaves, or whose machine is switched off, tells nothing more of what is sent to it: the pictures of the others go on.
+#[test]
+fn a_member_that_leaves_holds_up_nobody() {
+    for says_goodbye in [true, false] {
+        let group = Group { seconds: 9, ..Group::of(&[FAST; 3]) };
+        let mut hall = group.hall();
+        let seen: Vec<_> = (0..3)
+            .map(|_| {
+                let (number, seen) = (hall.join(0.0, ms(0)), Shared::default());
+                hall.listeners[number].session.set_video_sink(Box::new(seen.clone()));
+                seen
+            })
+            .collect();
+        hall.run_until(hall.at(4_000));
+        let leaving = &mut hall.listeners[1];
+        match says_goodbye {
+            true => leaving.session.stop(leaving.clock.local(hall.now)),
+            false => leaving.dead = true,
+        }
+        let before = hall.sender.video_sent().next().unwrap();
+        hall.run_until(hall.at(8_000));
+        let sent = hall.sender.video_sent().next().unwrap();
+        let (units, left_out) = (sent.units - before.units, sent.left_out - before.left_out);
+        println!("says goodbye {says_goodbye}: {units} pictures, {left_out} left out");
+        // A few are late where nothing tells that it is gone.
+        assert!(units + left_out == 100 && left_out <= if says_goodbye { 0 } else { 4 }, "{sent:?}");
+        assert!(seen[0].whole(5).len() as u64 >= sent.units - 2, "{sent:?}");
+        assert!(seen[1].whole(5).len() <= 102);
+    }
+}
+
 #[test]
 fn a_group_of_fast_members_gets_all() {
     let with = Group::of(&[FAST, "delay=40ms,rate=20Mbit/s,queue=100kB"]).run();

@@ -296,6 +296,8 @@ impl CongestionManager for Metered {
         true
     }
 
+    fn on_left(&mut self, _ssrc: u32) {}
+
     fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
