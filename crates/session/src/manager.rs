@@ -49,35 +49,42 @@ pub enum Budget {
     Bytes(usize, Instant),
 }
 
-/// Shares out what the paths of a session carry. Called on the media thread: it neither allocates nor locks nor waits.
+/// Shares out what the paths of a session carry. Called on the media thread: it neither allocates nor locks nor waits. What it has no use for
+/// it leaves out.
 pub trait CongestionManager {
     /// An association reports an event.
-    fn on_event(&mut self, now: Instant, on: AssociationId, event: &Event);
+    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
 
     /// An RTP packet of `track` was handed to an association.
-    fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]);
+    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
 
     /// The peer of an association tells which packets have arrived.
-    fn on_report(&mut self, now: Instant, on: AssociationId, report: &ArrivalReport<'_>);
+    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
 
     /// A receiver says that it leaves, of which reports came under this SSRC. Anybody can say that of it: its next report shows that it is there.
-    fn on_left(&mut self, ssrc: u32);
+    fn on_left(&mut self, _ssrc: u32) {}
 
     /// How the first track of pictures has fared by now: pictures that were begun, and that were left out.
-    fn on_pictures(&mut self, now: Instant, begun: u64, left_out: u64);
+    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 
     /// What `track` may send now.
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget;
 
     /// Whether a picture of so many bytes, of which all packets leave as they are due, is for one of several receivers: the last of them has to wait no longer
     /// than `patience`, or nothing is in its way.
-    fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool;
+    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
+        true
+    }
 
     /// Since when pictures leave as fast as the paths carry, if they had to wait until that was known: `now` while they wait.
-    fn known_since(&self, now: Instant) -> Option<Instant>;
+    fn known_since(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
 
     /// What is known of the path.
-    fn figures(&self) -> PathFigures;
+    fn figures(&self) -> PathFigures {
+        PathFigures::default()
+    }
 }
 
 /// What a manager knows of a path.
@@ -113,29 +120,7 @@ pub struct Uncounted {
 pub struct GrantAll;
 
 impl CongestionManager for GrantAll {
-    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
-
-    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
-
-    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
-
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
-
     fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
         Budget::All
-    }
-
-    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
-        true
-    }
-
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
-    fn figures(&self) -> PathFigures {
-        PathFigures::default()
     }
 }

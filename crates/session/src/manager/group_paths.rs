@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Event, Instant};
+use antiphon_core::Instant;
 use antiphon_media::rtcp::ArrivalReport;
 
 use super::beginning::Beginning;
@@ -233,8 +233,6 @@ impl GroupPaths {
 }
 
 impl CongestionManager for GroupPaths {
-    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
-
     fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]) {
         if track == TrackId::SOUND {
             self.sound.note(now, packet.len());
@@ -302,10 +300,6 @@ impl CongestionManager for GroupPaths {
             };
         }
         least
-    }
-
-    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
-        true
     }
 
     fn known_since(&self, now: Instant) -> Option<Instant> {

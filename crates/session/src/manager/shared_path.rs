@@ -6,7 +6,7 @@ mod sent_stream;
 
 use std::time::Duration;
 
-use antiphon_core::{Event, Instant};
+use antiphon_core::Instant;
 use antiphon_media::rtcp::{ArrivalReport, PacketArrival};
 
 use super::copa::{Copa, Told, USUAL_PACKET};
@@ -252,8 +252,6 @@ impl SharedPath {
 }
 
 impl CongestionManager for SharedPath {
-    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
-
     fn on_sent(&mut self, now: Instant, on: AssociationId, track: TrackId, packet: &[u8]) {
         let packets_of = match track {
             TrackId::SOUND => 0,
@@ -350,10 +348,6 @@ impl CongestionManager for SharedPath {
         figures.lost += u64::from(packets.1);
     }
 
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
-
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         self.notice_silence(now);
         if track == TrackId::SOUND {
@@ -397,10 +391,6 @@ impl CongestionManager for SharedPath {
     }
 
     /// A single peer tells of the first packet soon.
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
     fn figures(&self) -> PathFigures {
         self.figures
     }

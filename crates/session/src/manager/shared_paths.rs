@@ -54,10 +54,6 @@ impl CongestionManager for SharedPaths {
         }
     }
 
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
-
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         let last = self.last;
         self.paths.get_mut(last).map_or(Budget::All, |(_, path)| path.budget(now, track))
@@ -65,11 +61,6 @@ impl CongestionManager for SharedPaths {
 
     fn takes(&mut self, now: Instant, on: AssociationId, bytes: usize, patience: Duration) -> bool {
         self.of(on).is_none_or(|path| path.takes(now, on, bytes, patience))
-    }
-
-    /// As for one of them alone.
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
     }
 
     /// Of the slowest.

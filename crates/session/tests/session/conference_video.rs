@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use antiphon_core::{Event, Instant, Participant, PathId};
+use antiphon_core::{Instant, Participant, PathId};
 use antiphon_media::packet::{ExtensionIds, parse_rtp};
 use antiphon_media::rtcp::ArrivalReport;
 use antiphon_media::{Sink, SinkError, StreamFormat, Wants};
 use antiphon_session::{
     AssociationId, Budget, CongestionManager, GroupPaths, Latency, OpenSink, PartyNotice, PartySinks,
-    PathFigures, ReceiveError, Session, TrackId, VideoArrived, VideoPayload, VideoSink, VideoSource,
-    VideoTrack, VideoTrackConfig, VideoWay, WhyGone, Written,
+    ReceiveError, Session, TrackId, VideoArrived, VideoPayload, VideoSink, VideoSource, VideoTrack,
+    VideoTrackConfig, VideoWay, WhyGone, Written,
 };
 use antiphon_testkit::{GroupWorld, Kept, Noise, expected, ms, stereo};
 
@@ -369,8 +369,6 @@ struct Told {
 }
 
 impl CongestionManager for Told {
-    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
-
     fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, packet: &[u8]) {
         self.own.insert(parse_rtp(packet, ExtensionIds::default()).expect("one of ours").ssrc);
     }
@@ -381,24 +379,8 @@ impl CongestionManager for Told {
         self.reports.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
-
     fn budget(&mut self, _now: Instant, _track: TrackId) -> Budget {
         Budget::All
-    }
-
-    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
-        true
-    }
-
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
-    fn figures(&self) -> PathFigures {
-        PathFigures::default()
     }
 }
 

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use antiphon_core::{Event, Instant, WireId};
-use antiphon_media::rtcp::ArrivalReport;
-use antiphon_session::{AssociationId, Budget, CongestionManager, Joining, PathFigures, TrackId};
+use antiphon_session::{AssociationId, Budget, CongestionManager, Joining, TrackId};
 
 use crate::wired::{FRAMES, Wired};
 use crate::world::{heard, ms};
@@ -43,24 +42,6 @@ impl CongestionManager for Metered {
         (*messages, *sum) = (*messages + 1, *sum + packet.len());
         self.used += packet.len();
     }
-
-    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
-
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
-    fn figures(&self) -> PathFigures {
-        PathFigures::default()
-    }
-
-    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
-        true
-    }
-
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
 
     fn budget(&mut self, now: Instant, _track: TrackId) -> Budget {
         self.heard.borrow_mut().asked += 1;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use antiphon_core::{Epoch, Event, Instant, NtpTime};
+use antiphon_core::{Epoch, Instant, NtpTime};
 use antiphon_media::packet::EncodingName;
-use antiphon_media::rtcp::{ArrivalReport, PictureLoss};
+use antiphon_media::rtcp::PictureLoss;
 use antiphon_proto::TRANSPORTS;
 use antiphon_session::{
-    AssociationId, Budget, CongestionManager, PathFigures, Session, TrackId, VideoArrived, VideoPayload,
-    VideoSink, VideoSource, VideoTrack, VideoTrackConfig, VideoWay,
+    Budget, CongestionManager, Session, TrackId, VideoArrived, VideoPayload, VideoSink, VideoSource,
+    VideoTrack, VideoTrackConfig, VideoWay,
 };
 use antiphon_testkit::{Kept, Noise, expected, stereo};
 
@@ -278,28 +278,6 @@ fn what_comes_too_late_is_left_out_in_whole_pictures() {
 struct Metered(Arc<Mutex<Vec<Instant>>>);
 
 impl CongestionManager for Metered {
-    fn on_event(&mut self, _now: Instant, _on: AssociationId, _event: &Event) {}
-
-    fn on_sent(&mut self, _now: Instant, _on: AssociationId, _track: TrackId, _packet: &[u8]) {}
-
-    fn on_report(&mut self, _now: Instant, _on: AssociationId, _report: &ArrivalReport<'_>) {}
-
-    fn known_since(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
-    fn figures(&self) -> PathFigures {
-        PathFigures::default()
-    }
-
-    fn takes(&mut self, _now: Instant, _on: AssociationId, _bytes: usize, _patience: Duration) -> bool {
-        true
-    }
-
-    fn on_left(&mut self, _ssrc: u32) {}
-
-    fn on_pictures(&mut self, _now: Instant, _begun: u64, _left_out: u64) {}
-
     fn budget(&mut self, now: Instant, track: TrackId) -> Budget {
         if track == TrackId::SOUND {
             return Budget::All;
