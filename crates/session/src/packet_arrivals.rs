@@ -172,8 +172,8 @@ impl Stream {
 
 const NONE: Arrival = Arrival { number: u64::MAX, at: None };
 
-/// Streams of one peer: 32 channel groups and pictures; or those of the 16 parties of a group.
-const MOST_STREAMS: usize = 40;
+/// Streams of one peer: 32 channel groups and pictures; or the sound, the pictures and those that are sent again of the 16 parties of a group.
+const MOST_STREAMS: usize = 48;
 /// A stream that has been silent for so long makes room for another.
 const GONE: Duration = Duration::from_secs(5);
 /// Packets of a stream that are remembered.
@@ -283,13 +283,13 @@ mod tests {
         assert_eq!(told_of.len(), 30, "{told_of:?}");
     }
 
-    /// Forty streams have places; those of parties that have left are taken by others.
+    /// So many streams have places; those of parties that have left are taken by others.
     #[test]
     fn a_stream_that_is_gone_makes_room() {
         let mut arrivals = PacketArrivals::default();
-        (0..41).for_each(|ssrc| arrivals.on_packet(at(0), (ssrc, 7), received(0, false), 100));
-        assert!(arrivals.streams.len() == MOST_STREAMS && arrivals.streams.iter().all(|one| one.ssrc != 40));
-        (1..40).for_each(|ssrc| arrivals.on_packet(at(6_000), (ssrc, 8), received(6_000, false), 100));
+        (0..=48).for_each(|ssrc| arrivals.on_packet(at(0), (ssrc, 7), received(0, false), 100));
+        assert!(arrivals.streams.len() == MOST_STREAMS && arrivals.streams.iter().all(|one| one.ssrc != 48));
+        (1..48).for_each(|ssrc| arrivals.on_packet(at(6_000), (ssrc, 8), received(6_000, false), 100));
         arrivals.on_packet(at(6_000), (99, 30_000), received(6_000, false), 100);
         let packets = told(&mut arrivals, 6_010);
         assert!(packets.iter().any(|(number, _)| *number == 30_000), "{packets:?}");

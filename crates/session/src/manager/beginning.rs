@@ -4,6 +4,9 @@
 //! slow path, and sound that waits behind a picture is late. Then what waited is sent: as fast as the slowest member carries, or, if nobody has told anything, in bursts
 //! that any TCP may begin with, as the group may be empty, or its members may tell nothing. So nothing that others need is left out, and a member that joins soon
 //! can be sent the first key frame again.
+//!
+//! In a call pictures that wait are of no use, and each path carries the sound of all others: there pictures begin in such bursts at once, until what the members tell bounds
+//! them.
 
 use std::time::Duration;
 
@@ -33,7 +36,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Of a call, in which pictures that wait are of no use, and all have heard the sound of the others before.
+    /// Of a call over a group.
     pub fn of_call() -> Self {
         Beginning { is_at_once: true, ..Beginning::default() }
     }
@@ -59,8 +62,9 @@ impl Beginning {
     /// What may be sent of pictures and data, as far as the members that are known take it. `are_known`: all that have told something have a known rate.
     pub fn budget(&mut self, now: Instant, are_known: bool) -> Budget {
         let Some(first) = self.first else {
-            let packets = if self.is_at_once { MOST_INITIAL as usize } else { 1 };
-            return Budget::Bytes(packets, now);
+            // One packet shows how long they are.
+            let bytes = if self.is_at_once { MOST_INITIAL as usize } else { 1 };
+            return Budget::Bytes(bytes, now);
         };
         let quiet = first + ALL_TOLD;
         let is_over = match self.told.map(|told| told.max(first)) {

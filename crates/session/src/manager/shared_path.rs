@@ -390,7 +390,6 @@ impl CongestionManager for SharedPath {
         before <= 0.0 || behind <= rate * patience.as_secs_f64()
     }
 
-    /// A single peer tells of the first packet soon.
     fn figures(&self) -> PathFigures {
         self.figures
     }
