@@ -17,6 +17,8 @@ pub enum Clip {
     H264Slow,
     /// H.264, 100 kbit/s, 25 frames a second, two temporal layers.
     H264,
+    /// H.264, 1000 kbit/s, 25 frames a second, two temporal layers: a higher version of the same film.
+    H264High,
     /// VP8, 100 kbit/s, 25 frames a second, two temporal layers.
     Vp8,
     /// AV1, 100 kbit/s, 25 frames a second, two temporal layers.
@@ -25,13 +27,14 @@ pub enum Clip {
 
 impl Clip {
     /// All of them.
-    pub const ALL: [Clip; 4] = [Clip::H264Slow, Clip::H264, Clip::Vp8, Clip::Av1];
+    pub const ALL: [Clip; 5] = [Clip::H264Slow, Clip::H264, Clip::H264High, Clip::Vp8, Clip::Av1];
 
     /// As in `clip:NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Clip::H264Slow => "h264-264",
             Clip::H264 => "h264-100",
+            Clip::H264High => "h264-1000",
             Clip::Vp8 => "vp8-100",
             Clip::Av1 => "av1-100",
         }
@@ -42,6 +45,7 @@ impl Clip {
         match self {
             Clip::H264Slow => "clapper and test pattern; H.264, 264 kbit/s, 2.75 frames/s; 76 s",
             Clip::H264 => "clapper and test pattern; H.264, 100 kbit/s, 25 frames/s, two layers; 76 s",
+            Clip::H264High => "clapper and test pattern; H.264, 1000 kbit/s, 25 frames/s, two layers; 76 s",
             Clip::Vp8 => "clapper and test pattern; VP8, 100 kbit/s, 25 frames/s, two layers; 76 s",
             Clip::Av1 => "clapper and test pattern; AV1, 100 kbit/s, 25 frames/s, two layers; 76 s",
         }
@@ -50,7 +54,7 @@ impl Clip {
     /// How its pictures are compressed.
     pub fn codec(self) -> Codec {
         match self {
-            Clip::H264Slow | Clip::H264 => Codec::H264,
+            Clip::H264Slow | Clip::H264 | Clip::H264High => Codec::H264,
             Clip::Vp8 => Codec::Vp8,
             Clip::Av1 => Codec::Av1,
         }
@@ -61,6 +65,7 @@ impl Clip {
         match self {
             Clip::H264Slow => include_bytes!("../assets/h264-264.mkv"),
             Clip::H264 => include_bytes!("../assets/h264-100.mkv"),
+            Clip::H264High => include_bytes!("../assets/h264-1000.mkv"),
             Clip::Vp8 => include_bytes!("../assets/vp8-100.mkv"),
             Clip::Av1 => include_bytes!("../assets/av1-100.mkv"),
         }
@@ -85,7 +90,9 @@ impl FromStr for Clip {
 
 /// No clip has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no clip with video is called '{name}'{hint}: there are h264-264, h264-100, vp8-100 and av1-100")]
+#[error(
+    "no clip with video is called '{name}'{hint}: there are h264-264, h264-100, h264-1000, vp8-100 and av1-100"
+)]
 pub struct UnknownClip {
     /// The name.
     pub name: String,
@@ -117,6 +124,7 @@ mod tests {
             }
             let (wanted, rate, layered) = match clip {
                 Clip::H264Slow => (209, 264_436, 0),
+                Clip::H264High => (1_900, 1_000_000, 1_900 / 3),
                 _ => (1_900, 100_000, 1_900 / 3),
             };
             assert_eq!((frames, keys), (wanted, 38), "{clip:?}");

@@ -71,9 +71,9 @@ pub struct PacketArgs {
 #[derive(Args, Debug)]
 pub struct PictureArgs {
     /// A file whose pictures are sent beside the sound: MP4, Matroska, WebM, IVF,
-    /// raw H.264 or JPEGs, or clip:h264-100, clip:h264-264, clip:vp8-100,
-    /// clip:av1-100 (their sound is clip:clapper); the other end plays both to player:, or records both
-    /// into one file, NAME.mkv.
+    /// raw H.264 or JPEGs, or clip:h264-100, clip:h264-1000, clip:h264-264,
+    /// clip:vp8-100, clip:av1-100 (their sound is clip:clapper); the other end
+    /// plays both to player:, or records both into one file, NAME.mkv.
     /// Again for the same film at a higher bit rate: sent is what the path carries
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Pictures")]
     pub video: Vec<PathBuf>,
