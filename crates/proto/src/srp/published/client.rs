@@ -53,7 +53,8 @@ impl ClientConfig {
 /// *Readings*, where the report is silent or ambiguous:
 /// * ids are compared as serial numbers (RFC 1982), so that the step from the greatest number to 0 is a step forward;
 /// * the interval starts from the first one measured, its deviation from an eighth of that, the round trip's from half;
-/// * until an interval is known the client waits without limit; until a round trip is known, four intervals stand for it;
+/// * until an interval is known the client waits without limit, or, if a later message is there already, for a second: the stream
+///   may be over; until a round trip is known, four intervals stand for it;
 /// * no wait is shorter than [`MIN_WAIT`], or every hiccup on a quiet link would become a NACK;
 /// * a message that is too early while an answer is awaited is kept without a decision;
 /// * the latency of a message is half a round trip and the time by which it came later than expected;
@@ -225,6 +226,9 @@ impl Client {
             self.finish_with(now, data, info, deliver);
         }
         self.early = early;
+        if self.waiting == Waiting::Normal(None) && self.early.holds_any() {
+            self.waiting = Waiting::Normal(Some(now + BLIND_WAIT));
+        }
     }
 
     /// When the expected message is due: ETA = LNRT + (last_LNRT + 1) Sexp.
@@ -376,7 +380,7 @@ impl ReceivingHalf for Client {
 pub const MIN_WAIT: Duration = Duration::from_millis(2);
 /// A probe is sent after this time without a measured round trip (report, section 3.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
-/// The wait for an answer while neither a round trip nor an interval is known: TCP's before its first sample (RFC 6298
+/// The wait for an answer while neither a round trip nor an interval is known, and for a message behind which others wait: TCP's before its first sample (RFC 6298
 /// §2.1).
 const BLIND_WAIT: Duration = Duration::from_secs(1);
 /// The bit of a time that `time_mark` sets.

@@ -71,6 +71,11 @@ impl Early {
         Some((place.info, &place.data))
     }
 
+    /// Whether any message waits.
+    pub fn holds_any(&self) -> bool {
+        self.places.iter().any(|place| place.taken)
+    }
+
     fn place(&mut self, id: u32) -> &mut Place {
         let at = id as usize % self.places.len();
         &mut self.places[at]

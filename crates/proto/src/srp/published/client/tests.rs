@@ -111,6 +111,21 @@ fn an_early_message_forces_the_decision_and_waits_its_turn() {
     assert_eq!(bench.client.due, Some(Instant::from_micros(480_750)));
 }
 
+/// Of the first three messages the third alone comes, and the stream is over before the first is repaired: no interval is known then.
+#[test]
+fn a_missing_message_is_asked_for_though_no_interval_is_known() {
+    let mut bench = Bench::new(asks(), 1);
+    bench.at(0).sent().expect("a probe at the start");
+    bench.at(100).data(3);
+    let nack = |time, id| Ok(Packet::Nack { time, status: STATUS_RESEND, id });
+    assert_eq!(Packet::parse(&bench.sent().unwrap()), nack(100, 1));
+    bench.at(150).hear(Packet::Answer { time: 100, id: 1, data: &[1] });
+    bench.at(1_150).timeout();
+    assert_eq!(Packet::parse(&bench.sent().unwrap()), nack(1_150, 2));
+    bench.at(1_200).hear(Packet::Answer { time: 1_150, id: 2, data: &[2] });
+    assert_eq!(bench.got, [(1, Some(1), true), (2, Some(2), true), (3, Some(3), false)]);
+}
+
 #[test]
 fn what_is_given_up_is_reported_lost_and_dropped_when_it_comes() {
     let mut bench = Bench::started(Box::new(Never));
