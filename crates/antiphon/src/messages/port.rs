@@ -152,7 +152,8 @@ impl SharedState {
         }
     }
 
-    /// The messages that were accepted and received by now, before one is handed over: whoever has it finds it counted.
+    /// Publishes the numbers of accepted and received messages. Called before a received message is queued, so that an application that has fetched
+    /// it finds it counted.
     fn show_messages(&self, stats: &MessageStats) {
         let [accepted, received, ..] = &self.counts;
         accepted.store(stats.messages_accepted, Ordering::Relaxed);

@@ -53,7 +53,7 @@ pub(super) struct Copa {
     /// goes down by delay until it is.
     first_drained: Option<(f64, Instant)>,
     losses: Losses,
-    /// It goes by delay whoever fills the queue.
+    /// Never changes to competing mode: the other senders of the path also control their rate by delay.
     yields: bool,
 }
 

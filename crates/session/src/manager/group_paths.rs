@@ -105,8 +105,9 @@ impl Member {
         self.room.is_lacking && self.is_known()
     }
 
-    /// Whether it tells what comes as soon as any member does: it has left, or its path takes nothing, if it does not.
+    /// Whether its reports are on time. If not, it has left, or its path delivers nothing.
     fn tells(&self, now: Instant) -> bool {
+        // Before its first report no answer time is known, and half of the longest interval of reports stands for it.
         let within = LATEST + self.path.answer().unwrap_or_default().max(LATEST / 2);
         !self.has_left && self.untold.is_none_or(|since| now.since(since) < within)
     }
