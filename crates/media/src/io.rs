@@ -114,6 +114,14 @@ pub struct Wants {
     pub missed: u64,
     /// Sample frames by which the last block of a cycle is handed over before the cycle begins.
     pub margin: usize,
+    /// Sample frames that wait in the sink beyond its target level, handed over before they were due.
+    pub ahead: usize,
+    /// Sample frames beyond its target level that it takes at most, of sound that has come already: a thread that is held up
+    /// until they are due costs nothing then, and their delay is the same.
+    pub early: usize,
+    /// Of a sink that takes whole cycles: nanoseconds by which all cycles begin later since its clock lost time at once, in all, less what [`Self::missed`]
+    /// tells of it.
+    pub slipped: i64,
 }
 
 /// Where a block stands in a cycle of a sink that takes whole cycles.
@@ -128,7 +136,7 @@ pub struct CyclePlace {
 impl Wants {
     /// So many sample frames, in blocks of any length, by a sink that waits for all of them.
     pub fn any(frames: usize) -> Self {
-        Wants { frames, block: usize::MAX, missed: 0, margin: 0 }
+        Wants { frames, block: usize::MAX, missed: 0, margin: 0, ahead: 0, early: 0, slipped: 0 }
     }
 
     /// Where the next block stands in the cycle that the sink takes next, if it takes whole cycles.

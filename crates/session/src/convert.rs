@@ -267,6 +267,9 @@ impl Sink for ConvertedSink {
             block,
             missed: wants.missed * from as u64 / to as u64,
             margin: wants.margin * from / to,
+            ahead: wants.ahead * from / to,
+            early: wants.early * from / to,
+            slipped: wants.slipped,
         })
     }
 

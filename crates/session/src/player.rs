@@ -81,9 +81,9 @@ pub(crate) struct Pace {
 }
 
 /// A block that goes out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DueBlock {
-    /// Its time: at the run's pace that at which it was due, as a driver that is late makes several at once.
+    /// Its time: that at which it is due, if it goes out before; at the run's pace that at which it was due, as a driver that is late makes several at once.
     pub at: Instant,
     /// Its sample frames.
     pub frames: usize,
@@ -143,8 +143,18 @@ impl Pace {
             return Some(DueBlock { at: now, frames: block, missed, cycle: wants.cycle() });
         }
         // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
-        self.next = now + after((block - wants.frames) as u64).max(LOOK_AGAIN);
+        self.next = now + after((block + wants.ahead - wants.frames) as u64).max(LOOK_AGAIN);
         None
+    }
+
+    /// The block that is due next, if the sink takes it before it is due.
+    pub fn early(&self, now: Instant, wants: Wants) -> Option<DueBlock> {
+        let frames = self.block.min(wants.block).max(1);
+        let before = (frames + wants.ahead).saturating_sub(wants.frames);
+        // What it has missed is left out first, once the next block is due.
+        let takes = wants.ahead + frames <= wants.early && wants.missed == self.missed;
+        let at = now + MediaTime::new(before as u64, self.rate).duration();
+        takes.then_some(DueBlock { at, frames, missed: 0, cycle: wants.cycle() })
     }
 }
 
@@ -195,6 +205,12 @@ impl Stream {
     pub fn restart_group(&mut self, group: usize) {
         self.depacketiser.restart_group(group);
         self.playout.buffer_mut().restart_group(group);
+    }
+
+    /// Sample frames that were handed to the sink before they were due.
+    pub fn handed_early(&self) -> u64 {
+        let ahead = self.sink.wants().map_or(0, |wants| wants.ahead as u64);
+        ahead * u64::from(self.format().0.rate()) / u64::from(self.sink.format().rate())
     }
 
     /// Whether everything that the sender sent has been played.
@@ -361,7 +377,11 @@ impl Player {
         match self {
             Player::Unclocked(playout) => playout.pull(now, block),
             Player::Clocked { playout, pace } => {
-                let Some(due) = pace.due(now, sink.wants()) else { return Pulled::default() };
+                let wants = sink.wants();
+                wants.iter().for_each(|wants| playout.follow_slips(now, wants.slipped));
+                let due = pace.due(now, wants);
+                let early = || pace.early(now, wants?).filter(|due| playout.has_come(due.frames));
+                let Some(due) = due.or_else(early) else { return Pulled::default() };
                 let channels = sink.format().channels();
                 playout.skip(due.missed);
                 playout.pull_in_cycle(due.at, due.cycle, &mut block[..due.frames * channels]);

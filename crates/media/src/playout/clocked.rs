@@ -51,6 +51,8 @@ pub struct ClockedPlayout {
     control: Control,
     /// Sound without the resampler, for a device whose cycles are known.
     direct: Option<Box<Direct>>,
+    /// What the device's clock has lost at once so far, in nanoseconds.
+    slipped: Option<i64>,
 }
 
 impl ClockedPlayout {
@@ -65,6 +67,7 @@ impl ClockedPlayout {
             held: MediaTime::new(resampler.delay() as u64, rate).duration(),
             control: Control::default(),
             direct: None,
+            slipped: None,
             playout,
             resampler,
             rate,
@@ -97,6 +100,21 @@ impl ClockedPlayout {
         let pulled = self.playout.pull(due, input);
         self.resampler.process(input, out);
         ClockedPull { pulled, speed: Ppm(self.control.speed), lag_nanos: self.lag_nanos() }
+    }
+
+    /// The clock that paces the device has lost `slipped` nanoseconds at once, in all ([`crate::Wants::slipped`]).
+    pub fn follow_slips(&mut self, now: Instant, slipped: i64) {
+        let before = self.slipped.replace(slipped).unwrap_or(slipped);
+        self.playout.clock.on_slip(now, slipped.saturating_sub(before));
+    }
+
+    /// Whether all sound for the next `frames` sample frames has come, and nothing is to be decided about it until it is due: then it may be
+    /// pulled before, with the time at which it is due.
+    pub fn has_come(&mut self, frames: usize) -> bool {
+        match &self.direct {
+            Some(direct) if direct.on => direct.is_settled() && self.playout.has_come(frames),
+            _ => self.playout.has_come(self.resampler.needed(frames)),
+        }
     }
 
     /// The device has gone without its next `frames` sample frames: what was for them is left out, so that the rest is heard in its time.

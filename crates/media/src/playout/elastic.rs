@@ -400,6 +400,22 @@ impl Playout {
         (least.0.min(most), least.1)
     }
 
+    /// Whether the next `frames` sample frames have come, and more of them than a decision needs that is made when they are due.
+    pub(super) fn has_come(&self, frames: usize) -> bool {
+        let (needed, pending) = match self.elastic.as_deref().filter(|_| !self.clock.is_told()) {
+            Some(elastic) if self.is_off_target(elastic) => return false,
+            Some(elastic) => (frames + 2 * elastic.stretch.overlap() + 1, elastic.pending()),
+            None => (frames, 0),
+        };
+        self.playing && self.run(needed).0 + pending >= needed
+    }
+
+    /// Whether the delay is to be changed.
+    fn is_off_target(&self, elastic: &Elastic) -> bool {
+        let (target, delay) = (elastic.target.target(), self.config.playout_delay);
+        target > delay + LEAST_RISE || delay >= target + LEAST_SURPLUS
+    }
+
     /// Copies what is played next, as it came; the caller knows that it is there.
     fn peek(&mut self, out: &mut [f32]) {
         let Some(position) = self.position else { return };

@@ -80,9 +80,9 @@ impl ReceiveTrack {
         }
     }
 
-    /// Sound that waits in the playout buffer, in sample frames; 0 before the stream begins.
+    /// Sound that waits to be played, in sample frames: in the playout buffer, and what was handed to the sink before it was due. 0 before the stream begins.
     pub fn playout_level(&self) -> u64 {
-        self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level())
+        self.stream.as_ref().map_or(0, |stream| stream.playout.buffer().level() + stream.handed_early())
     }
 
     /// When the last sample frame that was captured before a packet was made is handed to the sink; `None` where sound has no time, as in a recording.

@@ -1,7 +1,7 @@
 //! What a sound server or sound card did to the sound: counted apart from what the network did.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Totals of a device since it was opened, and what it is like now.
@@ -48,6 +48,8 @@ pub(crate) struct Counters {
     /// Whether anything was fetched.
     pub fetched: AtomicBool,
     pub lost: AtomicU64,
+    /// Of a sink that takes whole cycles: time that the server lost at once, in microseconds, less what was made up for.
+    pub slipped: AtomicI64,
     /// When a cycle was last handled, in microseconds; 0 before the first.
     pub last_cycle: AtomicU64,
     pub queue: AtomicU32,

@@ -21,13 +21,48 @@ pub(crate) enum Pacing {
 pub(super) struct Starts {
     /// When the next cycle should begin, in microseconds.
     next: Option<f64>,
+    steps: Steps,
+}
+
+/// When a server's clock loses time at once: all cycles of a while begin later than those of the while before, by more than clocks differ.
+#[derive(Default)]
+struct Steps {
+    /// When the next cycle would begin had the first been on time and no time been lost, in microseconds.
+    even: Option<f64>,
+    /// The least of the cycles of this while by which one began later than that, their number, and the least of the while before.
+    least: f64,
+    cycles: u32,
+    before: Option<f64>,
+    /// What was lost, less what was made up for and what has been told.
+    lost: f64,
+}
+
+impl Steps {
+    /// A cycle of `lasts` microseconds began at `start`. Returns the time that was lost, in microseconds, once it is certain.
+    fn on_cycle(&mut self, start: f64, lasts: f64) -> f64 {
+        let even = self.even.unwrap_or(start);
+        self.even = Some(even + lasts);
+        let late = start - even;
+        self.least = if self.cycles == 0 { late } else { self.least.min(late) };
+        self.cycles += 1;
+        if self.cycles < STEP_CYCLES {
+            return 0.0;
+        }
+        self.cycles = 0;
+        let moved = self.before.replace(self.least).map_or(0.0, |before| self.least - before);
+        let differ = f64::from(STEP_CYCLES) * lasts * CLOCKS_DIFFER;
+        let step = if moved.abs() > LEAST_STEP + differ { moved } else { 0.0 };
+        self.lost += step;
+        step
+    }
 }
 
 impl Starts {
     /// A cycle of `lasts` microseconds was begun at `start`, in microseconds. Returns when it should have been: never later.
     pub fn on_cycle(&mut self, start: u64, lasts: f64) -> u64 {
         let seen = start as f64;
-        let late = self.next.map_or(0.0, |next| seen - next);
+        let step = self.steps.on_cycle(seen, lasts);
+        let late = self.next.map_or(0.0, |next| seen - next - step);
         let begun = if (0.0..LONGEST_LATE).contains(&late) {
             seen - late + late * (lasts / FOLLOWS).min(1.0)
         } else {
@@ -39,7 +74,19 @@ impl Starts {
 
     /// Cycles begin anew.
     pub fn restart(&mut self) {
-        self.next = None;
+        (self.next, self.steps.even, self.steps.cycles, self.steps.before) = (None, None, 0, None);
+    }
+
+    /// What the server's clock has lost at once since this was last called, in microseconds: less what was gained, and what [`Self::on_made_up`] tells.
+    pub fn take_lost(&mut self) -> i64 {
+        let lost = self.steps.lost.trunc();
+        self.steps.lost -= lost;
+        lost as i64
+    }
+
+    /// So much lost time, in microseconds, has been made up for by leaving out sound.
+    pub fn on_made_up(&mut self, micros: f64) {
+        self.steps.lost -= micros;
     }
 }
 
@@ -101,6 +148,13 @@ const STRETCH: u64 = 10_000_000;
 const FOLLOWS: f64 = 1e6;
 /// A cycle that comes later than this, in microseconds, shows that the server has lost time.
 const LONGEST_LATE: f64 = 2_000.0;
+/// Cycles of a while: of so many, one begins on time.
+const STEP_CYCLES: u32 = 6;
+/// A server that loses less at once than this, in microseconds, may be followed as one whose clock is slower: it is what a machine that has nothing else to do
+/// wakes its threads late by.
+const LEAST_STEP: f64 = 250.0;
+/// Beyond that, clocks may differ by this part of a while: twice what sound cards do.
+const CLOCKS_DIFFER: f64 = 1e-3;
 
 #[cfg(test)]
 mod tests {

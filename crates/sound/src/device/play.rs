@@ -111,7 +111,11 @@ impl PlayEnd {
         let start = now.saturating_sub(u64::from(cycle.late()) * 1_000_000 / rate);
         match self.pacing {
             Pacing::Even => start,
-            Pacing::Cycles => self.starts.on_cycle(start, cycle.frames() as f64 * 1e6 / rate as f64),
+            Pacing::Cycles => {
+                let start = self.starts.on_cycle(start, cycle.frames() as f64 * 1e6 / rate as f64);
+                self.counters.slipped.fetch_add(self.starts.take_lost(), Ordering::Relaxed);
+                start
+            }
         }
     }
 }
@@ -128,6 +132,7 @@ impl End for PlayEnd {
         // Evenly, a player that is behind its schedule after lost cycles catches up by itself.
         if flows && self.pacing == Pacing::Cycles {
             self.pass(lost as usize);
+            self.starts.on_made_up(f64::from(lost) * 1e6 / f64::from(self.stream.rate()));
         }
         self.drop_owed();
         self.flowed = if flows { self.flowed.saturating_add(frames as u32) } else { 0 };

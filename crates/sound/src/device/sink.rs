@@ -86,8 +86,12 @@ impl DeviceSink {
     fn wants_of(&self, taken: Taken) -> Wants {
         let (ahead, passed) = (self.ahead(taken), i64::from(taken.passed));
         let within = |frames: i64| frames.clamp(0, MOST_WANTED as i64) as usize;
+        let early = (self.stream.rate() / EARLY) as usize;
         match self.pacing {
-            Pacing::Even => Wants::any(within(i64::from(self.target(taken.period)) - ahead + passed)),
+            Pacing::Even => {
+                let wanted = i64::from(self.target(taken.period)) - ahead + passed;
+                Wants { ahead: within(-wanted), early, ..Wants::any(within(wanted)) }
+            }
             Pacing::Cycles => {
                 let (margin, period) =
                     (self.counters.margin.load(Ordering::Relaxed), i64::from(taken.period.max(1)));
@@ -95,11 +99,15 @@ impl DeviceSink {
                 let (ahead, behind) = (ahead.max(0), (-ahead).max(0));
                 let block = (period - ahead % period) as usize;
                 let missed = self.missed + behind as u64;
+                let wanted = passed + i64::from(margin) - ahead;
                 Wants {
-                    frames: within(passed + i64::from(margin) - ahead),
+                    frames: within(wanted),
                     block,
                     missed,
                     margin: margin as usize,
+                    ahead: within(-wanted),
+                    early,
+                    slipped: 1_000 * self.counters.slipped.load(Ordering::Relaxed),
                 }
             }
         }
@@ -173,7 +181,8 @@ impl Sink for DeviceSink {
         }
         let wants = self.wants_of(self.taken());
         // What does not fit would be pulled for nothing.
-        Some(Wants { frames: wants.frames.min(self.room()), ..wants })
+        let room = self.room();
+        Some(Wants { frames: wants.frames.min(room), early: wants.early.min(wants.ahead + room), ..wants })
     }
 
     fn period(&self) -> Option<usize> {
@@ -208,5 +217,8 @@ impl Sink for DeviceSink {
     }
 }
 
+/// Sound that has come is handed over by at most this part of a second before it is due: 20 ms, for which a thread is seldom held up, and nobody hears
+/// how long a change of it takes.
+const EARLY: u32 = 50;
 /// More than any block.
 const MOST_WANTED: usize = 8192;

@@ -84,6 +84,11 @@ impl Direct {
         self.lag.map(|lag| lag - self.margin)
     }
 
+    /// Whether the sound stays where it is: it is not observed how packets come before it is due.
+    pub fn is_settled(&self) -> bool {
+        self.settled.is_some()
+    }
+
     /// Another stream begins.
     pub fn restart(&mut self) {
         self.history.fill(0.0);
