@@ -133,7 +133,7 @@ impl Default for DriftEstimator {
 }
 
 /// The estimate moves no faster: an error of one measurement must not be audible as a change of pitch.
-const ESTIMATE_SLEW_PPM_PER_S: f64 = 10.0;
+pub(super) const ESTIMATE_SLEW_PPM_PER_S: f64 = 10.0;
 /// One point per second. Standard error of the slope with residuals of 0.1 ms: s·√(12/N)/T = 0.8 ppm.
 const MAX_POINTS: usize = 60;
 /// Fewer are not enough: with ten the standard error is 11 ppm.

@@ -25,8 +25,7 @@ impl MediaClock {
         if self.origin.is_none() || nanos == 0 {
             return;
         }
-        let (before, more) =
-            self.slip.map_or((self.minima.smallest(), 0), |slip| (slip.before, slip.nanos));
+        let (before, more) = self.slip.map_or((self.minima.smallest(), 0), |slip| (slip.before, slip.nanos));
         self.slip = Some(Slip { at: now, nanos: more.saturating_add(nanos), before, since: None });
     }
 
@@ -40,6 +39,9 @@ impl MediaClock {
         }
         let Slip { nanos, before, .. } = *slip;
         self.slip = None;
+        if nanos.unsigned_abs() < LEAST.as_nanos() as u64 {
+            return;
+        }
         let (moved, like) = (since.saturating_sub(before), LIKE.as_nanos() as i64);
         let moved_with_it = if nanos > 0 { moved >= nanos - like } else { moved <= nanos + like };
         if !moved_with_it {
@@ -65,5 +67,7 @@ impl Minima {
 
 /// For so long it is observed how packets come: a few of the longest, and less than the second for which [`Minima`] take the least.
 const OBSERVED: Duration = Duration::from_millis(250);
+/// What is less has come and gone: a server whose cycles were late for a while.
+const LEAST: Duration = Duration::from_micros(150);
 /// Packets that come later by so much less have moved with the device: schedules that follow the queue of an idle path move by less.
 const LIKE: Duration = Duration::from_micros(300);

@@ -1,3 +1,4 @@
+use super::estimator::ESTIMATE_SLEW_PPM_PER_S;
 use super::*;
 use antiphon_core::Rng;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use super::keeper::Keeper;
 use super::meter::Counters;
 use super::play::ring;
 use super::replaced::{InUse, Maker, replaced};
-use super::timeline::Timeline;
+use super::timeline::{Begun, Timeline};
 use super::{Cycle, End, Side};
 use crate::os::Clock;
 
@@ -65,11 +65,11 @@ impl CaptureEnd {
 
 impl End for CaptureEnd {
     fn process(&mut self, cycle: &mut dyn Cycle) {
-        let now = self.clock.micros();
+        let mut begun = Begun::of(cycle, &self.clock, self.stream.rate());
         if cycle.freewheels() {
-            return self.idle(now);
+            return self.idle(begun.now);
         }
-        let lost = self.timeline.lost(cycle, now, self.stream.rate(), &self.counters);
+        let lost = self.timeline.lost(cycle, &mut begun, self.stream.rate(), &self.counters);
         if lost > 0 {
             // Silence takes the place of cycles that were lost, so that the sound after them keeps its time.
             self.counters.underruns.fetch_add(1, Ordering::Relaxed);

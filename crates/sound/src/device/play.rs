@@ -18,7 +18,7 @@ use super::beat::Beat;
 use super::meter::Counters;
 use super::pacing::{Margin, Pacing, Starts};
 use super::replaced::{InUse, Maker, replaced};
-use super::timeline::Timeline;
+use super::timeline::{Begun, Timeline};
 use super::{Cycle, End, Side};
 use crate::os::Clock;
 
@@ -105,14 +105,12 @@ impl PlayEnd {
         }
     }
 
-    /// When a cycle began, in microseconds, which is handled at `now`.
-    fn start_of(&mut self, cycle: &dyn Cycle, now: u64) -> u64 {
-        let rate = u64::from(self.stream.rate());
-        let start = now.saturating_sub(u64::from(cycle.late()) * 1_000_000 / rate);
+    /// When a cycle began by the server's clock, in microseconds.
+    fn start_of(&mut self, begun: Begun) -> u64 {
         match self.pacing {
-            Pacing::Even => start,
+            Pacing::Even => begun.start.max(0.0) as u64,
             Pacing::Cycles => {
-                let start = self.starts.on_cycle(start, cycle.frames() as f64 * 1e6 / rate as f64);
+                let start = self.starts.on_cycle(begun);
                 self.counters.slipped.fetch_add(self.starts.take_lost(), Ordering::Relaxed);
                 start
             }
@@ -122,17 +120,18 @@ impl PlayEnd {
 
 impl End for PlayEnd {
     fn process(&mut self, cycle: &mut dyn Cycle) {
-        let (frames, now) = (cycle.frames(), self.clock.micros());
+        let mut begun = Begun::of(cycle, &self.clock, self.stream.rate());
+        let frames = cycle.frames();
         if cycle.freewheels() {
-            self.idle(now);
+            self.idle(begun.now);
             return cycle.play_silence(0);
         }
         let flows = self.beat.flows.load(Ordering::Relaxed);
-        let lost = self.timeline.lost(cycle, now, self.stream.rate(), &self.counters);
+        let lost = self.timeline.lost(cycle, &mut begun, self.stream.rate(), &self.counters);
         // Evenly, a player that is behind its schedule after lost cycles catches up by itself.
         if flows && self.pacing == Pacing::Cycles {
             self.pass(lost as usize);
-            self.starts.on_made_up(f64::from(lost) * 1e6 / f64::from(self.stream.rate()));
+            self.starts.on_made_up(f64::from(lost) * 1e6 / f64::from(self.stream.rate()) - begun.passed_by);
         }
         self.drop_owed();
         self.flowed = if flows { self.flowed.saturating_add(frames as u32) } else { 0 };
@@ -146,7 +145,7 @@ impl End for PlayEnd {
         }
         self.sounded = self.beat.sounds.load(Ordering::Relaxed);
         self.period = cycle.next() as u32;
-        let start = self.start_of(cycle, now);
+        let start = self.start_of(begun);
         self.beat.set(self.taken, start, self.period);
     }
 

@@ -4,6 +4,38 @@ use std::sync::atomic::Ordering;
 
 use super::Cycle;
 use super::meter::Counters;
+use crate::os::Clock;
+
+/// When a cycle is handled and when it began, in microseconds of our clock.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Begun {
+    pub now: u64,
+    pub start: f64,
+    /// Sample frames that it lasts, and the same in microseconds.
+    pub frames: u32,
+    pub lasts: f64,
+    /// Microseconds of the server's cycles before it in which this client was not called.
+    pub passed_by: f64,
+    /// Whether it is the last one of a while: all clients of a server agree on that, so that they agree on what happened in it.
+    pub ends_while: bool,
+}
+
+impl Begun {
+    /// Of a cycle of a stream of `rate` Hz.
+    pub fn of(cycle: &dyn Cycle, clock: &Clock, rate: u32) -> Self {
+        // Read in this order, a thread that is held up in between takes the cycle for a later one: of several, the earliest counts.
+        let late = f64::from(cycle.late()) * 1e6 / f64::from(rate);
+        let (now, frames) = (clock.micros(), cycle.frames() as u32);
+        Begun {
+            now,
+            start: now as f64 - late,
+            frames,
+            lasts: f64::from(frames) * 1e6 / f64::from(rate),
+            passed_by: 0.0,
+            ends_while: cycle.position() / frames.max(1) % WHILE == WHILE - 1,
+        }
+    }
+}
 
 /// Follows the cycles of one client or, without one, the clock.
 #[derive(Default)]
@@ -26,12 +58,13 @@ struct Slip {
 }
 
 impl Slip {
-    /// A cycle of `lasts` microseconds began at `start`. Returns the time that was lost, in microseconds.
-    fn on_cycle(&mut self, start: f64, lasts: f64) -> f64 {
+    /// A cycle began. Returns the time that was lost, in microseconds.
+    fn on_cycle(&mut self, Begun { start, lasts, passed_by, ends_while, .. }: Begun) -> f64 {
         let Some(expected) = self.expected else {
             *self = Slip { expected: Some(start + lasts), ..Slip::default() };
             return 0.0;
         };
+        let expected = expected + passed_by;
         let late = start - expected;
         self.least = if self.cycles == 0 { late } else { self.least.min(late) };
         self.cycles += 1;
@@ -39,9 +72,9 @@ impl Slip {
         let followed = if late < LEAST_SLIP { late * (lasts / FOLLOWS).min(1.0) } else { 0.0 };
         let mut next = expected + followed + lasts;
         let mut lost = 0.0;
-        if self.cycles == SLIP_CYCLES {
-            self.cycles = 0;
-            if self.least > LEAST_SLIP {
+        if ends_while {
+            let is_whole = std::mem::take(&mut self.cycles) >= WHILE;
+            if is_whole && self.least > LEAST_SLIP {
                 lost = whole_cycles(self.least, lasts);
                 next += lost;
             }
@@ -65,20 +98,23 @@ struct Idled {
 }
 
 impl Timeline {
-    /// A cycle begins at `now`, in microseconds. Returns the sample frames that were lost before it.
-    pub fn lost(&mut self, cycle: &dyn Cycle, now: u64, rate: u32, counters: &Counters) -> u32 {
+    /// A cycle has begun. Returns the sample frames that were lost before it, and tells `begun` of those that the server counted.
+    pub fn lost(&mut self, cycle: &dyn Cycle, begun: &mut Begun, rate: u32, counters: &Counters) -> u32 {
         self.idled = None;
-        let (position, frames) = (cycle.position(), cycle.frames() as u32);
+        let (position, Begun { now, frames, .. }) = (cycle.position(), *begun);
         let last = counters.last_cycle.swap(now, Ordering::Relaxed);
-        let start = now as f64 - f64::from(cycle.late()) * 1e6 / f64::from(rate);
-        let slipped = self.slip.on_cycle(start, f64::from(frames) * 1e6 / f64::from(rate));
+        let longest = rate * LONGEST_GAP_S;
         let lost = match self.next.replace(position.wrapping_add(frames)) {
-            Some(next) if position != next => {
-                self.slip = Slip::default();
-                u64::from(position.wrapping_sub(next))
+            Some(next) => {
+                let jump = position.wrapping_sub(next);
+                if jump > longest {
+                    self.slip = Slip::default();
+                }
+                begun.passed_by = f64::from(if jump > longest { 0 } else { jump }) * 1e6 / f64::from(rate);
+                let slipped = self.slip.on_cycle(*begun);
+                let slipped = if cycle.slips() { slipped * f64::from(rate) / 1e6 } else { 0.0 };
+                u64::from(jump) + slipped.round() as u64
             }
-            Some(_) if cycle.slips() => (slipped * f64::from(rate) / 1e6).round() as u64,
-            Some(_) => 0,
             // The first cycle of a client: the time since the last one of another, but for the period.
             None if last > 0 => {
                 let since = frames_in(now.saturating_sub(last), rate).saturating_sub(frames.into());
@@ -87,7 +123,7 @@ impl Timeline {
             None => 0,
         };
         // A position that goes back, or far ahead, is another clock's.
-        if lost <= u64::from(rate * LONGEST_GAP_S) { lost as u32 } else { 0 }
+        if lost <= u64::from(longest) { lost as u32 } else { 0 }
     }
 
     /// Sample frames that are due at `now` without a device, and were not before.
@@ -109,8 +145,8 @@ fn frames_in(micros: u64, rate: u32) -> u64 {
     micros * u64::from(rate) / 1_000_000
 }
 
-/// Cycles after which one that came late has been made up for: sound cards hold two or three.
-const SLIP_CYCLES: u32 = 6;
+/// Cycles of a while, after which one that came late has been made up for: sound cards hold two or three.
+const WHILE: u32 = 6;
 /// A shorter slip, in microseconds, may be the scheduler's; it adds up with the next one.
 const LEAST_SLIP: f64 = 2_000.0;
 /// Slips of longer cycles than this, in microseconds, are made up for exactly: half of one is too much to be off by.
@@ -127,10 +163,15 @@ const SHORTEST_GAP: u32 = 200;
 mod tests {
     use super::*;
 
+    /// The `n`th cycle of `lasts` microseconds.
+    fn begun(n: u32, start: f64, lasts: f64) -> Begun {
+        Begun { now: start as u64, start, frames: 48, lasts, passed_by: 0.0, ends_while: n % WHILE == 2 }
+    }
+
     /// What was lost by the clock of `starts`, in microseconds.
     fn lost(starts: impl Iterator<Item = f64>) -> f64 {
         let mut slip = Slip::default();
-        starts.map(|start| slip.on_cycle(start, 1_000.0)).sum()
+        (0..).zip(starts).map(|(n, start)| slip.on_cycle(begun(n, start, 1_000.0))).sum()
     }
 
     #[test]
@@ -156,8 +197,11 @@ mod tests {
         // 3.5 ms, three times: an xrun each.
         let starts = (0..6_000)
             .map(|n| f64::from(n) * lasts + 3_500.0 * f64::from(n / 2_000) + f64::from(n * 37 % 300));
-        let lost: Vec<f64> =
-            starts.map(|at| slip.on_cycle(at, lasts) / lasts).filter(|lost| *lost > 0.0).collect();
+        let lost: Vec<f64> = (0..)
+            .zip(starts)
+            .map(|(n, at)| slip.on_cycle(begun(n, at, lasts)) / lasts)
+            .filter(|lost| *lost > 0.0)
+            .collect();
         assert!(lost.iter().all(|cycles| (cycles - cycles.round()).abs() < 1e-9), "{lost:?}");
         let all: f64 = lost.iter().sum::<f64>() * lasts;
         assert!((all - 7_000.0).abs() < lasts, "{all} of 7 ms: {lost:?}");
@@ -173,7 +217,7 @@ mod tests {
                 let cycles = (0..).map(f64::from).take_while(|n| n * lasts < 120e6);
                 let start = |n: f64| n * lasts * (1.0 - ppm / 1e6) + n * 37.0 % 500.0;
                 let by = |n: f64| if n * lasts >= slip { 20e3 } else { 0.0 };
-                cycles.map(|n| expects.on_cycle(start(n) + by(n), lasts)).sum()
+                cycles.map(|n| expects.on_cycle(begun(n as u32, start(n) + by(n), lasts))).sum()
             };
             for ppm in [-500.0, 500.0] {
                 assert_eq!(lost(ppm, f64::MAX), 0.0, "{period}, {ppm} ppm");

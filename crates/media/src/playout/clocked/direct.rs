@@ -49,9 +49,9 @@ pub(super) struct Direct {
     before: f64,
     /// Sample frames of the longest cycle so far.
     cycle: usize,
-    /// Cycles so far, and how many of them could have ended where a packet ends.
+    /// Cycles so far, and of the two places at which the sound may settle, the sooner first, how many of them found all their sound there in time.
     cycles: u32,
-    in_time: u32,
+    in_time: [u32; 2],
     /// Of this window, once the sound has settled.
     reached: Reached,
     /// Whether it settles again.
@@ -73,7 +73,7 @@ impl Direct {
             before: 0.0,
             cycle: 0,
             cycles: 0,
-            in_time: 0,
+            in_time: [0; 2],
             reached: Reached::default(),
             again: false,
         }
@@ -98,7 +98,7 @@ impl Direct {
 
     /// The device's cycles begin at other times.
     fn settle_again(&mut self) {
-        (self.since, self.settled, self.off, self.cycles, self.in_time) = (None, None, 0, 0, 0);
+        (self.since, self.settled, self.off, self.cycles, self.in_time) = (None, None, 0, 0, [0; 2]);
         self.reached = Reached::default();
     }
 
@@ -119,9 +119,9 @@ impl Direct {
         self.history[had - new..].copy_from_slice(&sound[sound.len() - new..]);
     }
 
-    /// Whether cycles were in time for packets often enough, however many packets are lost.
-    fn is_in_time(&self) -> bool {
-        u64::from(self.in_time) * IN_TIME.1 >= u64::from(self.cycles) * IN_TIME.0 && self.cycles > 0
+    /// Whether so many cycles were in time for packets often enough, however many packets are lost.
+    fn is_often(&self, in_time: u32) -> bool {
+        u64::from(in_time) * IN_TIME.1 >= u64::from(self.cycles) * IN_TIME.0 && self.cycles > 0
     }
 }
 
@@ -246,14 +246,14 @@ impl Direct {
     fn on_step(&mut self, now: Instant, (lag, rest): (f64, usize), playout: &mut Playout) {
         let rate = f64::from(playout.config().format.rate());
         let packet = playout.newest().map_or(0.0, |(frames, _)| frames as f64 / rate);
-        let off = lag - self.margin;
         let ends = playout.packet_end(rest as u64, self.cycle as u64).is_some_and(|(ahead, _)| ahead == 0);
-        if self.settled.is_some() && ends && (-packet..=MOST_LAG).contains(&off) {
+        let stays = lag >= -packet && lag - self.margin <= MOST_LAG;
+        if self.settled.is_some() && ends && stays {
             (self.settled, self.off, self.away) = (Some(lag), 0, 0);
         } else {
             self.start_over();
             // Where it waits, its lag is another one afterwards.
-            match off < -packet {
+            match lag < -packet {
                 true => playout.playing = false,
                 false => self.since = Some((now, lag)),
             }
@@ -289,18 +289,28 @@ impl Direct {
         }
     }
 
+    /// Once cycles have been observed: leaves out what is later than it should be. Sound is handed over as it comes, so the margin is no delay where its packets
+    /// come before it; where they do not, it is handed over the margin before its cycle as well.
     fn settle(&mut self, now: Instant, rest: usize, playout: &mut Playout) {
         let rate = f64::from(playout.config().format.rate());
         let Some((lag, (since, _))) = self.lag.zip(self.since) else { return };
-        let behind = ((lag - self.margin - MOST_LAG).max(0.0) * rate) as u64;
-        let wanted = rest as u64 + behind;
-        let Some((ahead, received)) = playout.packet_end(wanted, self.cycle as u64) else { return };
+        let behind = [lag, lag - self.margin].map(|lag| ((lag - MOST_LAG).max(0.0) * rate) as u64);
+        let ends = behind.map(|behind| playout.packet_end(rest as u64 + behind, self.cycle as u64));
+        let [Some(sooner), Some(later)] = ends else { return };
         self.cycles += 1;
-        self.in_time += u32::from(received >= wanted + ahead);
+        for (in_time, (behind, (ahead, received))) in
+            self.in_time.iter_mut().zip(behind.into_iter().zip([sooner, later]))
+        {
+            *in_time += u32::from(received >= rest as u64 + behind + ahead);
+        }
         if now.since(since) < if self.again { OBSERVED_AGAIN } else { OBSERVED } {
             return;
         }
-        let left_out = behind + if self.is_in_time() { ahead } else { 0 };
+        let left_out = match self.in_time.map(|in_time| self.is_often(in_time)) {
+            [true, _] => behind[0] + sooner.0,
+            [false, true] => behind[1] + later.0,
+            [false, false] => behind[1],
+        };
         playout.skip(left_out);
         let lag = lag - left_out as f64 / rate;
         (self.lag, self.settled, self.current) = (Some(lag), Some(lag), None);
