@@ -241,16 +241,24 @@ fn a_server_that_was_killed_is_found_again() {
     check(receiver.end(), &[0]);
 }
 
-/// A program that hangs holds up those that get its sound: JACK calls them no more, and lives.
+/// A program that hangs holds up those that get its sound: JACK calls them no more, and lives. The new client has the connections that a patch bay made, too.
 #[test]
 #[ignore = "needs jackd and GStreamer; scripts/install-peers brings them"]
 fn a_client_that_the_server_calls_no_more_connects_again() {
     let server = Server::start("hang", 48_000, 256);
     let (tone, mut receiver, address) = tone_and_listener(&server, &server, DEADLINE);
-    let source = "jack:?name=musician&connect=tone:.*";
-    let mut sender = server.client(antiphon(["send", source, &address, "--json"]));
+    let ports = Child::start(&mut server.client(program("jack_lsp tone:")), DEADLINE).end().out;
+    let [left, right] = ports.lines().collect::<Vec<_>>()[..] else {
+        panic!("two ports of the tone: {ports}")
+    };
+    let source = format!("jack:?name=musician&connect={left}");
+    let mut sender = server.client(antiphon(["send", source.as_str(), &address, "--json"]));
     let mut sender = Child::start(&mut sender, DEADLINE);
     receiver.wait_until_played(1.0);
+    let patch = program(&format!("jack_connect {right} musician:in_2"));
+    Child::start(&mut server.client(patch), DEADLINE).succeed();
+    // Long enough to be noticed.
+    receiver.wait_until_played(2.0);
     tone.signal("STOP");
     sender.wait_for("the JACK server runs, but calls this program no longer");
     sender.wait_for("\"lost_servers\":1");
@@ -261,6 +269,7 @@ fn a_client_that_the_server_calls_no_more_connects_again() {
     });
     tone.signal("CONT");
     sender.wait_for("connected as 'musician'");
+    sender.wait_for(&format!("'musician' is connected with {right} again"));
     sender.interrupt();
     let device = &sender.end().summary()["device"];
     assert_eq!((&device["lost_servers"], &device["connected"]), (&1.into(), &true.into()), "{device}");

@@ -124,3 +124,33 @@ fn a_stream_that_comes_early_moves_the_schedule_at_once() {
         assert!(steps.len() <= 1, "{steps:?}");
     }
 }
+
+/// A server at both ends loses time at once: 0.3 to 3 ms, each minute. The schedule moves with it, and the sender's clock runs as before. Where packets come as
+/// they did, it stays.
+#[test]
+fn a_server_at_both_ends_that_loses_time_is_no_path_and_no_drift() {
+    for (shared, ppm) in [(true, 0.0), (true, 50.0), (false, 50.0)] {
+        let mut clock = MediaClock::new(48_000);
+        let (mut rng, period) = (Rng::new(7), 64.0 / 48_000.0 / (1.0 + ppm / 1e6));
+        let (mut slipped, mut worst) = (0.0, 0.0f64);
+        for n in 0..(400.0 / period) as u64 {
+            let sent = n as f64 * period;
+            if n > 0 && (sent / 60.0) as u64 > ((sent - period) / 60.0) as u64 {
+                let by = [0.3e-3, 0.9e-3, 1.9e-3, 3e-3, 0.5e-3, 1.3e-3][(sent / 60.0) as usize % 6];
+                slipped += by;
+                clock
+                    .on_slip(Instant::from_nanos(((sent + slipped + 0.001) * 1e9) as u64), (by * 1e9) as i64);
+            }
+            let later = if shared { slipped } else { 0.0 };
+            let arrival = sent + later + 0.001 + 0.0001 * rng.exponential();
+            clock.on_arrival(Instant::from_nanos((arrival * 1e9) as u64), n * 64);
+            let off = clock.offset().unwrap() as f64 / 1e9 - (later - sent * ppm / 1e6) - 0.001;
+            // It is observed for a quarter of a second; and a clock that is fast is followed down.
+            if sent > 90.0 && sent % 60.0 > 0.4 {
+                worst = worst.max(off.abs());
+                assert!((clock.drift().0 - ppm).abs() < 4.0, "{ppm} ppm, {sent} s: {:?}", clock.drift());
+            }
+        }
+        assert!(worst < 0.35e-3, "{shared}, {ppm} ppm: {worst} s");
+    }
+}

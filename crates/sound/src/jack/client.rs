@@ -10,7 +10,8 @@ use super::library::{
     AUDIO, CAPTURE_LATENCY, Functions, IS_INPUT, IS_OUTPUT, LatencyRange, NAME_NOT_UNIQUE, NO_START_SERVER,
     PLAYBACK_LATENCY, RawClient, RawPort, VERSION_ERROR, library,
 };
-use super::ports::{PortKind, c_string, list_ports, text};
+use super::patch::Connections;
+use super::ports::{PortKind, c_string, connections, list_ports, text};
 use crate::device::{Counters, Cycle, Direction, End};
 
 /// Why there is no client.
@@ -318,6 +319,11 @@ impl Client {
             };
             (self.functions.jack_connect)(self.client, from, to) == 0
         }
+    }
+
+    /// What its ports are connected with.
+    pub fn connections(&self) -> Connections {
+        self.ports.iter().map(|port| connections(self.functions, *port)).collect()
     }
 
     /// Sample frames between the ports and the air: what the server says of the device that they are connected to, of several the

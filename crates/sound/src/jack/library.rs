@@ -92,6 +92,7 @@ functions! {
         unsafe extern "C" fn(*mut RawClient, *const c_char, *const c_char, c_ulong, c_ulong) -> *mut RawPort,
     jack_port_get_buffer: unsafe extern "C" fn(*mut RawPort, u32) -> *mut c_void,
     jack_port_name: unsafe extern "C" fn(*const RawPort) -> *const c_char,
+    jack_port_get_connections: unsafe extern "C" fn(*const RawPort) -> *mut *const c_char,
     jack_get_ports:
         unsafe extern "C" fn(*mut RawClient, *const c_char, *const c_char, c_ulong) -> *mut *const c_char,
     jack_connect: unsafe extern "C" fn(*mut RawClient, *const c_char, *const c_char) -> c_int,

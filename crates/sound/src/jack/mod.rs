@@ -5,6 +5,7 @@
 
 mod client;
 mod library;
+mod patch;
 mod ports;
 mod server;
 mod spec;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
 use super::client::Failure;
-use super::library::{AUDIO, Functions, IS_INPUT, IS_OUTPUT, IS_PHYSICAL, RawClient};
+use super::library::{AUDIO, Functions, IS_INPUT, IS_OUTPUT, IS_PHYSICAL, RawClient, RawPort};
 
 /// Which ports are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +25,31 @@ pub(super) fn list_ports(
 ) -> Vec<String> {
     let Ok(pattern) = pattern.map(c_string).transpose() else { return Vec::new() };
     let flags = if kind.inputs { IS_INPUT } else { IS_OUTPUT } | if kind.physical { IS_PHYSICAL } else { 0 };
-    let mut names = Vec::new();
-    // SAFETY: the client is open; the list ends with a null pointer and is freed once.
+    // SAFETY: the client is open, and the pattern terminated.
     unsafe {
         let pattern = pattern.as_ref().map_or(ptr::null(), |pattern| pattern.as_ptr());
-        let list = (functions.jack_get_ports)(client, pattern, AUDIO.as_ptr(), flags);
-        if list.is_null() {
-            return names;
-        }
+        take_list(functions, (functions.jack_get_ports)(client, pattern, AUDIO.as_ptr(), flags))
+    }
+}
+
+/// The ports of others that a port of an open client is connected with.
+pub(super) fn connections(functions: &Functions, port: *const RawPort) -> Vec<String> {
+    // SAFETY: the port lives as long as its client.
+    unsafe { take_list(functions, (functions.jack_port_get_connections)(port)) }
+}
+
+/// A list of names that the library gives away.
+///
+/// # Safety
+///
+/// `list` is null, or a list of the library's that ends with a null pointer; it is freed.
+unsafe fn take_list(functions: &Functions, list: *mut *const c_char) -> Vec<String> {
+    let mut names = Vec::new();
+    if list.is_null() {
+        return names;
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
         let mut at = list;
         while !(*at).is_null() {
             names.push(text(*at));

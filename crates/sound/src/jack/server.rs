@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use antiphon_media::StreamFormat;
 
 use super::client::{Client, Events, Failure, Opened};
+use super::patch::Patch;
 use super::ports::PortKind;
 use super::spec::{Connect, JackSpec};
 use crate::OpenError;
@@ -22,6 +23,7 @@ pub(super) struct JackServer {
     freewheels: bool,
     /// As last published.
     latency: u32,
+    patch: Patch,
 }
 
 impl JackServer {
@@ -32,7 +34,18 @@ impl JackServer {
         counters: &Arc<Counters>,
     ) -> Self {
         let (spec, counters) = (spec.clone(), counters.clone());
-        JackServer { spec, direction, stream, counters, rate: 0, period: 0, freewheels: false, latency: 0 }
+        let patch = Patch::default();
+        JackServer {
+            spec,
+            direction,
+            stream,
+            counters,
+            rate: 0,
+            period: 0,
+            freewheels: false,
+            latency: 0,
+            patch,
+        }
     }
 
     /// Activates `opened` with `end` and connects its ports.
@@ -48,6 +61,7 @@ impl JackServer {
             self.counters.tell(format!("the JACK client name '{wanted}' is in use: this one is '{got}'"));
         }
         self.connect(&client)?;
+        self.patch.restart();
         Ok(client)
     }
 
@@ -80,6 +94,21 @@ impl JackServer {
             ));
         }
         Ok(())
+    }
+}
+
+impl JackServer {
+    /// Remembers what others connect, and makes it again after a client was lost.
+    fn follow_patch(&mut self, client: &Client) {
+        let now = client.connections();
+        if self.patch.lacks() {
+            let connected = self.patch.restore(&now, |channel, port| client.connect(channel, port));
+            if !connected.is_empty() {
+                let name = client.name();
+                self.counters.tell(format!("'{name}' is connected with {} again", connected.join(", ")));
+            }
+        }
+        self.patch.look(now, self.counters.last_cycle.load(Ordering::Relaxed));
     }
 }
 
@@ -135,6 +164,7 @@ impl Server for JackServer {
             events.latency.store(latency, Ordering::Relaxed);
             client.latency_changed();
         }
+        self.follow_patch(client);
         Ok(())
     }
 

@@ -241,3 +241,16 @@ fn only_a_fixed_delay_at_one_rate_goes_without_the_resampler() {
     assert!(!direct(config, 44_100), "another rate");
     assert!(!direct(PlayoutConfig { adapts: Some(AdaptiveDelay::default()), ..config }, 48_000), "auto");
 }
+
+/// Sound is handed over as it comes, so a long margin does not make it later where its packets come before that.
+#[test]
+fn a_margin_that_packets_come_before_is_no_delay() {
+    for (margin, cycles) in [(12, 5), (60, 5), (140, 5), (170, 6)] {
+        // 10.1 ms of path: packets come 3.2 ms, 155 sample frames, before the fifth cycle.
+        let mut room = Room::new(Duration::from_millis(4), 10.1, 0.0);
+        room.margin = margin;
+        room.run(40.0, noise);
+        let late = room.clocked.playout().counters().late;
+        assert_eq!((room.exact_delay(noise), late), (Some(cycles * PERIOD), 0), "{margin}");
+    }
+}
