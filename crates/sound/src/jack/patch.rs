@@ -9,7 +9,7 @@ pub(super) struct Patch {
     /// As last looked at, and the last cycle by then.
     seen: Connections,
     cycle: u64,
-    /// As they were while cycles still came: a server that drops a client disconnects it first.
+    /// As they were while cycles still came: a server that ends may disconnect its clients first.
     kept: Connections,
     /// Those of a lost client that the new one lacks.
     lacking: Vec<(usize, String)>,
@@ -28,7 +28,10 @@ impl Patch {
 
     /// Another client begins.
     pub fn restart(&mut self) {
-        for (channel, ports) in std::mem::take(&mut self.kept).into_iter().enumerate() {
+        let kept = std::mem::take(&mut self.kept);
+        // One that is called no more may be connected later still.
+        let last = if self.seen.iter().all(Vec::is_empty) { kept } else { std::mem::take(&mut self.seen) };
+        for (channel, ports) in last.into_iter().enumerate() {
             self.lacking.extend(ports.into_iter().map(|port| (channel, port)));
         }
         (self.seen, self.looks) = (Vec::new(), LOOKS);
@@ -98,6 +101,15 @@ mod tests {
         );
         assert_eq!(asked, [(0, "scope:in".to_string())]);
         assert!(!patch.lacks());
+    }
+
+    #[test]
+    fn a_connection_made_after_the_last_cycle_counts() {
+        let mut patch = Patch::default();
+        (1..4).for_each(|cycle| patch.look(of(&[]), cycle));
+        patch.look(of(&["mixer:in"]), 3);
+        patch.restart();
+        assert_eq!(patch.restore(&of(&[]), |_, _| true), ["mixer:in"]);
     }
 
     #[test]

@@ -18,12 +18,14 @@ use super::{ClockedPlayout, ClockedPull, Control};
 use crate::CyclePlace;
 use crate::playout::Playout;
 
-/// Cycles of a window, those for which the last packet was not there yet, and whether they were many in the window before.
+/// Cycles of a window, those for which the last packet was not there yet, and whether they were many in the window before; and how many of the last ones in
+/// a row.
 #[derive(Clone, Copy, Default)]
 struct Reached {
     cycles: u32,
     missed: u32,
     again: bool,
+    row: u32,
 }
 
 /// How sound goes out unchanged.
@@ -207,10 +209,10 @@ impl Direct {
         let window = self.follow(now, lag / rate + self.margin);
         let agrees = window.is_none_or(|lag| self.agrees(now, (lag, rest), playout));
         if agrees && frames == rest {
-            match self.settled {
-                None => self.settle(now, rest, playout),
-                Some(_) => self.look_at_packets(rest, window.is_some(), playout),
+            if self.settled.is_none() {
+                self.settle(now, rest, playout);
             }
+            self.look_at_packets(rest, window.is_some(), playout);
         }
         agrees && !playout.clock().is_told()
     }
@@ -266,24 +268,27 @@ impl Direct {
         self.settle_again();
     }
 
-    /// The sound that has settled comes up to a packet before its schedule. Where packets miss their cycles because of that, as with a margin that has
-    /// become longer since, it goes back.
+    /// Sound comes before its schedule where it has settled, or where the margin has become longer. Where packets miss their cycles because of that, it goes
+    /// back.
     fn look_at_packets(&mut self, rest: usize, is_over: bool, playout: &mut Playout) {
         // Without a packet nothing waits.
         let received = playout.packet_end(rest as u64, self.cycle as u64).map_or(0, |(_, received)| received);
         let short = (rest as u64).saturating_sub(received);
         // More is missing where packets are lost.
+        let reached = &mut self.reached;
         if short <= self.cycle as u64 {
-            self.reached.cycles += 1;
-            self.reached.missed += u32::from(short > 0);
+            reached.cycles += 1;
+            reached.missed += u32::from(short > 0);
+            reached.row = if short > 0 { reached.row + 1 } else { 0 };
         }
-        if !is_over {
-            return;
-        }
-        let Reached { cycles, missed, again } = self.reached;
+        let in_a_row = f64::from(reached.row) * self.cycle as f64;
+        let all = in_a_row > ALL_MISSED * f64::from(playout.config().format.rate());
+        let Reached { cycles, missed, again, row } = *reached;
         let misses = u64::from(missed) * IN_TIME.1 > u64::from(cycles) * (IN_TIME.1 - IN_TIME.0);
-        self.reached = Reached { again: misses, ..Reached::default() };
-        if misses && again && self.lag_now().is_some_and(|lag| lag < -MOST_LAG) {
+        if is_over {
+            *reached = Reached { again: misses, row, ..Reached::default() };
+        }
+        if (all || is_over && misses && again) && self.lag_now().is_some_and(|lag| lag < -MOST_LAG) {
             self.start_over();
             playout.playing = false;
         }
@@ -341,6 +346,8 @@ impl Playout {
 const HISTORY: usize = 3;
 /// In seconds: a delay is constant within this, and schedules that follow the queue of an idle path move by less.
 const MOST_LAG: f64 = 0.4e-3;
+/// For so long, in seconds, packets miss every cycle before the sound goes back: longer than what holds up a thread now and then.
+const ALL_MISSED: f64 = 0.1;
 /// The lag is looked at so often.
 const WINDOW: Duration = Duration::from_secs(1);
 /// So many windows in a row tell that the clocks differ: a step of less than a millisecond, which the schedule follows by as much a second, moves it in two.

@@ -204,7 +204,8 @@ fn where_a_longer_margin_has_packets_miss_their_cycles_the_sound_goes_back() {
     room.run(30.0, noise);
     let late = room.clocked.playout().counters().late;
     assert_eq!((room.clocked.is_direct(), room.exact_delay(noise)), (true, Some(6 * PERIOD)));
-    assert!((1..3 * 375).contains(&late), "{late}");
+    // A tenth of a second, in which it is certain.
+    assert!((1..45).contains(&late), "{late}");
     room.run(60.0, noise);
     assert_eq!(room.clocked.playout().counters().late, late);
 }
