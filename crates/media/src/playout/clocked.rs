@@ -112,7 +112,7 @@ impl ClockedPlayout {
     /// pulled before, with the time at which it is due.
     pub fn has_come(&mut self, frames: usize) -> bool {
         match &self.direct {
-            Some(direct) if direct.on => direct.is_settled() && self.playout.has_come(frames),
+            Some(direct) if direct.on => !direct.observes() && self.playout.has_come(frames),
             _ => self.playout.has_come(self.resampler.needed(frames)),
         }
     }

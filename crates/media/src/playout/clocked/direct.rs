@@ -49,6 +49,8 @@ pub(super) struct Direct {
     off: u32,
     away: u32,
     before: f64,
+    /// Cycles that have been pulled.
+    whole: u64,
     /// Sample frames of the longest cycle so far.
     cycle: usize,
     /// Cycles so far, and of the two places at which the sound may settle, the sooner first, how many of them found all their sound there in time.
@@ -73,6 +75,7 @@ impl Direct {
             off: 0,
             away: 0,
             before: 0.0,
+            whole: 0,
             cycle: 0,
             cycles: 0,
             in_time: [0; 2],
@@ -86,9 +89,9 @@ impl Direct {
         self.lag.map(|lag| lag - self.margin)
     }
 
-    /// Whether the sound stays where it is: it is not observed how packets come before it is due.
-    pub fn is_settled(&self) -> bool {
-        self.settled.is_some()
+    /// Whether the next cycle is one whose packets are looked at when it is due.
+    pub fn observes(&self) -> bool {
+        self.settled.is_none() && self.whole.is_multiple_of(OBSERVES)
     }
 
     /// Another stream begins.
@@ -209,9 +212,10 @@ impl Direct {
         let window = self.follow(now, lag / rate + self.margin);
         let agrees = window.is_none_or(|lag| self.agrees(now, (lag, rest), playout));
         if agrees && frames == rest {
-            if self.settled.is_none() {
+            if self.observes() {
                 self.settle(now, rest, playout);
             }
+            self.whole += 1;
             self.look_at_packets(rest, window.is_some(), playout);
         }
         agrees && !playout.clock().is_told()
@@ -359,6 +363,8 @@ const FASTER: f64 = 0.55e-3;
 const OBSERVED: Duration = Duration::from_secs(3);
 /// The same once the sound has settled before: for longer than the schedule remembers (five seconds), so that it does not follow what comes back.
 const OBSERVED_AGAIN: Duration = Duration::from_secs(6);
+/// While it is observed how packets come, one cycle of so many is not handed over before it is due.
+const OBSERVES: u64 = 8;
 /// Of so many cycles, the second, the first are in time, at least: the rest may lack packets that were lost.
 const IN_TIME: (u64, u64) = (4, 5);
 
