@@ -105,7 +105,10 @@ impl ClockedPlayout {
     /// The clock that paces the device has lost `slipped` nanoseconds at once, in all ([`crate::Wants::slipped`]).
     pub fn follow_slips(&mut self, now: Instant, slipped: i64) {
         let before = self.slipped.replace(slipped).unwrap_or(slipped);
-        self.playout.clock.on_slip(now, slipped.saturating_sub(before));
+        if slipped != before {
+            self.playout.clock.on_slip(now, slipped.saturating_sub(before));
+            self.direct.iter_mut().for_each(|direct| direct.on_slip(now));
+        }
     }
 
     /// Whether all sound for the next `frames` sample frames has come, and nothing is to be decided about it until it is due: then it may be

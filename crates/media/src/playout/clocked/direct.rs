@@ -49,6 +49,9 @@ pub(super) struct Direct {
     off: u32,
     away: u32,
     before: f64,
+    /// When the device's clock last lost time at once, and how often since it last kept its time a schedule that moved was not taken for clocks that differ.
+    slipped: Option<Instant>,
+    excused: u32,
     /// Cycles that have been pulled.
     whole: u64,
     /// Sample frames of the longest cycle so far.
@@ -75,6 +78,8 @@ impl Direct {
             off: 0,
             away: 0,
             before: 0.0,
+            slipped: None,
+            excused: 0,
             whole: 0,
             cycle: 0,
             cycles: 0,
@@ -240,11 +245,23 @@ impl Direct {
         }
         self.off += 1;
         // A drift so slow that it looks like rest takes three windows and more on the way.
-        let steps = self.away <= 1 && moved < MOST_LAG / 4.0;
+        let steps = self.away <= 1 && moved < MOST_LAG / 4.0 || self.off >= OFF && self.is_excused(now);
         if steps {
             self.on_step(now, (lag, rest), playout);
         }
         steps || self.off < OFF
+    }
+
+    /// Whether the schedule may have moved because the device's clock loses time again and again.
+    fn is_excused(&mut self, now: Instant) -> bool {
+        let is_new = self.slipped.is_some_and(|at| now.since(at) < DISTURBS);
+        self.excused = if is_new { self.excused + 1 } else { 0 };
+        is_new && self.excused <= MOST_EXCUSED
+    }
+
+    /// The device's clock has lost time at once.
+    pub fn on_slip(&mut self, now: Instant) {
+        self.slipped = Some(now);
     }
 
     /// The schedule has moved. Sound that is still less than a packet before it, and whose cycles end where packets do, stays as it is: after an xrun that
@@ -356,6 +373,10 @@ const ALL_MISSED: f64 = 0.1;
 const WINDOW: Duration = Duration::from_secs(1);
 /// So many windows in a row tell that the clocks differ: a step of less than a millisecond, which the schedule follows by as much a second, moves it in two.
 const OFF: u32 = 3;
+/// For so long after a device's clock has lost time, a schedule may move because of that: it is followed within five seconds, and settles within as many.
+const DISTURBS: Duration = Duration::from_secs(10);
+/// Clocks that differ move it again each time that the sound has settled.
+const MOST_EXCUSED: u32 = 3;
 /// What the lag changes by in a window if it is no drift, in seconds: clocks are 500 ppm apart at most.
 const FASTER: f64 = 0.55e-3;
 /// For how long cycles are observed once the schedule comes down no more. It follows a clock that differs from this machine's, as a server's may at both ends, within five

@@ -255,3 +255,37 @@ fn a_margin_that_packets_come_before_is_no_delay() {
         assert_eq!((room.exact_delay(noise), late), (Some(cycles * PERIOD), 0), "{margin}");
     }
 }
+
+/// A server at both ends that loses up to two milliseconds every other second, as on a machine that is busy with other things; and servers of two machines, one
+/// of which does that four times a minute.
+#[test]
+fn clocks_that_differ_are_told_from_one_that_loses_time() {
+    for (sender_ppm, shared) in [(0.0, true), (100.0, false), (-100.0, false)] {
+        let mut room = Room::new(Duration::from_millis(4), 10.1, sender_ppm);
+        let (mut seconds, mut slipped) = (12.0, 0i64);
+        room.run(seconds, noise);
+        room.clocked.follow_slips(Instant::ZERO, 0);
+        let late = room.clocked.playout().counters().late;
+        for n in 0..30 {
+            let by = [0.3e-3, 1.1e-3, 1.9e-3, 0.7e-3][n % 4];
+            slipped += (by * 1e9) as i64;
+            seconds += if shared { 2.0 } else { 15.0 };
+            if shared {
+                room.shift += by;
+            } else {
+                // Packets come sooner than the cycles that play them.
+                room.path -= by;
+            }
+            let cycles = room.cycles as f64 * PERIOD as f64 / RATE;
+            let now = Instant::from_nanos(((cycles + room.shift + 1.0) * 1e9) as u64);
+            room.clocked.follow_slips(now, slipped);
+            room.run(seconds, noise);
+        }
+        assert_eq!(room.clocked.is_direct(), shared, "{sender_ppm} ppm");
+        let playout = room.clocked.playout();
+        if shared {
+            assert_eq!((room.exact_delay(noise), playout.counters().late), (Some(5 * PERIOD), late));
+            assert!(playout.clock().drift().0.abs() < 2.0, "{:?}", playout.clock().drift());
+        }
+    }
+}
