@@ -53,11 +53,14 @@ pub struct Ready {
     pub frames: usize,
     /// No more sample frames will follow.
     pub ended: bool,
+    /// Of a live source that knows: sample frames that it gives at a time, as a sound server's period; 0 where it does not know. More than that waits only after
+    /// a stall.
+    pub piece: usize,
 }
 
 impl Ready {
     /// For a source that makes its sound on request and never has to be waited for.
-    pub const ALWAYS: Ready = Ready { frames: usize::MAX, ended: false };
+    pub const ALWAYS: Ready = Ready { frames: usize::MAX, ended: false, piece: 0 };
 }
 
 /// What [`Source::pull`] found.

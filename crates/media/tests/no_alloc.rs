@@ -188,7 +188,7 @@ impl Source for Microphone {
     }
 
     fn ready(&self) -> Ready {
-        Ready { frames: self.there, ended: false }
+        Ready { frames: self.there, ended: false, piece: 0 }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

@@ -198,7 +198,7 @@ impl Source for ConvertedSource {
     }
 
     fn ready(&self) -> Ready {
-        let Ready { frames, ended } = self.source.ready();
+        let Ready { frames, ended, piece } = self.source.ready();
         let Conversion { ledger, made, resampler, .. } = &self.conversion;
         let waiting = made.len() / self.wanted.channels();
         // Whole chunks are taken, except for the last; a resampler's output may come a sample frame later.
@@ -209,7 +209,9 @@ impl Source for ConvertedSource {
             }
             _ => taken,
         };
-        Ready { frames: waiting.saturating_add(made), ended }
+        // It comes out in chunks.
+        let piece = ledger.worth(piece.next_multiple_of(CHUNK) as u64) as usize;
+        Ready { frames: waiting.saturating_add(made), ended, piece }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
@@ -365,7 +367,7 @@ impl Source for LimitedSource {
     fn ready(&self) -> Ready {
         let ready = self.source.ready();
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-        Ready { frames: ready.frames.min(left), ended: ready.ended || ready.frames >= left }
+        Ready { frames: ready.frames.min(left), ended: ready.ended || ready.frames >= left, ..ready }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

@@ -136,7 +136,7 @@ impl Source for StreamSource {
 
     fn ready(&self) -> Ready {
         let ended = self.ring.is_abandoned();
-        Ready { frames: self.ring.slots() / self.stream.channels(), ended }
+        Ready { frames: self.ring.slots() / self.stream.channels(), ended, piece: 0 }
     }
 
     fn keep_newest(&mut self, _frames: usize) -> u64 {

@@ -79,7 +79,7 @@ impl Source for Level {
 
     fn ready(&self) -> Ready {
         let state = self.state.lock().unwrap();
-        Ready { frames: state.ready, ended: state.ended }
+        Ready { frames: state.ready, ended: state.ended, piece: 0 }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

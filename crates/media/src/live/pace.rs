@@ -18,7 +18,7 @@ use crate::Source;
 /// * *A stall* of the media thread or of the source. Overdue blocks leave at once, as each is late already; beyond
 ///   250 ms only the newest block is worth sending.
 ///
-/// A piece is distinguished from a stall by the usual piece of the last seconds. Several stalls in a row look like large pieces; but
+/// A piece is distinguished from a stall by what the source says ([`crate::Ready::piece`]), or by the usual piece of the last seconds. Several stalls in a row look like large pieces; but
 /// of a piece hardly anything waits when the next one comes. Where more than 250 ms wait for as long as a piece lasts, only the newest block
 /// is worth sending as well. Sound that is left out is not missing
 /// in media time: the sound continues at the next time stamp, nearer to its capture than before.
@@ -96,9 +96,12 @@ impl LivePace {
         }
         let waiting = ready.frames.saturating_sub(self.left);
         self.piece = self.piece.max(waiting);
+        let overdue = now - self.overdue(waiting, ready.piece);
         let due = match self.state {
+            // Of a source that says what it gives at a time, more than that is late whenever it comes.
+            State::Following(due) if ready.piece > 0 => due.min(overdue),
             State::Following(due) => due,
-            State::Beginning | State::Awaiting => now - self.overdue(waiting),
+            State::Beginning | State::Awaiting => overdue,
         };
         self.state = State::Following(due);
         if now.since(due) > MOST_BEHIND || self.stays_behind(now, ready.frames) {
@@ -138,9 +141,9 @@ impl LivePace {
     }
 
     /// For how long the first of `waiting` sample frames, counted from when the buffer was last empty, has been due:
-    /// what exceeds the source's usual piece came during a stall.
-    fn overdue(&self, waiting: usize) -> Duration {
-        let usual = self.usual.frames();
+    /// what exceeds the source's usual piece, or the one that it says, came during a stall.
+    fn overdue(&self, waiting: usize, piece: usize) -> Duration {
+        let usual = if piece > 0 { piece } else { self.usual.frames() };
         // Pieces that are not a whole number of blocks leave sometimes one block more, sometimes one less.
         let at_once = if usual > self.block { usual + self.block } else { self.block };
         MediaTime::new(waiting.saturating_sub(at_once) as u64, self.rate).duration()

@@ -85,7 +85,7 @@ impl Source for Microphone {
     }
 
     fn ready(&self) -> Ready {
-        Ready { frames: self.there, ended: false }
+        Ready { frames: self.there, ended: false, piece: 0 }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
@@ -106,7 +106,7 @@ fn a_converted_live_source_has_ready_what_it_gives() {
             let mut source = limited(converted(Box::new(microphone), format(to, 2), None).unwrap(), 1 << 20);
             assert!(source.is_live());
             for block in [1, 64, 200] {
-                let Ready { frames, ended } = source.ready();
+                let Ready { frames, ended, .. } = source.ready();
                 assert!(!ended && frames <= there * to as usize / from as usize + 1);
                 let block = frames.min(block);
                 let mut room = vec![0.0; 2 * block];

@@ -85,7 +85,7 @@ impl Source for Microphone {
     }
 
     fn ready(&self) -> Ready {
-        Ready { frames: self.waiting() as usize, ended: false }
+        Ready { frames: self.waiting() as usize, ended: false, piece: 0 }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

@@ -73,7 +73,7 @@ impl Source for Microphone {
     }
 
     fn ready(&self) -> Ready {
-        Ready { frames: (self.captured() - self.at) as usize, ended: false }
+        Ready { frames: (self.captured() - self.at) as usize, ended: false, piece: 0 }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

@@ -8,6 +8,7 @@ use rtrb::{Consumer, Producer};
 
 use super::keeper::Keeper;
 use super::meter::Counters;
+use super::pacing::Pacing;
 use super::play::ring;
 use super::replaced::{InUse, Maker, replaced};
 use super::timeline::{Begun, Timeline};
@@ -127,6 +128,7 @@ impl Side for CaptureSide {
 /// The media thread's part.
 pub(crate) struct DeviceSource {
     stream: StreamFormat,
+    pacing: Pacing,
     ring: InUse<Consumer<f32>>,
     wake: SharedWake,
     splice: Splice,
@@ -165,6 +167,7 @@ impl DeviceSource {
     /// The source behind `keeper`, whose client has the other end.
     pub(super) fn new(
         stream: StreamFormat,
+        pacing: Pacing,
         rest: SourceRest,
         counters: Arc<Counters>,
         keeper: Keeper,
@@ -172,6 +175,7 @@ impl DeviceSource {
         let SourceRest { ring, wake } = rest;
         DeviceSource {
             stream,
+            pacing,
             ring,
             wake,
             splice: Splice::new(stream),
@@ -179,6 +183,20 @@ impl DeviceSource {
             told: 0,
             counters,
             _keeper: keeper,
+        }
+    }
+}
+
+impl DeviceSource {
+    /// Sample frames that the server gives at a time: a period, which may change. 0 where it gives them as it likes.
+    fn piece(&self) -> usize {
+        let (period, rate) =
+            (self.counters.period.load(Ordering::Relaxed), self.counters.rate.load(Ordering::Relaxed));
+        match self.pacing {
+            Pacing::Cycles if rate > 0 => {
+                (u64::from(period) * u64::from(self.stream.rate())).div_ceil(rate.into()) as usize
+            }
+            Pacing::Cycles | Pacing::Even => 0,
         }
     }
 }
@@ -224,7 +242,8 @@ impl Source for DeviceSource {
 
     fn ready(&self) -> Ready {
         let next = self.ring.next().map_or(0, Consumer::slots);
-        Ready { frames: (self.ring.now.slots() + next) / self.stream.channels(), ended: false }
+        let frames = (self.ring.now.slots() + next) / self.stream.channels();
+        Ready { frames, ended: false, piece: self.piece() }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {

@@ -121,7 +121,7 @@ pub(crate) fn capture<S: Server>(
     let client = open(&mut server, Box::new(end))?;
     counters.connected.store(true, Ordering::Relaxed);
     let keeper = Keeper::start(server, client, Box::new(side), clock, counters.clone(), notes)?;
-    let source = DeviceSource::new(stream, rest, counters.clone(), keeper);
+    let source = DeviceSource::new(stream, S::PACING, rest, counters.clone(), keeper);
     Ok((Box::new(source), DeviceMeter { counters, server: S::NAME }))
 }
 

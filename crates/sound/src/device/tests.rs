@@ -91,7 +91,13 @@ fn capturing(
     let time = Arc::new(AtomicU64::new(1_000_000));
     let (clock, counters) = (Clock::Test(time.clone()), Arc::new(Counters::default()));
     let CaptureParts { side, end, rest } = CaptureParts::new(stream(channels), &counters, clock);
-    let source = DeviceSource::new(stream(channels), rest, counters.clone(), Keeper::none(counters.clone()));
+    let source = DeviceSource::new(
+        stream(channels),
+        Pacing::Cycles,
+        rest,
+        counters.clone(),
+        Keeper::none(counters.clone()),
+    );
     (source, end, side, time, counters)
 }
 

@@ -79,7 +79,7 @@ fn a_live_pipe_is_detected_by_its_pace_and_keeps_the_newest() {
     // Two seconds in blocks of 32 ms without a pull.
     fed.give_live(62, 256);
     assert!(fed.source.is_live());
-    assert_eq!(fed.source.ready(), Ready { frames: 62 * 256, ended: false });
+    assert_eq!(fed.source.ready(), Ready { frames: 62 * 256, ended: false, piece: 0 });
     assert_eq!(fed.source.keep_newest(256), 61 * 256);
     assert_eq!(fed.pull(256), (61 * 256..62 * 256).map(|n| n as f32).collect::<Vec<_>>());
     // Within sound the join is smooth: 20 sample frames are 2.5 ms.
@@ -137,7 +137,7 @@ fn a_recording_in_a_pipe_is_held_up_and_whole() {
             }
         }
         assert_eq!(heard, (0..80_000).map(|n| n as f32).collect::<Vec<_>>(), "{live:?}");
-        assert_eq!(fed.source.ready(), Ready { frames: 0, ended: true });
+        assert_eq!(fed.source.ready(), Ready { frames: 0, ended: true, piece: 0 });
     }
 }
 
@@ -147,7 +147,7 @@ fn the_end_wakes_a_waiting_thread() {
     fed.give(100);
     drop(std::mem::replace(&mut fed.pieces, channel().0));
     fed.woken.recv().unwrap();
-    assert_eq!(fed.source.ready(), Ready { frames: 100, ended: true });
+    assert_eq!(fed.source.ready(), Ready { frames: 100, ended: true, piece: 0 });
     let mut block = [0.0; 512];
     assert_eq!(fed.source.pull(&mut block), Pull::Frames(100));
     assert_eq!(fed.source.pull(&mut block), Pull::End);

@@ -16,6 +16,8 @@ struct Microphone {
     room: u64,
     overflowed: bool,
     stopped: bool,
+    /// The piece that it says, or 0.
+    known: usize,
     /// It gives nothing between these times; what it captured meanwhile is given then.
     stalls: Vec<(Instant, Instant)>,
 }
@@ -30,6 +32,7 @@ impl Microphone {
             room: 144_000,
             overflowed: false,
             stopped: false,
+            known: 0,
             stalls: Vec::new(),
         }
     }
@@ -76,7 +79,7 @@ impl Source for Microphone {
 
     fn ready(&self) -> Ready {
         let frames = (self.arrived - self.used).min(self.room) as usize;
-        Ready { frames, ended: self.stopped }
+        Ready { frames, ended: self.stopped, piece: self.known }
     }
 
     fn keep_newest(&mut self, frames: usize) -> u64 {
@@ -195,6 +198,26 @@ fn a_standstill_is_made_up_for_at_once() {
         assert_eq!(pace.skipped_frames() > 0, is_skipped, "{stood_still}");
         let at_once = pulled.iter().filter(|(at, _)| *at == to).count();
         assert_eq!(at_once as u64, if is_skipped { 1 } else { 1 + stood_still * 48 / 256 });
+    }
+}
+
+/// A server whose cycles are held up again and again, as it says what it gives at a time: none of that is taken for a larger piece, of which blocks leave one after
+/// the other.
+#[test]
+fn what_a_source_gives_beyond_its_piece_leaves_at_once_each_time() {
+    for known in [256, 0] {
+        let mut microphone = Microphone { known, ..Microphone::new(48_000.0, 256) };
+        let mut pace = LivePace::new(BLOCK, RATE);
+        for n in 0..20 {
+            let from = secs(2) + Duration::from_millis(n * 400);
+            microphone.stalls.push((from, from + Duration::from_millis(40)));
+        }
+        let ends: Vec<Instant> = microphone.stalls.iter().map(|(_, to)| *to).collect();
+        let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(12), awake);
+        // A block that is older than a period, though the hold-up is over.
+        let late = pulled.iter().filter(|(at, age)| !ends.contains(at) && *age > Duration::from_millis(6));
+        assert_eq!(late.count() == 0, known > 0, "{known}");
+        assert_eq!(pace.skipped_frames(), 0);
     }
 }
 
