@@ -81,9 +81,10 @@ pub(crate) struct Pace {
 }
 
 /// A block that goes out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct DueBlock {
-    /// Its time: that at which it is due, if it goes out before; at the run's pace that at which it was due, as a driver that is late makes several at once.
+    /// Its time: that at which it is due, if it goes out before; at the run's pace that at which it was due, as a driver that is late makes several at
+    /// once.
     pub at: Instant,
     /// Its sample frames.
     pub frames: usize,

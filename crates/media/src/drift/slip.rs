@@ -1,5 +1,5 @@
-//! A clock that loses time at once, as a sound server's does that did not finish a cycle in time. Where it paces the sender as well, all packets come as
-//! much later from then on. That is no longer path, for which the schedule would wait five seconds, and no drift.
+//! A device's clock that loses time at once: a sound server that has not finished a cycle in time begins all later cycles later. If the same clock paces the
+//! sender, all packets come as much later from then on. This is neither a longer path, which the schedule would follow only after five seconds, nor drift.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use antiphon_core::Instant;
 
 use super::{MediaClock, Minima};
 
-/// Our device's clock has slipped, and it is observed whether the sender's has.
+/// Our device's clock has lost time, and it is observed whether the sender's has, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slip {
     /// The last time it did.

@@ -26,12 +26,12 @@ pub(super) struct Starts {
     steps: Steps,
 }
 
-/// When a server's clock loses time at once: all cycles of a while begin later than those of the while before, by more than clocks differ.
+/// Finds when a server's clock loses time at once: then the earliest cycle of a window begins later than that of the window before, by more than clocks differ.
 #[derive(Default)]
 struct Steps {
     /// When the next cycle would begin had the first been on time and no time been lost, in microseconds.
     even: Option<f64>,
-    /// The least of the cycles of this while by which one began later than that, their number, and the least of the while before.
+    /// By how much the earliest cycle of this window began later than that, the number of cycles, and the same of the window before.
     least: f64,
     cycles: u32,
     before: Option<f64>,
@@ -41,13 +41,13 @@ struct Steps {
 
 impl Steps {
     /// A cycle began. Returns the time that was lost, in microseconds, once it is certain.
-    fn on_cycle(&mut self, Begun { start, lasts, passed_by, ends_while, .. }: Begun) -> f64 {
+    fn on_cycle(&mut self, Begun { start, lasts, passed_by, ends_window, .. }: Begun) -> f64 {
         let even = self.even.map_or(start, |even| even + passed_by);
         self.even = Some(even + lasts);
         let late = start - even;
         self.least = if self.cycles == 0 { late } else { self.least.min(late) };
         self.cycles += 1;
-        if !ends_while {
+        if !ends_window {
             return 0.0;
         }
         let cycles = f64::from(std::mem::take(&mut self.cycles));
@@ -153,7 +153,7 @@ const LONGEST_LATE: f64 = 2_000.0;
 /// A server that loses less at once than this, in microseconds, may be followed as one whose clock is slower: it is what a machine that has nothing else to do
 /// wakes its threads late by.
 const LEAST_STEP: f64 = 250.0;
-/// Beyond that, clocks may differ by this part of a while: twice what sound cards do.
+/// Beyond that, clocks may differ by this part of a window: twice what sound cards do.
 const CLOCKS_DIFFER: f64 = 1e-3;
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     /// The `n`th cycle of `lasts` microseconds, which begins at `start`.
     fn begun(n: u64, start: u64, lasts: f64) -> Begun {
         let start = start as f64;
-        Begun { now: start as u64, start, frames: 128, lasts, passed_by: 0.0, ends_while: n % 6 == 5 }
+        Begun { now: start as u64, start, frames: 128, lasts, passed_by: 0.0, ends_window: n % 6 == 5 }
     }
 
     #[test]

@@ -14,16 +14,16 @@ pub(super) struct Begun {
     /// Sample frames that it lasts, and the same in microseconds.
     pub frames: u32,
     pub lasts: f64,
-    /// Microseconds of the server's cycles before it in which this client was not called.
+    /// How long the server's cycles before it took in which this client was not called, in microseconds.
     pub passed_by: f64,
-    /// Whether it is the last one of a while: all clients of a server agree on that, so that they agree on what happened in it.
-    pub ends_while: bool,
+    /// Whether it is the last one of a window of cycles. The server's count decides, so that all its clients look at the same cycles and come to the same result.
+    pub ends_window: bool,
 }
 
 impl Begun {
     /// Of a cycle of a stream of `rate` Hz.
     pub fn of(cycle: &dyn Cycle, clock: &Clock, rate: u32) -> Self {
-        // Read in this order, a thread that is held up in between takes the cycle for a later one: of several, the earliest counts.
+        // Read in this order, a thread that is preempted in between takes the cycle for a later one, and the earliest of several counts.
         let late = f64::from(cycle.late()) * 1e6 / f64::from(rate);
         let (now, frames) = (clock.micros(), cycle.frames() as u32);
         Begun {
@@ -32,7 +32,7 @@ impl Begun {
             frames,
             lasts: f64::from(frames) * 1e6 / f64::from(rate),
             passed_by: 0.0,
-            ends_while: cycle.position() / frames.max(1) % WHILE == WHILE - 1,
+            ends_window: cycle.position() / frames.max(1) % WINDOW == WINDOW - 1,
         }
     }
 }
@@ -59,7 +59,7 @@ struct Slip {
 
 impl Slip {
     /// A cycle began. Returns the time that was lost, in microseconds.
-    fn on_cycle(&mut self, Begun { start, lasts, passed_by, ends_while, .. }: Begun) -> f64 {
+    fn on_cycle(&mut self, Begun { start, lasts, passed_by, ends_window, .. }: Begun) -> f64 {
         let Some(expected) = self.expected else {
             *self = Slip { expected: Some(start + lasts), ..Slip::default() };
             return 0.0;
@@ -72,8 +72,8 @@ impl Slip {
         let followed = if late < LEAST_SLIP { late * (lasts / FOLLOWS).min(1.0) } else { 0.0 };
         let mut next = expected + followed + lasts;
         let mut lost = 0.0;
-        if ends_while {
-            let is_whole = std::mem::take(&mut self.cycles) >= WHILE;
+        if ends_window {
+            let is_whole = std::mem::take(&mut self.cycles) >= WINDOW;
             if is_whole && self.least > LEAST_SLIP {
                 lost = whole_cycles(self.least, lasts);
                 next += lost;
@@ -98,7 +98,7 @@ struct Idled {
 }
 
 impl Timeline {
-    /// A cycle has begun. Returns the sample frames that were lost before it, and tells `begun` of those that the server counted.
+    /// A cycle has begun. Returns the sample frames that were lost before it, and notes in `begun` those that the server counted.
     pub fn lost(&mut self, cycle: &dyn Cycle, begun: &mut Begun, rate: u32, counters: &Counters) -> u32 {
         self.idled = None;
         let (position, Begun { now, frames, .. }) = (cycle.position(), *begun);
@@ -145,8 +145,8 @@ fn frames_in(micros: u64, rate: u32) -> u64 {
     micros * u64::from(rate) / 1_000_000
 }
 
-/// Cycles of a while, after which one that came late has been made up for: sound cards hold two or three.
-const WHILE: u32 = 6;
+/// Cycles of a window, after which one that came late has been made up for: sound cards hold two or three.
+const WINDOW: u32 = 6;
 /// A shorter slip, in microseconds, may be the scheduler's; it adds up with the next one.
 const LEAST_SLIP: f64 = 2_000.0;
 /// Slips of longer cycles than this, in microseconds, are made up for exactly: half of one is too much to be off by.
@@ -165,7 +165,7 @@ mod tests {
 
     /// The `n`th cycle of `lasts` microseconds.
     fn begun(n: u32, start: f64, lasts: f64) -> Begun {
-        Begun { now: start as u64, start, frames: 48, lasts, passed_by: 0.0, ends_while: n % WHILE == 2 }
+        Begun { now: start as u64, start, frames: 48, lasts, passed_by: 0.0, ends_window: n % WINDOW == 2 }
     }
 
     /// What was lost by the clock of `starts`, in microseconds.
