@@ -49,9 +49,11 @@ pub(super) struct Direct {
     off: u32,
     away: u32,
     before: f64,
-    /// When the device's clock last lost time at once, and how often since it last kept its time a schedule that moved was not taken for clocks that differ.
+    /// When the device's clock last lost time at once; how often a schedule that moved since was not taken for clocks that differ; and for how many windows in a
+    /// row the schedule has stayed.
     slipped: Option<Instant>,
     excused: u32,
+    calm: u32,
     /// Cycles that have been pulled.
     whole: u64,
     /// Sample frames of the longest cycle so far.
@@ -80,6 +82,7 @@ impl Direct {
             before: 0.0,
             slipped: None,
             excused: 0,
+            calm: 0,
             whole: 0,
             cycle: 0,
             cycles: 0,
@@ -236,6 +239,10 @@ impl Direct {
         let off = (lag - at).abs();
         if off < MOST_LAG {
             self.off = 0;
+            self.calm += 1;
+            if self.calm >= CALM {
+                self.excused = 0;
+            }
             self.away = if off < MOST_LAG / 2.0 { 0 } else { self.away.saturating_add(1) };
             return true;
         }
@@ -244,6 +251,7 @@ impl Direct {
             return true;
         }
         self.off += 1;
+        self.calm = 0;
         // A drift so slow that it looks like rest takes three windows and more on the way.
         let steps = self.away <= 1 && moved < MOST_LAG / 4.0 || self.off >= OFF && self.is_excused(now);
         if steps {
@@ -254,9 +262,8 @@ impl Direct {
 
     /// Whether the schedule may have moved because the device's clock loses time again and again.
     fn is_excused(&mut self, now: Instant) -> bool {
-        let is_new = self.slipped.is_some_and(|at| now.since(at) < DISTURBS);
-        self.excused = if is_new { self.excused + 1 } else { 0 };
-        is_new && self.excused <= MOST_EXCUSED
+        self.excused += 1;
+        self.excused <= MOST_EXCUSED && self.slipped.is_some_and(|at| now.since(at) < DISTURBS)
     }
 
     /// The device's clock has lost time at once.
@@ -375,8 +382,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 const OFF: u32 = 3;
 /// For so long after a device's clock has lost time, a schedule may move because of that: it is followed within five seconds, and settles within as many.
 const DISTURBS: Duration = Duration::from_secs(10);
-/// Clocks that differ move it again each time that the sound has settled.
+/// Clocks that differ move it again each time that the sound has settled, within so many windows if they are 20 ppm apart.
 const MOST_EXCUSED: u32 = 3;
+const CALM: u32 = 30;
 /// What the lag changes by in a window if it is no drift, in seconds: clocks are 500 ppm apart at most.
 const FASTER: f64 = 0.55e-3;
 /// For how long cycles are observed once the schedule comes down no more. It follows a clock that differs from this machine's, as a server's may at both ends, within five

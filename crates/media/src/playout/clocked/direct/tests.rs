@@ -289,3 +289,25 @@ fn clocks_that_differ_are_told_from_one_that_loses_time() {
         }
     }
 }
+
+/// Twenty minutes in which it happens every 100 s that a device's clock loses time and packets come later by and by, as on a busy machine.
+#[test]
+fn a_clock_that_loses_time_now_and_then_stays_the_same_clock() {
+    let mut room = Room::new(Duration::from_millis(4), 10.1, 0.0);
+    let (mut seconds, mut slipped) = (20.0, 0);
+    room.run(seconds, noise);
+    room.clocked.follow_slips(Instant::ZERO, 0);
+    for n in 0..12 {
+        slipped += 300_000;
+        let cycles = room.cycles as f64 * PERIOD as f64 / RATE;
+        room.clocked.follow_slips(Instant::from_nanos(((cycles + 1.0) * 1e9) as u64), slipped);
+        for _ in 0..5 {
+            room.path += if n % 2 == 0 { 0.12e-3 } else { -0.12e-3 };
+            seconds += 1.0;
+            room.run(seconds, noise);
+        }
+        seconds += 95.0;
+        room.run(seconds, noise);
+        assert!(room.clocked.is_direct(), "{n}");
+    }
+}
