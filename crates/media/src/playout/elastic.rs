@@ -268,19 +268,18 @@ impl Playout {
         elastic: &mut Elastic,
     ) -> bool {
         let overlap = elastic.stretch.overlap();
-        let (target, delay) = (elastic.target.target(), self.config.playout_delay);
-        if is_free && target > delay + LEAST_RISE && run >= overlap {
+        if let Some(rise) = self.rise(elastic).filter(|_| is_free && run >= overlap) {
             // A piece longer than the rise is better than one that does not fit.
             let most = match elastic.wants {
                 Some(since) if now.since(since) >= RISE_PATIENCE / 2 => elastic.stretch.longest(),
-                _ => self.frames(target - delay).max(overlap),
+                _ => self.frames(rise).max(overlap),
             };
             return self.lengthen(now, most, RISE_PATIENCE, elastic);
         }
-        if is_free && delay >= target + LEAST_SURPLUS && run >= 2 * overlap {
-            let most = self.frames(delay - target);
+        if let Some(surplus) = self.surplus(elastic).filter(|_| is_free && run >= 2 * overlap) {
+            let most = self.frames(surplus);
             let patience = match () {
-                () if delay > elastic.target.config().max => HURRIED_PATIENCE,
+                () if self.config.playout_delay > elastic.target.config().max => HURRIED_PATIENCE,
                 () if most >= elastic.stretch.longest() => FALL_PATIENCE,
                 () => LAST_PATIENCE,
             };
@@ -403,17 +402,23 @@ impl Playout {
     /// Whether the next `frames` sample frames have come, and more of them than a decision needs that is made when they are due.
     pub(super) fn has_come(&self, frames: usize) -> bool {
         let (needed, pending) = match self.elastic.as_deref().filter(|_| !self.clock.is_told()) {
-            Some(elastic) if self.is_off_target(elastic) => return false,
+            Some(elastic) if self.rise(elastic).or(self.surplus(elastic)).is_some() => return false,
             Some(elastic) => (frames + 2 * elastic.stretch.overlap() + 1, elastic.pending()),
             None => (frames, 0),
         };
         self.playing && self.run(needed).0 + pending >= needed
     }
 
-    /// Whether the delay is to be changed.
-    fn is_off_target(&self, elastic: &Elastic) -> bool {
-        let (target, delay) = (elastic.target.target(), self.config.playout_delay);
-        target > delay + LEAST_RISE || delay >= target + LEAST_SURPLUS
+    /// By how much the delay is to rise, if by enough.
+    fn rise(&self, elastic: &Elastic) -> Option<Duration> {
+        let rise = elastic.target.target().saturating_sub(self.config.playout_delay);
+        (rise > LEAST_RISE).then_some(rise)
+    }
+
+    /// By how much the delay is to fall, if by enough.
+    fn surplus(&self, elastic: &Elastic) -> Option<Duration> {
+        let surplus = self.config.playout_delay.saturating_sub(elastic.target.target());
+        (surplus >= LEAST_SURPLUS).then_some(surplus)
     }
 
     /// Copies what is played next, as it came; the caller knows that it is there.

@@ -63,7 +63,8 @@ impl Starts {
     /// A cycle was begun. Returns when it should have been, in microseconds: never later.
     pub fn on_cycle(&mut self, begun: Begun) -> u64 {
         let Begun { start: seen, lasts, .. } = begun;
-        let step = self.steps.on_cycle(begun);
+        // Cycles that are earlier again have been followed at once.
+        let step = self.steps.on_cycle(begun).max(0.0);
         let late = self.next.map_or(0.0, |next| seen - next - begun.passed_by - step);
         let begun = if (0.0..LONGEST_LATE).contains(&late) {
             seen - late + late * (lasts / FOLLOWS).min(1.0)
@@ -217,5 +218,16 @@ mod tests {
         let expected = 5_900 - (4.0 * lasts) as i64;
         assert!(lost.abs_diff(expected) < 200, "{lost} of {expected}");
         assert!(off < 12, "{off}");
+    }
+
+    #[test]
+    fn cycles_that_are_late_for_a_window_make_none_begin_too_early() {
+        let (mut starts, lasts) = (Starts::default(), 64e6 / 48_000.0);
+        for n in 0..6_000u64 {
+            let busy = if (3_000..3_006).contains(&n) { 1_500 } else { 0 };
+            let due = 1_000 + (n as f64 * lasts) as u64;
+            let begins = starts.on_cycle(begun(n, due + busy, lasts));
+            assert!(begins + 50 > due, "{n}: {begins} for {due}");
+        }
     }
 }

@@ -32,7 +32,11 @@ impl Patch {
         // One that is called no more may be connected later still.
         let last = if self.seen.iter().all(Vec::is_empty) { kept } else { std::mem::take(&mut self.seen) };
         for (channel, ports) in last.into_iter().enumerate() {
-            self.lacking.extend(ports.into_iter().map(|port| (channel, port)));
+            for port in ports.into_iter().map(|port| (channel, port)) {
+                if !self.lacking.contains(&port) {
+                    self.lacking.push(port);
+                }
+            }
         }
         (self.seen, self.looks) = (Vec::new(), LOOKS);
     }
@@ -135,5 +139,18 @@ mod tests {
             tried
         });
         assert_eq!(tries.count(), LOOKS as usize);
+    }
+
+    #[test]
+    fn what_a_second_client_lacks_is_known_once() {
+        let mut patch = Patch::default();
+        (1..4).for_each(|cycle| patch.look(of(&["mixer:in", "scope:in"]), cycle));
+        for _ in 0..5 {
+            patch.restart();
+            // Another program connects it by hand just before it is lost again.
+            patch.look(of(&["mixer:in"]), 4);
+        }
+        patch.restart();
+        assert_eq!(patch.restore(&of(&[]), |_, _| true), ["mixer:in", "scope:in"]);
     }
 }

@@ -1,5 +1,6 @@
 //! A sink that hands over the sound of a cycle just before it begins.
 
+use super::super::pacing::Margin;
 use super::*;
 
 /// A media thread that hands over a count from 1 in blocks of up to `block`, whenever it is asked to look.
@@ -21,6 +22,20 @@ impl Counted {
             }
             self.count += wants.missed - std::mem::replace(&mut self.missed, wants.missed);
             at(self.count);
+            let sound: Vec<f32> = (0..block as u64).map(|n| (self.count + n + 1) as f32).collect();
+            self.sink.push(&sound).unwrap();
+            self.count += block as u64;
+        }
+    }
+
+    /// Hands over what the sink takes before it is due.
+    fn look_early(&mut self) {
+        loop {
+            let wants = self.sink.wants().unwrap();
+            let block = self.block.min(wants.block);
+            if wants.ahead + block > wants.early {
+                return;
+            }
             let sound: Vec<f32> = (0..block as u64).map(|n| (self.count + n + 1) as f32).collect();
             self.sink.push(&sound).unwrap();
             self.count += block as u64;
@@ -195,4 +210,36 @@ fn the_media_thread_does_not_allocate() {
         }
     });
     assert_eq!(calls, 0);
+}
+
+/// A media thread that hands over what has come, 20 ms of it, and then stands still for 17 ms: each cycle finds its sound, in its place, and no margin grows.
+#[test]
+fn what_was_handed_over_early_lasts_while_the_media_thread_stands_still() {
+    for (period, block) in [(64, 64), (240, 240), (256, 64)] {
+        let (sink, mut end, _side, time, counters) = playing_at(1, Pacing::Cycles);
+        let mut media = Counted { sink, block, count: 0, missed: 0 };
+        let (mut played, start) = (Vec::<f32>::new(), time.load(Ordering::Relaxed));
+        let lasts = period as u64 * 1_000_000 / u64::from(RATE);
+        let mut stands_still = 0;
+        for n in 0..2 * u64::from(RATE) / period as u64 {
+            time.store(start + n * lasts, Ordering::Relaxed);
+            let mut cycle = Fake::new(1, period);
+            end.process(&mut cycle);
+            played.extend(cycle.ports[0].iter().filter(|sample| **sample > 0.0));
+            if n * lasts % 50_000 < lasts && n > 10 {
+                stands_still = n + 17_000 / lasts;
+            }
+            time.store(start + n * lasts + lasts / 4, Ordering::Relaxed);
+            if n >= stands_still {
+                media.look(|_| ());
+                media.look_early();
+            }
+        }
+        assert!(played.iter().enumerate().all(|(n, sample)| *sample == (n + 1) as f32), "{period}, {block}");
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        assert_eq!((count(&counters.underruns), count(&counters.missing)), (0, 0), "{period}, {block}");
+        assert_eq!(counters.margin.load(Ordering::Relaxed), Margin::least(RATE), "{period}, {block}");
+        let wants = media.sink.wants().unwrap();
+        assert!(wants.ahead <= wants.early && wants.early == RATE as usize / 50, "{wants:?}");
+    }
 }
