@@ -36,6 +36,7 @@ mod members;
 mod mixer;
 mod mouth_to_ear;
 mod observer;
+mod pace;
 mod packet_arrivals;
 mod part;
 mod parties;

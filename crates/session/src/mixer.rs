@@ -16,7 +16,8 @@ use antiphon_media::playout::pull_frames;
 use antiphon_media::{ChannelMap, Sink, SinkError, StreamFormat, Wants};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::player::{DueBlock, Pace, SINK_BLOCK_FRAMES};
+use crate::pace::{DueBlock, Pace};
+use crate::player::SINK_BLOCK_FRAMES;
 use crate::receive_track::OpenSink;
 
 /// Figures of a mixer.

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use antiphon_core::{Instant, MediaTime};
+use antiphon_core::Instant;
 use antiphon_media::conceal::Concealment;
 use antiphon_media::packet::{Depacketiser, MediaPacket};
 use antiphon_media::playout::{
     ClockedPlayout, Clocking, Inserted, Playout, PlayoutConfig, PlayoutCounters, Pulled,
 };
-use antiphon_media::{ChannelGroups, Coding, CyclePlace, Sink, SinkError, StreamFormat, Wants};
+use antiphon_media::{ChannelGroups, Coding, Sink, SinkError, StreamFormat};
 
 use crate::gaps::Gaps;
 use crate::latency::Latency;
+use crate::pace::Pace;
 use crate::receive_track::{ReceiveError, ReceiveTrackConfig};
 
 /// Created once the format is known.
@@ -64,99 +65,6 @@ pub(crate) struct Bridge {
 pub(crate) enum Player {
     Unclocked(Box<Playout>),
     Clocked { playout: Box<ClockedPlayout>, pace: Pace },
-}
-
-/// When a clocked sink gets its next block.
-pub(crate) struct Pace {
-    rate: u32,
-    /// Sample frames in a block: no more than a packet or the device's period holds, since a longer block would wait
-    /// for more.
-    block: usize,
-    /// When to ask the sink next.
-    next: Instant,
-    start: Instant,
-    pulled: u64,
-    /// What the sink has missed so far, in sample frames.
-    missed: u64,
-}
-
-/// A block that goes out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DueBlock {
-    /// Its time: that at which it is due, if it goes out before; at the run's pace that at which it was due, as a driver that is late makes several at
-    /// once.
-    pub at: Instant,
-    /// Its sample frames.
-    pub frames: usize,
-    /// Sample frames before it that the sink has missed.
-    pub missed: u64,
-    /// Sample frames from its first to the end of the sink's cycle, of a sink that says it.
-    pub cycle: Option<CyclePlace>,
-}
-
-impl Pace {
-    /// Of a sink that takes `rate` sample frames a second, in blocks of `block`, from `now` on.
-    pub fn new(rate: u32, block: usize, now: Instant) -> Self {
-        Pace { rate, block, next: now, start: now, pulled: 0, missed: 0 }
-    }
-
-    /// When to ask the sink next.
-    pub fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// Sample frames in a block at most.
-    pub fn block(&self) -> usize {
-        self.block
-    }
-
-    /// Of a sink that follows the run's clock: leaves out the blocks of a time in which the machine stood still for longer than
-    /// `most`. Returns their sample frames.
-    pub fn leave_out(&mut self, now: Instant, most: Duration) -> u64 {
-        let behind = now.since(self.next);
-        if behind <= most {
-            return 0;
-        }
-        let frames = behind.as_nanos() * u128::from(self.rate) / 1_000_000_000;
-        let blocks = u64::try_from(frames).unwrap_or(u64::MAX) / self.block as u64;
-        let frames = blocks * self.block as u64;
-        self.pulled += frames;
-        self.next = self.start + MediaTime::new(self.pulled, self.rate).duration();
-        frames
-    }
-
-    /// The block that goes out now, if one does. A sink that says how much it wants sets the pace; otherwise the run's clock does.
-    pub fn due(&mut self, now: Instant, wants: Option<Wants>) -> Option<DueBlock> {
-        let after = |frames: u64| MediaTime::new(frames, self.rate).duration();
-        let Some(wants) = wants else {
-            if self.next > now {
-                return None;
-            }
-            let at = self.next;
-            self.pulled += self.block as u64;
-            self.next = self.start + after(self.pulled);
-            return Some(DueBlock { at, frames: self.block, missed: 0, cycle: None });
-        };
-        let block = self.block.min(wants.block).max(1);
-        if wants.frames >= block {
-            self.next = now;
-            let missed = wants.missed.saturating_sub(std::mem::replace(&mut self.missed, wants.missed));
-            return Some(DueBlock { at: now, frames: block, missed, cycle: wants.cycle() });
-        }
-        // Waits as long as the device needs to use up the missing part of a block; a slow clock is asked again soon after.
-        self.next = now + after((block + wants.ahead - wants.frames) as u64).max(LOOK_AGAIN);
-        None
-    }
-
-    /// The block that is due next, if the sink takes it before it is due.
-    pub fn early(&self, now: Instant, wants: Wants) -> Option<DueBlock> {
-        let frames = self.block.min(wants.block).max(1);
-        let before = (frames + wants.ahead).saturating_sub(wants.frames);
-        // What it has missed is left out first, once the next block is due.
-        let takes = wants.ahead + frames <= wants.early && wants.missed == self.missed;
-        let at = now + MediaTime::new(before as u64, self.rate).duration();
-        takes.then_some(DueBlock { at, frames, missed: 0, cycle: wants.cycle() })
-    }
 }
 
 impl Stream {
@@ -381,8 +289,11 @@ impl Player {
                 let wants = sink.wants();
                 wants.iter().for_each(|wants| playout.follow_slips(now, wants.slipped));
                 let due = pace.due(now, wants);
-                let early = || pace.early(now, wants?).filter(|due| playout.has_come(due.frames));
-                let Some(due) = due.or_else(early) else { return Pulled::default() };
+                let due = due.or_else(|| {
+                    let early = pace.early(now, wants?)?;
+                    playout.has_come(early.frames).then_some(early)
+                });
+                let Some(due) = due else { return Pulled::default() };
                 let channels = sink.format().channels();
                 playout.skip(due.missed);
                 playout.pull_in_cycle(due.at, due.cycle, &mut block[..due.frames * channels]);
@@ -394,7 +305,7 @@ impl Player {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),
-            Player::Clocked { pace, .. } => Some(pace.next),
+            Player::Clocked { pace, .. } => Some(pace.next()),
         }
     }
 
@@ -415,7 +326,7 @@ impl Player {
     pub fn block(&self) -> usize {
         match self {
             Player::Unclocked(_) => SINK_BLOCK_FRAMES,
-            Player::Clocked { pace, .. } => pace.block,
+            Player::Clocked { pace, .. } => pace.block(),
         }
     }
 
@@ -438,7 +349,7 @@ impl Player {
         match self {
             Player::Unclocked(playout) => usize::try_from(playout.level()).unwrap_or(usize::MAX),
             // A device must get its block, whatever is buffered.
-            Player::Clocked { pace, .. } => pace.block,
+            Player::Clocked { pace, .. } => pace.block(),
         }
     }
 
@@ -463,9 +374,6 @@ impl Player {
 
 /// Sample frames per block for a sink without a clock, and the most per block for a sink with one.
 pub(crate) const SINK_BLOCK_FRAMES: usize = 256;
-/// How soon a clocked sink that is slightly slower than its nominal rate is asked again: a fraction of what the sound may be
-/// handed over late, as a sink that takes whole cycles is asked shortly before.
-const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Sample frames of a recording that wait while more is fetched: a fraction of its buffer.
 const MOST_GATHERED: u64 = 16_384;
 /// A sink with less room than this for sample frames is full: the longest packet has as many.

@@ -96,12 +96,12 @@ impl LivePace {
         }
         let waiting = ready.frames.saturating_sub(self.left);
         self.piece = self.piece.max(waiting);
-        let overdue = now - self.overdue(waiting, ready.piece);
+        let overdue = self.overdue(waiting, ready.piece);
         let due = match self.state {
             // Of a source that says what it gives at a time, more than that is late whenever it comes.
-            State::Following(due) if ready.piece > 0 => due.min(overdue),
+            State::Following(due) if ready.piece > 0 && !overdue.is_zero() => due.min(now - overdue),
             State::Following(due) => due,
-            State::Beginning | State::Awaiting => overdue,
+            State::Beginning | State::Awaiting => now - overdue,
         };
         self.state = State::Following(due);
         if now.since(due) > MOST_BEHIND || self.stays_behind(now, ready.frames) {

@@ -201,6 +201,17 @@ fn a_standstill_is_made_up_for_at_once() {
     }
 }
 
+/// Blocks of a server's period leave as evenly as those of a pipe's piece, from the first period on.
+#[test]
+fn blocks_of_a_period_that_the_source_says_leave_one_after_the_other() {
+    let mut microphone = Microphone { known: 1024, ..Microphone::new(48_000.0, 1024) };
+    let mut pace = LivePace::new(BLOCK, RATE);
+    let pulled = run(&mut microphone, &mut pace, Instant::ZERO, secs(10), awake);
+    let apart: Vec<u64> = pulled[4..].windows(2).map(|w| w[1].0.since(w[0].0).as_micros() as u64).collect();
+    assert!(apart.iter().all(|us| (4_760..10_100).contains(us)), "{:?}", &apart[..12]);
+    assert_eq!(pace.skipped_frames(), 0);
+}
+
 /// A server whose cycles are held up again and again, as it says what it gives at a time: none of that is taken for a larger piece, of which blocks leave one after
 /// the other.
 #[test]
