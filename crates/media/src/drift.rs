@@ -203,6 +203,12 @@ impl MediaClock {
         Some(self.origin? as f64 + nanos * f64::from(self.rate) / 1e9)
     }
 
+    /// When `media` is to come without queueing, in nanoseconds of our clock, by the smallest transit times of the last minute. Clocks that differ make these a
+    /// line, on which a schedule that follows the smallest ones of a few seconds lags behind. `None` while too little is known.
+    pub fn expected(&self, now: Instant, media: u64) -> Option<i64> {
+        Some(self.estimator.expected(now)?.saturating_add(self.span(self.origin?, media)))
+    }
+
     /// How much faster the sender's clock runs than ours; 0 until enough is known.
     pub fn drift(&self) -> Ppm {
         self.estimator.drift()
@@ -257,27 +263,31 @@ const EARLY_FOR: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, Default)]
 struct Minima {
     began: Option<Instant>,
-    current: Option<i64>,
+    /// The smallest of this window, and when it came.
+    current: Option<(Instant, i64)>,
     past: [Option<i64>; 4],
 }
 
 impl Minima {
-    /// Adds a transit time; returns the minimum of the window that it closes.
-    fn add(&mut self, now: Instant, transit: i64) -> Option<i64> {
+    /// Adds a transit time; returns the minimum of the window that it closes, and when that came.
+    fn add(&mut self, now: Instant, transit: i64) -> Option<(Instant, i64)> {
         let began = *self.began.get_or_insert(now);
         let mut closed = None;
         if now.since(began).as_nanos() as u64 >= WINDOW_NANOS {
             closed = self.current.take();
             self.past.rotate_right(1);
-            self.past[0] = closed;
+            self.past[0] = closed.map(|(_, least)| least);
             self.began = Some(now);
         }
-        self.current = Some(self.current.map_or(transit, |least| least.min(transit)));
+        if self.current.is_none_or(|(_, least)| transit < least) {
+            self.current = Some((now, transit));
+        }
         closed
     }
 
     fn smallest(&self) -> i64 {
-        self.past.iter().chain([&self.current]).flatten().copied().min().unwrap_or(0)
+        let current = self.current.map(|(_, least)| least);
+        self.past.iter().chain([&current]).flatten().copied().min().unwrap_or(0)
     }
 }
 

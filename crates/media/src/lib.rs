@@ -38,7 +38,7 @@ pub use coding::Coding;
 pub use format::{FormatError, SampleFormat, StreamFormat};
 pub use groups::{ChannelGroups, GroupsError};
 pub use io::{CyclePlace, NullSink, Pull, Ready, Sink, SinkError, Source, Wake, Wants};
-pub use live::{LiveMeter, LivePace, Liveness};
+pub use live::{LiveMeter, LivePace, Liveness, OnClock};
 pub use ptp::{PtpClock, PtpClockError};
 pub use remote_clock::RemoteClock;
 pub use resample::Resampler;

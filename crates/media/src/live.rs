@@ -5,7 +5,9 @@
 //! ppm is 0.36 s in an hour, and what was buffered when sending began would stay buffered permanently.
 
 mod meter;
+mod on_clock;
 mod pace;
 
 pub use meter::{LiveMeter, Liveness};
+pub use on_clock::OnClock;
 pub use pace::LivePace;

@@ -480,7 +480,7 @@ fn clock_of(config: &PlayoutConfig) -> MediaClock {
 }
 
 /// The largest block that a sender may use.
-const MAX_PACKET_FRAMES: usize = 4096;
+pub(crate) const MAX_PACKET_FRAMES: usize = 4096;
 /// Bytes of sound that a buffer may hold: 40 s of 48 kHz stereo.
 const MAX_STORE: usize = 16 << 20;
 /// Bytes up to which headroom may extend it; the whole program is to stay under 12 MB.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
-use antiphon_media::{ChannelGroups, LivePace, Pull, Source};
+use antiphon_media::playout::ClockedError;
+use antiphon_media::{ChannelGroups, LivePace, OnClock, Pull, Source};
 
 use crate::data_track::data_of;
 use crate::least::Least;
@@ -90,6 +91,8 @@ pub struct SendTrack {
     start: Option<Instant>,
     /// What the time stamps count, if they do not begin anywhere.
     clock: Option<CountedClock>,
+    /// Of a live source then: its sound by that clock.
+    on_clock: Option<Box<OnClock>>,
     /// Blocks of a live source that leave together where it gives several at once.
     run: u32,
     /// Set for a live source.
@@ -173,6 +176,7 @@ impl SendTrack {
             config,
             start: None,
             clock: None,
+            on_clock: None,
             run,
             live: None,
             ask_again: Instant::ZERO,
@@ -195,13 +199,22 @@ impl SendTrack {
     }
 
     /// Has the time stamps count a clock, which was read just now: when, by the run's clock, and what it showed since its epoch. Each is then
-    /// that of its sample frame by that clock, as `mediaclk:direct=0` promises (RFC 7273 §5.2), whatever becomes of the schedule; nothing is
-    /// promised of a live source, which has a clock of its own.
-    pub fn count_clock(&mut self, reading: (Instant, Duration)) {
+    /// that of its sample frame by that clock, as `mediaclk:direct=0` promises (RFC 7273 §5.2), whatever becomes of the schedule. A live source, which
+    /// has a clock of its own, is resampled to that one ([`OnClock`]).
+    ///
+    /// # Errors
+    ///
+    /// If its rate can't be resampled.
+    pub fn count_clock(&mut self, reading: (Instant, Duration)) -> Result<(), ClockedError> {
+        if self.source.is_live() {
+            let block = self.config.packet.block_frames as usize;
+            self.on_clock = Some(Box::new(OnClock::new(&*self.source, block)?));
+        }
         self.clock = Some(CountedClock::new(reading));
         if let Some(start) = self.start {
             self.set_start(start);
         }
+        Ok(())
     }
 
     /// Whether the time stamps count a clock.
@@ -221,6 +234,7 @@ impl SendTrack {
     /// Begins at `at`: the first block is due one block later. What a live source gathered before is left out.
     pub fn begin(&mut self, at: Instant) {
         if self.start.is_none() {
+            self.on_clock.iter_mut().for_each(|on_clock| on_clock.begin(&mut *self.source));
             self.set_start(at);
         }
     }
@@ -242,8 +256,12 @@ impl SendTrack {
             return;
         }
         self.catch_up(now);
+        if let Some(on_clock) = &mut self.on_clock {
+            on_clock.gather(now, &mut *self.source);
+            self.counters.skipped_frames = on_clock.skipped_frames();
+        }
         while let Some(due) = self.next_block(now) {
-            match self.source.pull(&mut self.block) {
+            match self.pull(due) {
                 Pull::Frames(frames) => self.make(now, due, frames),
                 Pull::Starved => {
                     self.starve();
@@ -258,6 +276,25 @@ impl SendTrack {
         self.ask_again = now + TRY_AGAIN;
     }
 
+    /// Fills the block that is due at `due`.
+    fn pull(&mut self, due: Instant) -> Pull {
+        let Some(on_clock) = &mut self.on_clock else { return self.source.pull(&mut self.block) };
+        let missing = on_clock.pull(due, &mut self.block, &*self.source);
+        self.counters.starved += u64::from(missing.unwrap_or(false));
+        missing.map_or(Pull::End, |_| Pull::Frames(self.config.packet.block_frames as usize))
+    }
+
+    /// Whether the source paces the track.
+    fn follows_source(&self) -> bool {
+        self.source.is_live() && self.on_clock.is_none()
+    }
+
+    /// How long a block waits once its last sample frame has been captured.
+    fn hold(&self) -> Duration {
+        let held = self.on_clock.as_ref().map(|on_clock| on_clock.delay());
+        held.map_or(Duration::ZERO, |delay| delay.saturating_sub(self.block_time()))
+    }
+
     /// When the last sample of the next block was captured, if that instant has come. A live source has a clock of its
     /// own: a block is due when it is available.
     fn next_block(&mut self, now: Instant) -> Option<Instant> {
@@ -266,7 +303,7 @@ impl SendTrack {
         }
         let packet = &self.config.packet;
         let (block, rate) = (packet.block_frames as usize, packet.format.rate());
-        if !self.source.is_live() {
+        if !self.follows_source() {
             if self.live.take().is_some() {
                 // The source had looked live but is a recording: from here on the run's clock paces it.
                 self.set_start(now - MediaTime::new(self.position, rate).duration());
@@ -288,7 +325,8 @@ impl SendTrack {
     fn due(&self) -> Option<Instant> {
         let end_of_block = self.position + u64::from(self.config.packet.block_frames);
         let start = self.start.filter(|_| !self.ended)?;
-        Some(start + MediaTime::new(end_of_block, self.config.packet.format.rate()).duration())
+        let end_of_block = MediaTime::new(end_of_block, self.config.packet.format.rate()).duration();
+        Some(start + end_of_block + self.hold())
     }
 
     fn starve(&mut self) {
@@ -342,7 +380,7 @@ impl SendTrack {
     pub(crate) fn captured(&self) -> Option<(u32, Instant)> {
         let start = self.start.filter(|_| self.position > 0)?;
         let sound = MediaTime::new(self.position, self.config.packet.format.rate()).duration();
-        let at = match self.source.is_live() {
+        let at = match self.follows_source() {
             true => Instant::from_nanos((self.captured.get()? + sound.as_nanos() as i64).max(0) as u64),
             false => start + sound,
         };
@@ -353,9 +391,9 @@ impl SendTrack {
     /// has the clock of this instant and that time, as the sound's packets of that time have. `None` before it began.
     pub(crate) fn origin(&self) -> Option<Instant> {
         let start = self.start?;
-        let origin = match self.source.is_live() {
+        let origin = match self.follows_source() {
             true => Instant::from_nanos(self.captured.get()?.max(0) as u64),
-            false => start,
+            false => start + self.hold(),
         };
         let packet = &self.config.packet;
         let ahead = packet.block_frames as usize + packet.coding.look_ahead();
@@ -371,7 +409,7 @@ impl SendTrack {
     fn catch_up(&mut self, now: Instant) {
         let (Some(start), Some(due)) = (self.start, self.due()) else { return };
         let behind = now.since(due);
-        if behind > MOST_BEHIND && !self.source.is_live() {
+        if behind > MOST_BEHIND && !self.follows_source() {
             self.set_start(start + behind);
             self.counters.stalls += 1;
         }
@@ -430,7 +468,7 @@ impl SendTrack {
         if self.is_held_up() {
             return None;
         }
-        if !self.source.is_live() {
+        if !self.follows_source() {
             return self.due();
         }
         let start = self.start.filter(|_| !self.ended)?;

@@ -56,7 +56,7 @@ impl Outgoing {
         let config = session_config(options.seed ^ crate::transport::unguessable(), clock);
         let mut track = SendTrack::new(meter.source(plan.source), track)?;
         if let Some(ptp) = options.ptp {
-            track.count_clock(clock.tai());
+            track.count_clock(clock.tai()).map_err(|error| Error::usage(format!("--ptp: {error}")))?;
             let _main_thread_is_gone = tell.send(counts(ptp));
         }
         // A pipe shows only by its pace whether it is live.

@@ -48,7 +48,7 @@ impl MediaClock {
             return;
         }
         if nanos > 0 {
-            self.minima.shift(nanos, since);
+            self.minima.shift(now, nanos, since);
         }
         let least = self.minima.smallest();
         self.base = self.base.saturating_add(nanos);
@@ -59,9 +59,9 @@ impl MediaClock {
 
 impl Minima {
     /// Earlier transit times are `nanos` longer now, and one of this window is `least`.
-    fn shift(&mut self, nanos: i64, least: i64) {
+    fn shift(&mut self, now: Instant, nanos: i64, least: i64) {
         self.past.iter_mut().flatten().for_each(|past| *past = past.saturating_add(nanos));
-        self.current = Some(least);
+        self.current = Some((now, least));
     }
 }
 

@@ -185,7 +185,7 @@ impl LivePace {
 
 /// The source's usual piece: the largest of the last seconds that was not the only one of its size.
 #[derive(Clone, Copy, Debug, Default)]
-struct Usual {
+pub(super) struct Usual {
     began: Option<Instant>,
     /// The largest of this window, and the second.
     current: [usize; 2],
@@ -194,7 +194,7 @@ struct Usual {
 }
 
 impl Usual {
-    fn add(&mut self, now: Instant, frames: usize) {
+    pub fn add(&mut self, now: Instant, frames: usize) {
         let began = *self.began.get_or_insert(now);
         if now.since(began) >= WINDOW {
             self.past = [self.current[1], self.past[0]];
@@ -205,7 +205,7 @@ impl Usual {
         self.current = [largest.max(frames), second.max(frames.min(largest))];
     }
 
-    fn frames(&self) -> usize {
+    pub fn frames(&self) -> usize {
         self.past.into_iter().fold(self.current[1], usize::max)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use antiphon_core::{Instant, MediaTime, Ppm};
 
+use super::pull::CATCH_UP;
 use super::{Clocking, Playout, PlayoutConfig, PlayoutError, Pulled};
 use crate::drift::MAX_DRIFT_PPM;
 use crate::packet::frames_together;
@@ -180,11 +181,11 @@ struct Control {
 }
 
 impl Control {
-    /// `lag` in seconds; `None` while nothing plays.
+    /// `lag` in seconds; `None` while nothing plays. What the buffer is going to leave out at once shows nothing of the clocks.
     fn update(&mut self, now: Instant, lag: Option<f64>, drift: Ppm) {
         let elapsed = self.last.map_or(0.0, |last| now.since(last).as_secs_f64().min(1.0));
         self.last = Some(now);
-        let Some(lag) = lag else {
+        let Some(lag) = lag.filter(|lag| lag.abs() < CATCH_UP.as_secs_f64()) else {
             self.lag = None;
             return;
         };

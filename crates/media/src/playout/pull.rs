@@ -191,7 +191,7 @@ impl Pulled {
 }
 
 /// A lag that resampling would take minutes to correct.
-const CATCH_UP: Duration = Duration::from_millis(100);
+pub(super) const CATCH_UP: Duration = Duration::from_millis(100);
 /// The same while the schedule settles: resampling takes ten seconds for 5 ms, and a short blend at the beginning of a
 /// stream is less audible than its delay for the rest of it.
 const SETTLING_LAG: Duration = Duration::from_millis(5);

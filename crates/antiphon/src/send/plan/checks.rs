@@ -107,10 +107,9 @@ pub(super) fn check_ptp(uri: &StreamUri, source: &dyn Source, options: &SendOpti
     if options.ptp.is_none() {
         return Ok(());
     }
-    let why = if source.is_live() {
-        format!("{} has a clock of its own: send a file, a clip or a tone", options.source)
-    } else if source.length().is_none() && !options.source.starts_with("tone:") {
-        format!("{} comes as another program gives it: send a file, a clip or a tone", options.source)
+    let is_made = source.length().is_some() || options.source.starts_with("tone:");
+    let why = if !source.is_live() && !is_made {
+        format!("{} comes as another program gives it: send a device, a file, a clip or a tone", options.source)
     } else if options.backup.is_some() || !options.programmes.is_empty() {
         "it is for one source: omit --backup and --programme".into()
     } else if options.complete.is_some() {
