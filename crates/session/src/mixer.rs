@@ -8,7 +8,7 @@
 //! added as they are. Where the sum would pass full scale, a limiter turns it down, so that nothing is clipped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use antiphon_core::Instant;
@@ -35,14 +35,22 @@ pub struct MixerCounters {
 pub(crate) struct Mixer {
     sink: Box<dyn Sink>,
     pace: Pace,
-    /// Sample frames that every input is to have given, counted from the mixer's beginning.
-    wanted: Arc<AtomicU64>,
-    /// Sample frames that the sink has gone without, in all: every input leaves them out.
-    missed: Arc<AtomicU64>,
+    asks: Arc<Asks>,
     /// The block that is made.
     sum: Vec<f32>,
     limiter: Limiter,
     counters: MixerCounters,
+}
+
+/// What every input is asked for.
+#[derive(Default)]
+struct Asks {
+    /// Sample frames that it is to have given, counted from the mixer's beginning.
+    wanted: AtomicU64,
+    /// Sample frames that the sink has gone without, in all: every input leaves them out.
+    missed: AtomicU64,
+    /// What the sink's clock has lost at once ([`Wants::slipped`]).
+    slipped: AtomicI64,
 }
 
 /// What one party plays, on its way to the sum.
@@ -59,8 +67,7 @@ impl Mixer {
         let block = pull_frames(packet, sink.period()).min(SINK_BLOCK_FRAMES);
         Mixer {
             pace: Pace::new(format.rate(), block, now),
-            wanted: Arc::default(),
-            missed: Arc::default(),
+            asks: Arc::default(),
             sum: vec![0.0; block * format.channels()],
             limiter: Limiter::new(format.rate()),
             counters: MixerCounters::default(),
@@ -74,8 +81,7 @@ impl Mixer {
         // A party whose blocks do not fit into ours is ahead by less than one of its own.
         let (given, ring) = RingBuffer::new((block + 2 * SINK_BLOCK_FRAMES) * mix.channels());
         let peak = Arc::<AtomicU32>::default();
-        let (mut given, wanted, meter) = (Some(given), self.wanted.clone(), peak.clone());
-        let missed = self.missed.clone();
+        let (mut given, asks, meter) = (Some(given), self.asks.clone(), peak.clone());
         let open: OpenSink = Box::new(move |format, _sample| {
             let map = ChannelMap::standard(format.channels(), mix.channels()).map_err(|e| e.to_string())?;
             let own = StreamFormat::new(mix.rate(), format.channels() as u32).map_err(|e| e.to_string())?;
@@ -86,10 +92,9 @@ impl Mixer {
                 format: own,
                 mapped: vec![0.0; SINK_BLOCK_FRAMES * map.outputs()],
                 map,
-                given: wanted.load(Ordering::Relaxed),
-                wanted: wanted.clone(),
-                missed_before: missed.load(Ordering::Relaxed),
-                missed: missed.clone(),
+                given: asks.wanted.load(Ordering::Relaxed),
+                missed_before: asks.missed.load(Ordering::Relaxed),
+                asks: asks.clone(),
                 peak: meter.clone(),
             }))
         });
@@ -120,15 +125,25 @@ impl Mixer {
         if frames > 0 { self.sink.silence(frames) } else { Ok(()) }
     }
 
-    /// The time of a block that the sink takes now, if it does. Then the inputs want it, and [`Self::push`] is to follow.
-    pub fn begin_block(&mut self, now: Instant) -> Option<Instant> {
-        let DueBlock { at, frames, missed, .. } = self.pace.due(now, self.sink.wants())?;
-        self.missed.fetch_add(missed, Ordering::Relaxed);
-        self.wanted.fetch_add(frames as u64, Ordering::Relaxed);
+    /// The block that the sink is to get now, if there is one.
+    pub fn due(&mut self, now: Instant) -> Option<DueBlock> {
+        let wants = self.sink.wants();
+        wants.iter().for_each(|wants| self.asks.slipped.store(wants.slipped, Ordering::Relaxed));
+        self.pace.due(now, wants)
+    }
+
+    /// The block that is due next, if the sink takes it before.
+    pub fn early(&mut self, now: Instant) -> Option<DueBlock> {
+        self.pace.early(now, self.sink.wants()?)
+    }
+
+    /// Begins a block: the inputs want it, and [`Self::push`] is to follow.
+    pub fn begin(&mut self, DueBlock { frames, missed, .. }: DueBlock) {
+        self.asks.missed.fetch_add(missed, Ordering::Relaxed);
+        self.asks.wanted.fetch_add(frames as u64, Ordering::Relaxed);
         // Room for the longest block was made at the beginning.
         self.sum.clear();
         self.sum.resize(frames * self.sink.format().channels(), 0.0);
-        Some(at)
     }
 
     /// Adds what an input gave for the block; what it did not give is silence.
@@ -191,9 +206,8 @@ struct InputSink {
     map: ChannelMap,
     mapped: Vec<f32>,
     given: u64,
-    wanted: Arc<AtomicU64>,
-    /// What the mixer's sink has gone without, and how much of it before this input began.
-    missed: Arc<AtomicU64>,
+    asks: Arc<Asks>,
+    /// What the mixer's sink had gone without before this input began.
     missed_before: u64,
     peak: Arc<AtomicU32>,
 }
@@ -229,9 +243,13 @@ impl Sink for InputSink {
 
     /// A whole block, however long the track's blocks are, until it has given what is wanted.
     fn wants(&self) -> Option<Wants> {
-        let gives = self.given < self.wanted.load(Ordering::Relaxed);
-        let missed = self.missed.load(Ordering::Relaxed) - self.missed_before;
-        Some(Wants { missed, ..Wants::any(if gives { SINK_BLOCK_FRAMES } else { 0 }) })
+        let Asks { wanted, missed, slipped } = &*self.asks;
+        let gives = self.given < wanted.load(Ordering::Relaxed);
+        Some(Wants {
+            missed: missed.load(Ordering::Relaxed) - self.missed_before,
+            slipped: slipped.load(Ordering::Relaxed),
+            ..Wants::any(if gives { SINK_BLOCK_FRAMES } else { 0 })
+        })
     }
 
     fn period(&self) -> Option<usize> {

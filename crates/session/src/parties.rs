@@ -267,10 +267,14 @@ impl Parties {
         let failed = |_: SinkError| ReceiveError::SinkFailed;
         self.error = mixer.catch_up(now).err().map(failed).or(self.error.take());
         while self.error.is_none()
-            && let Some(at) = mixer.begin_block(now)
+            && let Some(block) = mixer.due(now).or_else(|| {
+                let early = mixer.early(now)?;
+                have_come(&self.list, early.frames).then_some(early)
+            })
         {
+            mixer.begin(block);
             for party in &mut self.list {
-                party.track.advance(at);
+                party.track.play(block.at);
                 if let Output::Mixed(input) = &mut party.output {
                     mixer.add(input);
                 }
@@ -348,6 +352,15 @@ impl Parties {
             Hearing::Apart(_) => None,
         }
     }
+}
+
+/// Whether the sound of all parties that play any has come for the next `frames` sample frames. Not where nobody plays: who begins meanwhile would lose its beginning.
+fn have_come(parties: &[Party], frames: usize) -> bool {
+    let mut one = false;
+    parties.iter().filter_map(|party| party.track.has_come(frames)).all(|come| {
+        one |= come;
+        come
+    }) && one
 }
 
 impl Party {

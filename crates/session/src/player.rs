@@ -302,6 +302,14 @@ impl Player {
         }
     }
 
+    /// Whether all sound for the next `frames` sample frames of a sink with a clock has come, however its blocks divide them.
+    pub fn has_come(&self, frames: usize) -> bool {
+        match self {
+            Player::Unclocked(_) => false,
+            Player::Clocked { playout, pace } => playout.has_come(frames + pace.block()),
+        }
+    }
+
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Player::Unclocked(playout) => playout.poll_timeout(),

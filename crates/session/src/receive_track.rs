@@ -454,12 +454,23 @@ impl ReceiveTrack {
         if self.lingering.is_some() && self.linger_end().is_some_and(|end| end <= now) {
             self.finish_linger();
         }
-        if let Some(stream) = &mut self.stream {
-            stream.ending = self.lingering.is_some();
-            self.counters.overrun_frames += stream.play(now, &mut self.error);
-        }
+        self.play(now);
         self.cross(now);
         self.look_at = self.is_full().then(|| now + LOOK_AGAIN);
+    }
+
+    /// Plays what is due at `at`, and nothing else: that may be yet to come.
+    pub(crate) fn play(&mut self, at: Instant) {
+        if let Some(stream) = &mut self.stream {
+            stream.ending = self.lingering.is_some();
+            self.counters.overrun_frames += stream.play(at, &mut self.error);
+        }
+    }
+
+    /// Whether all sound for the next `frames` sample frames of its sink has come; `None` of a track that plays nothing.
+    pub(crate) fn has_come(&self, frames: usize) -> Option<bool> {
+        let stream = self.stream.as_ref().filter(|_| self.error.is_none())?;
+        Some(stream.playout.has_come(frames))
     }
 
     /// The sample frame of this time stamp was captured at `captured`, in nanoseconds of our clock, and is handed to the sink

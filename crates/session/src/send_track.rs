@@ -279,9 +279,9 @@ impl SendTrack {
     /// Fills the block that is due at `due`.
     fn pull(&mut self, due: Instant) -> Pull {
         let Some(on_clock) = &mut self.on_clock else { return self.source.pull(&mut self.block) };
-        let missing = on_clock.pull(due, &mut self.block, &*self.source);
-        self.counters.starved += u64::from(missing.unwrap_or(false));
-        missing.map_or(Pull::End, |_| Pull::Frames(self.config.packet.block_frames as usize))
+        let (pulled, lacks) = on_clock.pull(due, &mut self.block, &*self.source);
+        self.counters.starved += u64::from(lacks);
+        pulled
     }
 
     /// Whether the source paces the track.

@@ -79,14 +79,20 @@ impl Drop for Server {
     }
 }
 
-/// A tone that is played into a server, and a receiver into another one which listens on the address returned.
-fn tone_and_listener(from: &Server, to: &Server, deadline: Duration) -> (Child, Child, String) {
-    let mut tone = from.client(program(&format!(
+/// A tone that is played into a server, as by a client `tone`.
+fn tone_into(server: &Server, deadline: Duration) -> Child {
+    let mut tone = server.client(program(&format!(
         "gst-launch-1.0 audiotestsrc freq={FREQUENCY} volume={LEVEL} ! audio/x-raw,channels=2 ! jackaudiosink connect=0 \
          client-name=tone"
     )));
     let mut tone = Child::start(&mut tone, deadline);
     tone.wait_for("New clock");
+    tone
+}
+
+/// A tone that is played into a server, and a receiver into another one which listens on the address returned.
+fn tone_and_listener(from: &Server, to: &Server, deadline: Duration) -> (Child, Child, String) {
+    let tone = tone_into(from, deadline);
     let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
     let sink = "jack:?name=listener&connect=no";
     let mut receiver =
@@ -199,6 +205,52 @@ fn carry_drifting((settled, seconds): (Duration, u32), recording: &Path) -> (Val
     let ends = (sender.end().summary(), receiver.succeed().summary());
     tone.interrupt();
     tone.end();
+    ends
+}
+
+/// A device whose time stamps count a PTP clock, by which the receiver plays: this machine's clock stands for a steered one, and the sender's server is 200 ppm
+/// faster than it.
+#[test]
+#[ignore = "needs jackd, faketime and GStreamer; scripts/install-peers brings them"]
+fn a_capture_that_counts_a_ptp_clock_is_played_by_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (recording, sdp) = (directory.path().join("heard.wav"), directory.path().join("stage.sdp"));
+    let heard = FREQUENCY * (1.0 + 200e-6);
+    arrives_whole_at(heard, (&recording, 48_000, Duration::ZERO), (1, LEAST_WHOLE), || {
+        let ends = carry_by_ptp(&recording, &sdp);
+        let (sender, receiver) = &ends;
+        assert_eq!(receiver["lost"], 0, "loopback loses nothing: {receiver}");
+        assert_eq!(receiver["step"]["in_step"], true, "{receiver}");
+        let after = receiver["step"]["capture_to_playout_ms"].as_f64().expect("it is known");
+        // The resampler follows a server that is held up by and by.
+        assert!((after - 60.0).abs() < 5.0, "{after} ms: {receiver}");
+        (was_held_up(&ends), format!("{sender} {receiver}"))
+    });
+}
+
+fn carry_by_ptp(recording: &Path, sdp: &Path) -> (Value, Value) {
+    let from = Server::start_faster("captured", 48_000, 256, 200);
+    let to = Server::start("stage", 48_000, 256);
+    let tone = tone_into(&from, DEADLINE);
+    let address = format!("rtp://127.0.0.1:{}", free_ports(1)[0]);
+    let source = "jack:?name=musician&connect=tone:.*";
+    let mut sender =
+        from.client(antiphon(["send", source, &address, "--ptp", "traceable", "--format", "l24"]));
+    sender.args(["--ptime", "1ms", "--wait-for-peer", "--json", "--sdp"]).arg(sdp);
+    let mut sender = Child::start(&mut sender, DEADLINE);
+    sender.wait_for("wrote");
+    let mut receiver = to.client(antiphon(["receive"]));
+    receiver.arg(sdp).args(["jack:?name=listener&connect=no", "--in-step", "60ms", "--json"]);
+    let mut receiver = Child::start(&mut receiver, DEADLINE);
+    receiver.wait_until_played(8.0);
+    let mut recorder = to.client(program("jack_rec -d 4 -b 16 -f"));
+    recorder.arg(recording).args(["listener:out_1", "listener:out_2"]);
+    Child::start(&mut recorder, DEADLINE).succeed();
+    sender.interrupt();
+    let ends = (sender.end().summary(), receiver.end().summary());
+    tone.interrupt();
+    tone.end();
+    std::fs::remove_file(sdp).expect("it was written");
     ends
 }
 

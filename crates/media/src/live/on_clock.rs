@@ -34,6 +34,9 @@ pub struct OnClock {
     /// Packets made, and sample frames of the source up to the end of the last one, those included that were left out.
     packets: u64,
     taken: u64,
+    /// Sample frames of the source in all, and those pulled.
+    length: Option<u64>,
+    given: u64,
     skipped: u64,
 }
 
@@ -63,6 +66,8 @@ impl OnClock {
             payload: vec![0; samples * SampleFormat::F32.bytes()],
             packets: 0,
             taken: 0,
+            length: source.length(),
+            given: 0,
             skipped: 0,
         })
     }
@@ -114,23 +119,32 @@ impl OnClock {
         }
     }
 
-    /// Fills `block` with what is due at `at`. Returns whether sound was missing for it; `None` once all that `source` gave has been pulled, and it
-    /// has ended.
-    pub fn pull(&mut self, at: Instant, block: &mut [f32], source: &dyn Source) -> Option<bool> {
+    /// Fills `block` with what is due at `at`: what a source does, and whether sound was missing. A source of which it is known how long it is has as many sample
+    /// frames by the other clock; what its own lacks of them is silent.
+    pub fn pull(&mut self, at: Instant, block: &mut [f32], source: &dyn Source) -> (Pull, bool) {
         let ready = source.ready();
-        if ready.ended && ready.frames == 0 {
+        let has_ended = ready.ended && ready.frames == 0;
+        if has_ended {
             self.playout.playout_mut().finish();
-            if self.playout.playout().level() == 0 {
-                return None;
-            }
         }
-        let lacks = self.playout.pull(at, block).pulled.concealed > 0;
+        let frames = (block.len() / self.format.channels()) as u64;
+        let left = match self.length.map(|length| length.saturating_sub(self.given)) {
+            Some(left) => left,
+            None if has_ended && self.playout.playout().level() == 0 => 0,
+            None => frames,
+        };
+        if left == 0 {
+            return (Pull::End, false);
+        }
+        let lacks = self.playout.pull(at, block).pulled.concealed > 0 && !has_ended;
         if lacks && !std::mem::replace(&mut self.lacks, lacks) {
             self.margin = (self.margin + MORE).min(MOST_MARGIN);
             self.set_delay();
         }
         self.lacks = lacks;
-        Some(lacks)
+        let frames = frames.min(left);
+        self.given += frames;
+        (Pull::Frames(frames as usize), lacks)
     }
 
     /// Sample frames that were too old to be sent, or for which the source had no room.

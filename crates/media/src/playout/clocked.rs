@@ -114,10 +114,13 @@ impl ClockedPlayout {
 
     /// Whether all sound for the next `frames` sample frames has come, and nothing is to be decided about it until it is due: then it may be
     /// pulled before, with the time at which it is due.
-    pub fn has_come(&mut self, frames: usize) -> bool {
+    pub fn has_come(&self, frames: usize) -> bool {
         match &self.direct {
             Some(direct) if direct.on => !direct.observes() && self.playout.has_come(frames),
-            _ => self.playout.has_come(self.resampler.needed(frames)),
+            _ => {
+                let (from, to) = (self.playout.config().format.rate() as usize, self.rate as usize);
+                self.playout.has_come((frames * from).div_ceil(to) + SURPLUS)
+            }
         }
     }
 
@@ -204,6 +207,8 @@ impl Control {
     }
 }
 
+/// What the resampler may need beyond as many sample frames as its output lasts: a fraction is rounded, and its speed changes.
+const SURPLUS: usize = 2;
 /// The length of the shortest block; shorter pulls cost more than they save.
 const LEAST_PULL: usize = 16;
 /// The length of the longest block.

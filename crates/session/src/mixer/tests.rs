@@ -14,6 +14,13 @@ fn open(mixer: &Mixer, channels: u32) -> (Input, Box<dyn Sink>) {
     (input, open(format, SampleFormat::L16).expect("a sink"))
 }
 
+/// Begins the block that is due, if one is.
+fn begin_block(mixer: &mut Mixer, now: Instant) -> bool {
+    let due = mixer.due(now);
+    due.iter().for_each(|block| mixer.begin(*block));
+    due.is_some()
+}
+
 /// Gives blocks of `block` as long as it wants some, numbered from `at` on.
 fn give(sink: &mut dyn Sink, at: &mut u32, block: usize) {
     while sink.wants().is_some_and(|wants| wants.frames >= block) {
@@ -30,7 +37,7 @@ fn inputs_of_any_block_are_added_sample_by_sample() {
     let ((mut one, mut first), (mut two, mut second)) = (open(&mixer, 1), open(&mixer, 1));
     let (mut a, mut b, mut now) = (0, 0, Instant::ZERO);
     for _ in 0..40 {
-        while mixer.begin_block(now).is_some() {
+        while begin_block(&mut mixer, now) {
             give(&mut *first, &mut a, 48);
             give(&mut *second, &mut b, 256);
             mixer.add(&mut one);
@@ -49,7 +56,7 @@ fn inputs_of_any_block_are_added_sample_by_sample() {
     assert_eq!(mixer.counters().frames * 2, sound.len() as u64);
 }
 
-/// A sink that wants a block and has gone without so many sample frames.
+/// A sink that wants a block and has gone without so many sample frames, and whose clock has lost as many nanoseconds.
 struct Missed(Arc<AtomicU64>);
 
 impl Sink for Missed {
@@ -63,7 +70,8 @@ impl Sink for Missed {
         true
     }
     fn wants(&self) -> Option<Wants> {
-        Some(Wants { missed: self.0.load(Ordering::Relaxed), ..Wants::any(64) })
+        let missed = self.0.load(Ordering::Relaxed);
+        Some(Wants { missed, slipped: missed as i64, ..Wants::any(64) })
     }
     fn period(&self) -> Option<usize> {
         Some(64)
@@ -85,12 +93,14 @@ fn every_input_leaves_out_what_the_sink_has_missed() {
     let mut mixer = Mixer::new(Box::new(Missed(missed.clone())), 64, Instant::ZERO);
     let (_first, first) = open(&mixer, 1);
     missed.store(300, Ordering::Relaxed);
-    mixer.begin_block(Instant::ZERO).expect("it wants one");
+    assert!(begin_block(&mut mixer, Instant::ZERO), "it wants one");
     let (_second, second) = open(&mixer, 2);
-    let of = |sink: &dyn Sink| sink.wants().expect("it has a clock").missed;
+    let asks = |sink: &dyn Sink| sink.wants().expect("it has a clock");
+    let of = |sink: &dyn Sink| asks(sink).missed;
+    assert_eq!(asks(&*second).slipped, 300, "differences of it count");
     assert_eq!((of(&*first), of(&*second)), (300, 0), "who begins later has missed nothing");
     missed.store(364, Ordering::Relaxed);
-    mixer.begin_block(Instant::from_millis(2)).expect("it wants one");
+    assert!(begin_block(&mut mixer, Instant::from_millis(2)), "it wants one");
     assert_eq!((of(&*first), of(&*second)), (364, 64));
 }
 
@@ -104,7 +114,7 @@ fn an_input_that_begins_later_begins_with_the_next_block() {
         if block == 2 {
             input = Some(open(&mixer, 1));
         }
-        assert!(mixer.begin_block(now).is_some());
+        assert!(begin_block(&mut mixer, now));
         if let Some((input, sink)) = &mut input {
             give(&mut **sink, &mut at, 64);
             mixer.add(input);
@@ -126,7 +136,7 @@ fn sixteen_at_full_scale_are_limited_and_not_clipped() {
     let mut inputs: Vec<_> = (0..16).map(|_| open(&mixer, 2)).collect();
     let mut now = Instant::ZERO;
     for block in 0..1_500 {
-        assert!(mixer.begin_block(now).is_some());
+        assert!(begin_block(&mut mixer, now));
         for (n, (input, sink)) in inputs.iter_mut().enumerate() {
             // From the second on, all of them but the first are silent.
             let level = if block < 750 { 1.0e30 } else { f32::from(n == 0) * 0.5 };
@@ -190,7 +200,7 @@ fn a_machine_that_stood_still_makes_silence_and_no_blocks() {
     for seconds in [0, 100] {
         let now = Instant::from_millis(1_000 * seconds);
         mixer.catch_up(now).expect("memory");
-        while mixer.begin_block(now).is_some() {
+        while begin_block(&mut mixer, now) {
             mixer.push().expect("memory");
             blocks += 1;
         }

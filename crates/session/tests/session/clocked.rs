@@ -11,38 +11,41 @@ use crate::world::{World, heard, ms, receive_session, receive_session_with, send
 use antiphon_testkit::{Kept, stereo};
 
 /// A sound card: uses `rate` sample frames a second, whatever it is given.
-struct Card {
-    state: Arc<Mutex<State>>,
+pub struct Card {
+    pub state: Arc<Mutex<State>>,
 }
 
-struct State {
+pub struct State {
     format: StreamFormat,
     rate: f64,
     /// Sample frames that it takes before they are due.
-    early: usize,
+    pub early: usize,
+    /// Where its sound is kept, too.
+    pub kept: Option<Box<dyn Sink>>,
     now: Instant,
     started: Option<Instant>,
     used: u64,
     queued: usize,
-    underruns: u64,
-    overruns: u64,
+    pub underruns: u64,
+    pub overruns: u64,
     pushes: u64,
-    lowest: usize,
+    pub lowest: usize,
     highest: usize,
 }
 
 /// Its intended fill level, and its capacity beyond what it takes early: two and four periods of 256.
-const WANTED: usize = 512;
+pub const WANTED: usize = 512;
 const MOST: usize = 1024;
 
 impl State {
-    fn new(format: StreamFormat, ppm: f64) -> Self {
+    pub fn new(format: StreamFormat, ppm: f64) -> Self {
         let rate = f64::from(format.rate()) * (1.0 + ppm / 1e6);
         let (started, now) = (None, Instant::ZERO);
         State {
             format,
             rate,
             early: 0,
+            kept: None,
             now,
             started,
             used: 0,
@@ -56,7 +59,7 @@ impl State {
     }
 
     /// Plays up to `now`.
-    fn advance(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.now = now;
         let Some(started) = self.started else { return };
         let due = (now.since(started).as_secs_f64() * self.rate) as u64;
@@ -85,6 +88,7 @@ impl Sink for Card {
         let dropped = (state.queued + frames).saturating_sub(MOST + state.early);
         state.queued += frames - dropped;
         state.pushes += 1;
+        state.kept.iter_mut().try_for_each(|kept| kept.push(block))?;
         state.overruns += u64::from(dropped > 0);
         // There is no room for another block below that level.
         if state.queued + frames > WANTED && state.started.is_none() {

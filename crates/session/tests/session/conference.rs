@@ -1,5 +1,6 @@
 //! Calls over a group: every party hears all others, and not itself.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use antiphon_core::{Instant, Participant};
@@ -9,6 +10,7 @@ use antiphon_session::{
 };
 use antiphon_testkit::{GroupWorld, Kept, Noise, Sine, ms, stereo};
 
+use crate::clocked::{Card, State};
 use crate::common::{PartyEnd, conferring};
 
 /// The level of every party's tone.
@@ -36,11 +38,15 @@ pub fn tone(format: StreamFormat, party: usize, frames: u64) -> Box<Noise> {
 
 /// A party with a tone in stereo at 48 kHz without end.
 pub fn party(number: usize, kept: &Kept, now: Instant) -> Session {
+    party_into(number, kept.sink(stereo()), now)
+}
+
+fn party_into(number: usize, sink: Box<dyn Sink>, now: Instant) -> Session {
     let source = tone(stereo(), number, u64::MAX);
     conferring(
         PartyEnd {
             source,
-            sink: kept.sink(stereo()),
+            sink,
             latency: Latency::Of(DELAY),
             block: 256,
             seed: number as u64 + 1,
@@ -148,6 +154,49 @@ fn a_machine_that_is_late_leaves_nothing_out() {
         }
         // Arrivals that spread by 25 ms change the speed by some 100 ppm, which bends a tone of 500 Hz by 0.03 in a window.
         only_others(kept, &all_but(member, 3), 1.0, 3.9, 0.03);
+    }
+}
+
+/// A card gets the sum as soon as the sound of all parties has come, up to 20 ms before it is due, so the machine may be late by more than the card holds otherwise.
+/// What is heard is the same.
+#[test]
+fn the_sum_goes_to_a_card_as_soon_as_all_of_it_has_come() {
+    for (early, late, holds) in [(960, 12, true), (0, 12, false), (960, 0, true), (0, 0, true)] {
+        let mut world = GroupWorld::new(ms(5), 7);
+        let kept = Kept::default();
+        let mut card = State::new(stereo(), 0.0);
+        (card.early, card.kept) = (early, Some(kept.sink(stereo())));
+        let state = Arc::new(Mutex::new(card));
+        world.join(party_into(0, Box::new(Card { state: state.clone() }), Instant::ZERO), 0);
+        let others = [1, 2].map(|other| {
+            let kept = Kept::default();
+            world.join(party(other, &kept, Instant::ZERO), 0);
+            kept
+        });
+        // Until the first packets have come there is nothing to be early with.
+        while world.now < seconds(8) {
+            world.late = if world.now < seconds(2) { Duration::ZERO } else { ms(late) };
+            let next = world.now + ms(1);
+            world.run_until(next);
+            state.lock().unwrap().advance(world.now);
+        }
+        let state = state.lock().unwrap();
+        assert_eq!(
+            (state.underruns == 0, state.overruns),
+            (holds, 0),
+            "{early}, {late} ms: {}",
+            state.lowest
+        );
+        if late == 0 {
+            // The card's clock is read each millisecond: some 40 ppm are corrected meanwhile, which bend a tone.
+            only_others(&kept, &all_but(0, 3), 1.0, 7.5, 0.02);
+        }
+        assert!(others.iter().all(|other| other.len() > 2 * 7 * 48_000));
+        for party in heard_by(&mut world, 0) {
+            let playout = party.playout;
+            let faults = (playout.lost, playout.late, playout.concealed_frames, playout.resyncs);
+            assert_eq!(faults, (0, 0, 0, 0), "{early}, {late} ms: {playout:?}");
+        }
     }
 }
 

@@ -109,7 +109,10 @@ pub(super) fn check_ptp(uri: &StreamUri, source: &dyn Source, options: &SendOpti
     }
     let is_made = source.length().is_some() || options.source.starts_with("tone:");
     let why = if !source.is_live() && !is_made {
-        format!("{} comes as another program gives it: send a device, a file, a clip or a tone", options.source)
+        format!(
+            "{} comes as another program gives it: send a device, a file, a clip or a tone",
+            options.source
+        )
     } else if options.backup.is_some() || !options.programmes.is_empty() {
         "it is for one source: omit --backup and --programme".into()
     } else if options.complete.is_some() {

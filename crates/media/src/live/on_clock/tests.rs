@@ -16,12 +16,13 @@ struct Device {
     given: u64,
     used: u64,
     ended: bool,
+    length: Option<u64>,
 }
 
 impl Device {
     fn new(ppm: f64, piece: u64, says: bool) -> Self {
         let per_second = f64::from(RATE) * (1.0 + ppm / 1e6);
-        Device { per_second, piece, says, given: 0, used: 0, ended: false }
+        Device { per_second, piece, says, given: 0, used: 0, ended: false, length: None }
     }
 
     /// Gives what has been captured by `now`.
@@ -57,7 +58,7 @@ impl Source for Device {
     }
 
     fn length(&self) -> Option<u64> {
-        None
+        self.length
     }
 
     fn is_live(&self) -> bool {
@@ -121,7 +122,7 @@ fn run(
         if now < due {
             continue;
         }
-        missing += u32::from(on_clock.pull(due, &mut out, device).unwrap());
+        missing += u32::from(on_clock.pull(due, &mut out, device).1);
         sound.extend_from_slice(&out);
         pulled += block;
         if sound.len() >= 4_800 {
@@ -181,23 +182,29 @@ fn what_was_captured_in_a_long_sleep_is_left_out() {
     }
 }
 
+/// One of unknown length ends when all has been pulled; another one has its length by the other clock, too.
 #[test]
-fn it_ends_with_the_device_once_all_has_been_pulled() {
-    let mut device = Device::new(0.0, 256, true);
-    let mut on_clock = OnClock::new(&device, 48).unwrap();
-    let (mut out, mut heard) = (vec![0.0; 48], 0);
-    for n in 1..=2_000u64 {
-        let at = Instant::from_millis(n);
-        if n <= 1_000 {
+fn it_ends_with_the_device_or_after_its_length() {
+    for (ppm, length, ends) in [
+        (0.0, None, 48_000..48_960),
+        (400.0, Some(48_010), 48_010..48_011),
+        (-400.0, Some(48_010), 48_010..48_011),
+    ] {
+        let mut device = Device { length, ..Device::new(ppm, 256, true) };
+        let mut on_clock = OnClock::new(&device, 48).unwrap();
+        let (mut out, mut given) = (vec![0.0; 48], 0);
+        for n in 1..=2_000u64 {
+            let at = Instant::from_millis(n);
+            let last = device.given.min(length.unwrap_or(48_000));
             device.run_to(at);
-        } else {
-            device.ended = true;
+            device.ended = device.given >= length.unwrap_or(48_000);
+            device.given = if device.ended { last.max(device.used) } else { device.given };
+            on_clock.gather(at, &mut device);
+            match on_clock.pull(at, &mut out, &device).0 {
+                Pull::Frames(frames) => given += frames,
+                _ => break,
+            }
         }
-        on_clock.gather(at, &mut device);
-        match on_clock.pull(at, &mut out, &device) {
-            Some(_) => heard = n,
-            None => break,
-        }
+        assert!(ends.contains(&given), "{ppm} ppm: {given}");
     }
-    assert!((1_000..1_020).contains(&heard), "{heard}");
 }
