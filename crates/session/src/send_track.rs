@@ -4,74 +4,27 @@
 //! The channels may be divided into groups: each block then becomes a packet of every group, at the same media time,
 //! each group under an SSRC of its own and, where the transport has enough streams, on a stream of its own.
 
+mod config;
 mod counted_clock;
+mod lane;
+mod tag;
 
 use std::ops::Range;
 use std::time::Duration;
 
-use antiphon_core::{BitRate, Epoch, Instant, MediaTime, Tag, sooner};
+use antiphon_core::{BitRate, Epoch, Instant, MediaTime, sooner};
 use antiphon_media::packet::{PacketConfig, PacketError, Packetiser};
 use antiphon_media::playout::ClockedError;
-use antiphon_media::{ChannelGroups, LivePace, OnClock, Pull, Source};
+use antiphon_media::{LivePace, OnClock, Pull, Source};
 
-use crate::data_track::data_of;
 use crate::least::Least;
-use crate::protect::{Emit, Protector, Repeat, Repetition};
+use crate::protect::{Emit, Protector, Repeat};
 use crate::spool::Spool;
 use crate::store::{Store, StoreRoom, Stored};
-use crate::video_track::video_of;
+pub use config::{SendTrackConfig, SendTrackCounters};
 use counted_clock::CountedClock;
-
-/// How a track is sent.
-#[derive(Clone, Copy, Debug)]
-pub struct SendTrackConfig {
-    /// How blocks become packets, all channels together.
-    pub packet: PacketConfig,
-    /// How the channels are divided among RTP streams.
-    pub groups: ChannelGroups,
-    /// How messages are protected against loss.
-    pub protect: Repetition,
-    /// Wall-clock time of the run's clock, for the header extension.
-    pub epoch: Epoch,
-    /// Seed of the first numbers, time stamps and SSRC.
-    pub seed: u64,
-    /// Whether the participant is woken when a live source has sound; otherwise the source is asked every millisecond.
-    pub woken: bool,
-    /// Bytes of messages that are kept for a recording until it has confirmed them; 0: none, and what a transport does not
-    /// take or loses in a break is not sent again.
-    pub keeps: usize,
-}
-
-/// A track's counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SendTrackCounters {
-    /// Blocks pulled.
-    pub blocks: u64,
-    /// Messages made.
-    pub messages: u64,
-    /// Bytes of sound in them.
-    pub media_bytes: u64,
-    /// Times the source had no block when one was due (underruns), counted every millisecond.
-    pub starved: u64,
-    /// Times the thread was so late that the schedule was moved.
-    pub stalls: u64,
-    /// Sample frames of a live source that were dropped because they were too old to be sent.
-    pub skipped_frames: u64,
-    /// Times a clock that the time stamps count was set while they did: they jumped.
-    pub clock_steps: u64,
-}
-
-impl std::ops::AddAssign for SendTrackCounters {
-    fn add_assign(&mut self, other: Self) {
-        self.blocks += other.blocks;
-        self.messages += other.messages;
-        self.media_bytes += other.media_bytes;
-        self.starved += other.starved;
-        self.stalls += other.stalls;
-        self.skipped_frames += other.skipped_frames;
-        self.clock_steps += other.clock_steps;
-    }
-}
+use lane::{Lane, longest_message, messages_of_a_block};
+pub(crate) use tag::{NUMBER_BITS, NUMBER_MASK, number_of, programme_of, tag};
 
 /// A medium that is sent.
 pub struct SendTrack {
@@ -110,35 +63,6 @@ pub struct SendTrack {
     /// When the sample frame 0 would have been captured, by the participant's clock in nanoseconds, as the least delayed of
     /// its blocks show.
     captured: Least,
-}
-
-/// A channel group that is sent.
-struct Lane {
-    channels: Range<usize>,
-    packetiser: Packetiser,
-    /// Its part of a block; empty where it is the whole block.
-    part: Vec<f32>,
-    /// Messages made.
-    made: u64,
-}
-
-impl Lane {
-    /// Its packetiser, the number of its messages, and its channels of a block of `channels` channels.
-    fn pick<'a>(
-        &'a mut self,
-        block: &'a [f32],
-        channels: usize,
-    ) -> (&'a mut Packetiser, &'a mut u64, &'a [f32]) {
-        let own = self.channels.len();
-        if own == channels {
-            return (&mut self.packetiser, &mut self.made, block);
-        }
-        let frames = block.len() / channels;
-        for (to, from) in self.part.chunks_exact_mut(own).zip(block.chunks_exact(channels)) {
-            to.copy_from_slice(&from[self.channels.clone()]);
-        }
-        (&mut self.packetiser, &mut self.made, &self.part[..frames * own])
-    }
 }
 
 impl SendTrack {
@@ -561,37 +485,6 @@ impl SendTrack {
     }
 }
 
-/// Messages that a block of `frames` becomes in all lanes: of many channels several in each.
-fn messages_of_a_block(lanes: &[Lane], frames: usize) -> Result<usize, PacketError> {
-    let of = |lane: &Lane| Ok(frames.div_ceil(lane.packetiser.config().packet_frames()?));
-    lanes.iter().map(of).sum()
-}
-
-/// The longest message of these packets, in bytes.
-fn longest_message<'a>(packets: impl Iterator<Item = &'a PacketConfig>) -> usize {
-    packets
-        .map(|packet| packet.longest().expect("a track is only made of settings that make packets"))
-        .max()
-        .unwrap_or(0)
-}
-
-/// The tag of a copy of a message of a programme: above the message's 48 bits the copy's number, above these 8 the programme's.
-pub(crate) fn tag(programme: usize, emit: Emit) -> Tag {
-    let above = (programme as u64) << 8 | u64::from(emit.copy);
-    Tag(above << NUMBER_BITS | emit.number & NUMBER_MASK)
-}
-
-/// The programme of the message that a tag names, and whether it names its first copy.
-pub(crate) fn programme_of(tag: Tag) -> (usize, bool) {
-    let above = tag.0 >> NUMBER_BITS;
-    ((above >> 8) as usize, above & 0xff == 0)
-}
-
-/// The number of the message that a tag names; `None` for a tag that is no track message's.
-pub(crate) fn number_of(tag: Tag) -> Option<u64> {
-    (tag != Tag::NONE && video_of(tag).is_none() && data_of(tag).is_none()).then_some(tag.0 & NUMBER_MASK)
-}
-
 /// Messages, one each `interval`, for which an endpoint reserves memory (`Endpoint::reserve`): those of a track that
 /// wait when a machine stalls for as long as senders catch up with.
 pub fn messages_of_a_stall(interval: Duration) -> usize {
@@ -605,9 +498,5 @@ pub fn messages_of_a_stall(interval: Duration) -> usize {
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// How far behind its schedule a sender may fall before it gives up catching up.
 const MOST_BEHIND: Duration = Duration::from_millis(250);
-/// Bits of a tag that hold the message's number: enough for 8900 years of 1 ms packets.
-pub(crate) const NUMBER_BITS: u32 = 48;
-pub(crate) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
-
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use antiphon_media::{Coding, Ready, SampleFormat, StreamFormat, Wake};
+use antiphon_core::Epoch;
+use antiphon_media::{ChannelGroups, Coding, Ready, SampleFormat, StreamFormat, Wake};
 use antiphon_testkit::Noise;
 
 use super::*;
+use crate::protect::Repetition;
 
 const RATE: u32 = 48_000;
 /// What the clock shows at the run's beginning: 2026-11-28, as PTP counts, 10 µs into a sample frame.

@@ -144,7 +144,7 @@ fn run(
     }
 }
 
-/// Wi-Fi: delays of which one in 100 is over 15 ms, and 1 % lost in bursts. How long bursts last decides how late repairs are.
+/// Wi-Fi: delays of which one in 100 is over 15 ms, and 1 % lost in bursts. The longer these last, the later repairs are.
 const WIFI: &str = "delay=2ms,jitter=3.1ms/exponential,loss=1%/5ms";
 const LONGER_BURSTS: &str = "delay=2ms,jitter=3.1ms/exponential,loss=1%/10ms";
 
@@ -176,14 +176,21 @@ fn over_srp_on_wifi_a_gap_a_minute_at_most_with_30_ms() {
     assert!(fixed.defects_a_minute() > 3.0, "{}", fixed.defects_a_minute());
 }
 
-/// Bursts of 10 ms in the mean: a repair comes a round trip after the burst at the soonest (`docs/playout-delay.md`). The
-/// delay does not rise to what would leave no gap, which is 80 ms.
+/// The same with bursts of 10 ms in the mean, most of whose packets are requested before the burst is over; half an hour each, as few of them are so long that there
+/// is a gap.
 #[test]
-fn longer_bursts_cost_a_longer_delay() {
-    let ran = run("srp", None, LONGER_BURSTS, &[], Duration::from_secs(300), 1);
-    is_like_wifi(&ran);
-    println!("{:.2} gaps a minute, mean {:.1} ms, {:?}", ran.defects_a_minute(), ran.mean_ms(), ran.figures);
-    assert!(ran.defects_a_minute() <= 1.5 && ran.mean_ms() <= 40.0, "{ran:?}");
+fn longer_bursts_are_requested_before_they_are_over() {
+    for seed in 1..=2 {
+        let ran = run("srp", None, LONGER_BURSTS, &[], Duration::from_secs(1800), seed);
+        is_like_wifi(&ran);
+        println!(
+            "{seed}: {:.2} gaps a minute, mean {:.1} ms, {:?}",
+            ran.defects_a_minute(),
+            ran.mean_ms(),
+            ran.figures
+        );
+        assert!(ran.defects_a_minute() <= 1.0 && ran.mean_ms() <= 30.0, "{seed}: {ran:?}");
+    }
 }
 
 /// Twenty minutes over routes that are longer, shorter and worse for a while: every gap has a reason, which is what changed at that

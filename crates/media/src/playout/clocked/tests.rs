@@ -125,6 +125,23 @@ fn clocks_500_ppm_apart_keep_their_delay_for_a_day() {
 }
 
 /// A click is played at its deadline: the delay of the resampler (4 ms at this rate) is part of the playout delay.
+/// Ten seconds in which nothing ran are left out at once, and show no difference of the clocks.
+#[test]
+fn what_stood_still_changes_no_speed() {
+    let config =
+        PlayoutConfig::new(StreamFormat::new(8_000, 1).unwrap(), Duration::from_millis(30), Clocking::Sink);
+    let mut clocked = ClockedPlayout::new(config, 8_000, 40).unwrap();
+    let (payload, mut out, mut most) = ([0x10u8; 80], [0.0f32; 40], 0.0f64);
+    for n in (0..6_000u64).filter(|n| !(2_000..4_000).contains(n)) {
+        let now = Instant::from_millis(5 * n);
+        clocked.playout_mut().insert(now, &mono(n, 40, &payload));
+        let given = clocked.pull(now, &mut out);
+        most = if n > 1_000 { most.max(given.speed.0.abs()) } else { 0.0 };
+    }
+    assert!(most < 30.0, "{most} ppm");
+    assert!(clocked.playout().counters().skipped_frames > 75_000, "{:?}", clocked.playout().counters());
+}
+
 #[test]
 fn sound_goes_out_when_it_should() {
     let format = StreamFormat::new(8_000, 1).unwrap();

@@ -19,12 +19,14 @@ use crate::srp::estimate::{QualityAverages, Smoothed};
 use crate::srp::halves::{AnyPacket, ReceivingHalf};
 use crate::srp::wire::extended::{Extended, Part, Report, Wanted};
 use crate::srp::{Deliver, Delivery, Streams};
+use suspicion::MAX_ASKED_UNPROVEN;
 pub use suspicion::TIMER_FROM;
 
 /// A receiver of one sender.
 /// A packet is missing when a later one has arrived: at once, or, where the path was seen to reorder, after the
 /// reordering time measured. In streams with at least [`TIMER_FROM`] between messages it is missing as well when it is
-/// overdue: waiting for the next message would take too long there. A request is repeated at once when a later one is
+/// overdue: waiting for the next message would take too long there. In faster ones it is where packets have been lost lately, as those of a burst could
+/// be requested only after its end otherwise. A request is repeated at once when a later one is
 /// answered first.
 ///
 /// Without incoming data nothing is sent and no time-out is requested: an idle receiver costs nothing.
@@ -41,6 +43,8 @@ pub struct Receiver {
     /// How long a gap may close by itself, since the path reorders.
     reordering: Duration,
     counts: ReceiverCounts,
+    /// When a packet was last found to be lost.
+    last_loss: Option<Instant>,
 }
 
 impl Receiver {
@@ -62,6 +66,7 @@ impl Receiver {
             quality: QualityAverages::from_means(config.keep_loss, config.keep_latency),
             reordering: Duration::ZERO,
             counts: ReceiverCounts::default(),
+            last_loss: None,
             config,
         }
     }
@@ -190,6 +195,7 @@ impl Receiver {
     /// Records a packet as missing. The caller moves the horizon.
     fn miss(&mut self, now: Instant, id: u64, due: Instant, priority: u8, suspected: bool) {
         self.counts.lost += u64::from(!suspected);
+        self.last_loss = if suspected { self.last_loss } else { Some(now) };
         let most = if self.config.full { MAX_FULL_GAP as usize } else { MAX_MISSING };
         if self.missing.len() >= most {
             self.window.set(id, Fate::GivenUp);
@@ -309,7 +315,9 @@ impl Receiver {
         if self.config.full {
             return Choice::Retransmit;
         }
-        if missing.asked >= chances(missing.priority) {
+        let unproven = missing.suspected && self.hurries();
+        let most = if unproven { MAX_ASKED_UNPROVEN } else { u32::MAX };
+        if missing.asked >= chances(missing.priority).min(most) {
             return Choice::GiveUp;
         }
         let deadline = missing.due + self.config.desired_latency;
@@ -399,7 +407,9 @@ impl ReceivingHalf for Receiver {
             return self.requests.write_probe(now, 0, Report::default(), wanted, buf);
         };
         let latency = self.config.desired_latency;
-        if let Some(len) = self.requests.write_nack(now, stream.epoch, latency, &mut self.missing, buf) {
+        if let Some(len) =
+            self.requests.write_nack(now, stream.epoch, (latency, self.hurries()), &mut self.missing, buf)
+        {
             return Some(len);
         }
         let report = self.report();

@@ -122,7 +122,8 @@ fn unanswered_requests_repeat_until_playout_time() {
     bench.at(210).data(22);
     let mut asked = 0;
     while bench.lost.is_empty() {
-        asked += bench.asked().len();
+        // Those after it are suspected.
+        asked += bench.asked().iter().filter(|id| **id == 21).count();
         bench.now = bench.receiver.poll_timeout().expect("something to do until it is lost");
         bench.timeout();
     }
@@ -146,11 +147,13 @@ fn with_time_for_one_round_trip_it_is_asked_for_twice() {
     bench.at(270).data(34);
     assert_eq!(bench.asked(), [33]);
     // Due at 265 ms, to be played by 345: an answer needs 60 ms, and this machine 2 to wake.
-    assert_eq!(bench.receiver.poll_timeout(), Some(Instant::from_millis(283)));
+    let state = bench.receiver.missing[0].state;
+    assert_eq!(state, Awaiting::Answer { sent: Instant::from_millis(270), until: Instant::from_millis(283) });
     bench.at(283).timeout();
-    assert_eq!(bench.asked(), [33]);
+    // The next two are overdue and suspected by then.
+    assert_eq!(bench.asked(), [33, 35, 36]);
     bench.at(330).timeout();
-    assert_eq!((bench.asked(), &bench.lost[..]), (vec![], &[][..]), "two answers are under way");
+    assert_eq!((bench.asked().contains(&33), &bench.lost[..]), (false, &[][..]), "two answers are under way");
 }
 
 #[test]
@@ -216,6 +219,55 @@ fn a_slow_stream_is_requested_by_the_clock_until_it_pauses() {
     assert_eq!(bench.receiver.counts().lost, 0);
     bench.at(9000).data(22);
     assert_eq!((bench.got, bench.receiver.counts().lost), (vec![22], 1));
+}
+
+/// Where packets were lost, a burst of losses is requested while it lasts, within bounds; where none was, what is late is only late.
+#[test]
+fn a_fast_stream_is_requested_by_the_clock_where_packets_are_lost() {
+    for loses in [false, true] {
+        let mut bench = Bench::streaming(5, 20);
+        if !loses {
+            (21..=22).for_each(|id| bench.at(110 + 5 * u64::from(id)).data(id));
+        } else {
+            bench.at(210).data(22);
+            assert_eq!(bench.asked(), [21]);
+            let answer = Part { time: clock_us(Instant::from_millis(210)), ..bench.part(21) };
+            bench.at(230).hear(&Extended::Answer(answer));
+        }
+        // Ten more, and then none for as long as there is anything to do.
+        for id in 23..=32 {
+            bench.at(110 + 5 * u64::from(id)).data(id);
+            bench.asked();
+        }
+        let mut asked: Vec<(u64, u32)> = Vec::new();
+        for _ in 0..200 {
+            let ids = bench.asked();
+            asked.extend(ids.into_iter().map(|id| (bench.now.as_nanos() / 1_000_000, id)));
+            let Some(next) = bench.receiver.poll_timeout() else { break };
+            bench.now = next;
+            bench.timeout();
+        }
+        let times = |of: u32| asked.iter().filter(|(_, id)| *id == of).map(|(at, _)| *at).collect::<Vec<_>>();
+        if loses {
+            // 33 is due at 275 ms; a round trip is 20 ms.
+            assert!(
+                matches!(times(33)[..], [first, second, third] if first < 290 && second < first + 25 && third < second + 25),
+                "{asked:?}"
+            );
+            assert!((33..45).all(|id| times(id).len() == 3) && asked.len() == 36, "{asked:?}");
+        } else {
+            assert_eq!(asked, []);
+        }
+        assert!(
+            bench.lost.is_empty() && bench.receiver.poll_timeout().is_none(),
+            "what was never sent is not lost"
+        );
+        // All of these are requested again once they are known to be lost.
+        bench.at(400).data(40);
+        bench.asked();
+        bench.at(420).timeout();
+        assert_eq!(bench.receiver.counts().lost, 7 + u64::from(loses));
+    }
 }
 
 #[test]
@@ -338,7 +390,7 @@ fn less_urgent_packets_get_fewer_chances() {
         bench.hear(&Extended::Data(next));
         let mut asked = 0;
         while bench.lost.is_empty() {
-            asked += bench.asked().len();
+            asked += bench.asked().iter().filter(|id| **id == 21).count();
             bench.now = bench.receiver.poll_timeout().unwrap();
             bench.timeout();
         }
