@@ -196,7 +196,7 @@ impl DelayTarget {
 
 /// The share of packets that may come after their time. On a path like Wi-Fi (`crates/session/tests/session/adaptive.rs`), where they
 /// come in clusters, the sound is then stretched some 40 times a minute; for a tenth of that the delay would be half as long again.
-pub const PERMITTED: f64 = 4.5e-3;
+pub const PERMITTED: f64 = 4e-3;
 /// What comes first is most likely to be delayed by what happens but once: neighbour discovery, power save, what queued during a
 /// handshake. It shows nothing of the path.
 const FIRST: Duration = Duration::from_secs(1);

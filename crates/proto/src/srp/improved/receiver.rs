@@ -175,11 +175,10 @@ impl Receiver {
         let newest = self.schedule.last().is_none_or(|last| id > last.id);
         if newest {
             self.confirm_suspects(now, id);
-            let (from, gap) = (stream.horizon, id.saturating_sub(stream.horizon));
-            for n in 0..gap {
-                let due = self.schedule.due_between(&stamp, n + 1, gap);
-                let priority = if n + 1 == gap { part.previous_priority } else { 0 };
-                self.miss(now, from + n, due, priority, false);
+            for missing in stream.horizon..id {
+                let due = self.schedule.due_between(&stamp, missing);
+                let priority = if missing + 1 == id { part.previous_priority } else { 0 };
+                self.miss(now, missing, due, priority, false);
             }
             stream.horizon = stream.horizon.max(id + 1);
             stream.message_end = stream.message_end.max(message_end);

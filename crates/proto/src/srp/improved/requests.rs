@@ -74,7 +74,7 @@ impl Requests {
             let until = if self.full {
                 now + backed_off(self.answer_time().max(MIN_WAIT), missing.asked - 1, LONGEST_WAIT)
             } else {
-                self.look_again((now, now), missing, missing.due + latency, hurries)
+                self.look_again(now, missing, missing.due + latency, hurries)
             };
             missing.state = Awaiting::Answer { sent: now, until };
             self.asked += 1;
@@ -116,22 +116,21 @@ impl Requests {
         sent + self.answer_time().max(MIN_WAIT)
     }
 
-    /// When to decide again, seen from `now`, about a packet that was requested at `sent`: when the answer is overdue, or, if that is too late
+    /// When the answer to a request sent at `sent` comes, if the round trip is known.
+    pub fn expected_at(&self, sent: Instant) -> Option<Instant> {
+        self.round_trip.map(|rtt| sent + rtt.mean().max(MIN_WAIT))
+    }
+
+    /// When to decide again about a packet that is requested now: when the answer is overdue, or, if that is too late
     /// for another request, as late as an answer can still come in time.
     ///
     /// The second request may be sent before the first can be answered: where the playout delay leaves time for one
     /// round trip only, it makes up for a lost request or answer, and costs a copy where nothing was lost. Packets that
     /// may not have been sent yet are not requested twice, unless the stream `hurries`: then they are after the mean of round trips.
-    pub fn look_again(
-        &self,
-        (sent, now): (Instant, Instant),
-        missing: &Missing,
-        deadline: Instant,
-        hurries: bool,
-    ) -> Instant {
-        let overdue = self.overdue_at(sent);
+    fn look_again(&self, now: Instant, missing: &Missing, deadline: Instant, hurries: bool) -> Instant {
+        let overdue = self.overdue_at(now);
         if missing.suspected {
-            let soon = self.round_trip.filter(|_| hurries).map(|rtt| sent + rtt.mean().max(MIN_WAIT));
+            let soon = self.expected_at(now).filter(|_| hurries);
             return soon.map_or(overdue, |soon| overdue.min(soon));
         }
         let (last, answer) = match self.round_trip {

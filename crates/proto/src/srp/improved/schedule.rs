@@ -76,11 +76,10 @@ impl Schedule {
         self.last = Some(stamp);
     }
 
-    /// When the `n`th (from 1) of `gap` packets between the last one and `next` was due, if all were sent at equal
-    /// distances.
-    pub fn due_between(&self, next: &Stamp, n: u64, gap: u64) -> Instant {
+    /// When a packet `id` between the last one and `next` was due, if all were sent at equal distances.
+    pub fn due_between(&self, next: &Stamp, id: u64) -> Instant {
         let (Some(last), Some(transit)) = (self.last, self.transit) else { return next.received_at };
-        let share = n as f64 / (gap + 1) as f64;
+        let share = id.saturating_sub(last.id) as f64 / next.id.saturating_sub(last.id).max(1) as f64;
         let sent = last.sent_nanos as f64 + (next.sent_nanos - last.sent_nanos) as f64 * share;
         let due = Instant::from_nanos((sent + transit.mean).max(0.0) as u64);
         // Keeps a forged time within the possible range.
@@ -204,11 +203,11 @@ mod tests {
             received_at: Instant::from_millis(2092),
         };
         let dues: Vec<i64> =
-            (1..=3).map(|n| schedule.due_between(&next, n, 3).signed_nanos_since(Instant::ZERO)).collect();
+            (100..103).map(|id| schedule.due_between(&next, id).signed_nanos_since(Instant::ZERO)).collect();
         assert_eq!((dues[1] - dues[0], dues[2] - dues[1]), (20_000_000, 20_000_000));
         assert!((dues[0] - 2_031_000_000).abs() < 600_000, "{dues:?}");
         let forged = Stamp { sent_nanos: i64::MAX / 4, ..next };
-        assert!((1..=3).all(|n| schedule.due_between(&forged, n, 3) <= next.received_at));
+        assert!((100..103).all(|id| schedule.due_between(&forged, id) <= next.received_at));
     }
 
     #[test]

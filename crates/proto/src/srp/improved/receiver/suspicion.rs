@@ -66,11 +66,12 @@ impl Receiver {
             self.last_loss = Some(now);
             missing.state = match missing.state {
                 Awaiting::Proof => Awaiting::Decision(now),
-                // Now that it was certainly sent, a second request may be worth its cost before the answer is overdue.
+                // An answer that was to come before this packet was lost in the same burst, and others may have been: a request that is the last to be of use is
+                // not waited for.
                 Awaiting::Answer { sent, until } if hurries => {
-                    let deadline = missing.due + latency;
-                    let again = self.requests.look_again((sent, now), missing, deadline, hurries);
-                    Awaiting::Answer { sent, until: until.min(again) }
+                    let expected = self.requests.expected_at(sent).unwrap_or(until);
+                    let last = self.requests.last_request(missing.due + latency).max(now);
+                    Awaiting::Answer { sent, until: until.min(expected).min(last) }
                 }
                 other => other,
             };
