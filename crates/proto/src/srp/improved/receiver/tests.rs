@@ -270,6 +270,30 @@ fn a_fast_stream_is_requested_by_the_clock_where_packets_are_lost() {
     }
 }
 
+/// Of a burst of seventeen the first twelve are suspected; those after them were due in their places, too.
+#[test]
+fn what_is_missing_after_suspected_packets_was_due_in_its_place() {
+    let mut bench = Bench::streaming(5, 20);
+    bench.at(210).data(22);
+    for id in 23..=32 {
+        bench.at(110 + 5 * u64::from(id)).data(id);
+        bench.asked();
+    }
+    let next = Instant::from_millis(110 + 5 * 50);
+    while let Some(at) = bench.receiver.poll_timeout().filter(|at| *at < next) {
+        bench.now = at;
+        bench.timeout();
+        bench.asked();
+    }
+    bench.at(110 + 5 * 50).data(50);
+    let due =
+        |id: u64| bench.receiver.missing.iter().find(|missing| missing.id as u32 as u64 == id).unwrap().due;
+    for id in 45..50 {
+        let off = due(id).signed_nanos_since(Instant::from_millis(110 + 5 * id));
+        assert!(off.abs() < 1_000_000, "{id}: {off} ns");
+    }
+}
+
 #[test]
 fn copies_are_delivered_once() {
     let mut bench = Bench::streaming(5, 20);
