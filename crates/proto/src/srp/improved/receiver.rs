@@ -314,9 +314,11 @@ impl Receiver {
         if self.config.full {
             return Choice::Retransmit;
         }
-        let unproven = missing.suspected && self.hurries();
-        let most = if unproven { MAX_ASKED_UNPROVEN } else { u32::MAX };
-        if missing.asked >= chances(missing.priority).min(most) {
+        let chances = match missing.suspected && self.hurries() {
+            true => chances(missing.priority).min(MAX_ASKED_UNPROVEN),
+            false => chances(missing.priority),
+        };
+        if missing.asked >= chances {
             return Choice::GiveUp;
         }
         let deadline = missing.due + self.config.desired_latency;

@@ -51,7 +51,7 @@ impl Requests {
     }
 
     /// Requests as many packets in state [`Awaiting::Request`] as fit one packet, in the order of their ids. `latency`:
-    /// how long after its due time a packet can still be played.
+    /// how long after its due time a packet can still be played. `hurries`: `Receiver::hurries`.
     pub fn write_nack(
         &mut self,
         now: Instant,

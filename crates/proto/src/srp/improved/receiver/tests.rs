@@ -120,16 +120,20 @@ fn a_gap_is_requested_at_once_and_delivery_goes_on() {
 fn unanswered_requests_repeat_until_playout_time() {
     let mut bench = Bench::streaming(5, 20);
     bench.at(210).data(22);
-    let mut asked = 0;
+    let (mut asked, mut suspected) = (0, Vec::new());
     while bench.lost.is_empty() {
-        // Those after it are suspected.
-        asked += bench.asked().iter().filter(|id| **id == 21).count();
+        let (of_it, others): (Vec<u32>, Vec<u32>) = bench.asked().into_iter().partition(|id| *id == 21);
+        asked += of_it.len();
+        suspected.extend(others);
         bench.now = bench.receiver.poll_timeout().expect("something to do until it is lost");
         bench.timeout();
     }
     // Round trip 20 ms, deviation 10 ms: every 60 ms, and the last time 22 ms before the 200 after 205 ms are over, so
     // that the answer can still be played. The receiver waits for it.
     assert_eq!((asked, &bench.lost[..]), (4, &[21][..]));
+    // Twelve after it, three times each.
+    suspected.sort_unstable();
+    assert_eq!(suspected, (23..35).flat_map(|id| [id; 3]).collect::<Vec<_>>());
     assert_eq!(bench.now, Instant::from_millis(383 + 60));
     bench.at(450).data(21);
     assert_eq!((bench.got, bench.receiver.counts().late), (vec![22, 21], 1));
@@ -152,8 +156,9 @@ fn with_time_for_one_round_trip_it_is_asked_for_twice() {
     bench.at(283).timeout();
     // The next two are overdue and suspected by then.
     assert_eq!(bench.asked(), [33, 35, 36]);
+    // Of those suspected since then an answer can come in time for the last three.
     bench.at(330).timeout();
-    assert_eq!((bench.asked().contains(&33), &bench.lost[..]), (false, &[][..]), "two answers are under way");
+    assert_eq!((bench.asked(), &bench.lost[..]), (vec![43, 44, 45], &[][..]), "two answers are under way");
 }
 
 #[test]
@@ -407,18 +412,21 @@ fn a_missing_tail_is_noticed_without_a_next_message() {
 
 #[test]
 fn less_urgent_packets_get_fewer_chances() {
-    for (priority, expected) in [(0, 4), (2, 2), (3, 1)] {
+    // Beside those for it, three for each of twelve that are suspected after it, or fewer where it is given up sooner.
+    for (priority, expected, of_others) in [(0, 4, 36), (2, 2, 36), (3, 1, 21)] {
         let mut bench = Bench::streaming(5, 20);
         bench.at(210);
         let next = Part { previous_priority: priority, ..bench.part(22) };
         bench.hear(&Extended::Data(next));
-        let mut asked = 0;
+        let (mut asked, mut suspected) = (0, 0);
         while bench.lost.is_empty() {
-            asked += bench.asked().iter().filter(|id| **id == 21).count();
+            let ids = bench.asked();
+            let of_it = ids.iter().filter(|id| **id == 21).count();
+            (asked, suspected) = (asked + of_it, suspected + ids.len() - of_it);
             bench.now = bench.receiver.poll_timeout().unwrap();
             bench.timeout();
         }
-        assert_eq!(asked, expected, "priority {priority}");
+        assert_eq!((asked, suspected), (expected, of_others), "priority {priority}");
     }
 }
 
